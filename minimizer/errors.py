@@ -1,0 +1,56 @@
+"""Everything this program raises on purpose.
+
+    MinimizerError
+    ├── UserError              the input is at fault: say what, and what to do next (exit 2, HTTP 4xx)
+    │   ├── InvalidScript      empty, not UTF-8, not Python, too large
+    │   ├── InvalidOption      an unknown option, or a value out of range
+    │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
+    ├── NotRunnable            the job cannot be answered, with a ``Reason`` (exit 5)
+    ├── BudgetExceeded         the time that ``--budget`` allows is used up
+    ├── Cancelled              somebody asked us to stop
+    └── ChildFailed            the sandboxed child broke its protocol or died as a whole
+"""
+
+from __future__ import annotations
+
+from minimizer.types import Reason
+
+
+class MinimizerError(Exception):
+    """Base of all errors of this package."""
+
+
+class UserError(MinimizerError):
+    """The input is at fault. The message says what is wrong and what to do next."""
+
+
+class InvalidScript(UserError):
+    """The script cannot be taken: empty, too large, not text, not Python."""
+
+
+class InvalidOption(UserError):
+    """An option is unknown or its value is out of range."""
+
+
+class MissingTool(UserError):
+    """Something this machine needs is not there; the message says how to get it."""
+
+
+class NotRunnable(MinimizerError):
+    """The job ends without a failure to reduce, for a ``Reason`` that the user is told."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetExceeded(MinimizerError):
+    """The time budget of the job is used up."""
+
+
+class Cancelled(MinimizerError):
+    """The job was cancelled by its owner."""
+
+
+class ChildFailed(MinimizerError):
+    """The sandboxed child died as a whole or answered with something we do not accept."""

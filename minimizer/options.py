@@ -1,0 +1,73 @@
+"""The options of a job, one model for the command line, REST and the web form (DESIGN sections 8 and 9)."""
+
+from __future__ import annotations
+
+import ast
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from minimizer.errors import InvalidOption, InvalidScript
+
+MAX_SCRIPT_BYTES = 1 << 20
+
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+
+
+class Options(BaseModel):
+    """What a user may ask of a job. Unknown names are refused, never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    budget: int = Field(900, ge=10, le=86_400, description="Seconds the job may take before the best result so far is returned.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Device the script needs; auto takes what the script asks for.")
+    expect: Literal["auto", "crash", "accuracy", "hang"] = Field("auto", description="The failure to look for; auto finds out.")
+    target: str | None = Field(None, max_length=200, description="Which of several failures to reduce: its index, module path or signature.")
+    steps: int | None = Field(None, ge=1, le=100_000, description="Compiled calls to compare before the script is stopped.")
+    hang_after: int | None = Field(None, ge=1, le=86_400, description="Seconds after which a compiled run counts as a hang.")
+    args: list[Annotated[str, StringConstraints(max_length=4096)]] = Field(default_factory=list, max_length=100, description="Command line arguments of the script.")
+    env: list[EnvName] = Field(default_factory=list, max_length=50, description="Names of environment variables the script may see.")
+    toolchain: str | None = Field(None, max_length=200, description="Name of the configured Python interpreter that runs the script.")
+    witness: bool = Field(True, description="Also rerun the script under PyTorch's own minifier and report what it finds.")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the search, so that a run can be repeated.")
+
+
+def parse_options(raw: dict[str, object]) -> Options:
+    """Validate options that came from outside.
+
+    Raises:
+        InvalidOption: names every option at fault and what it accepts.
+    """
+    try:
+        return Options.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidOption("; ".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())) from None
+
+
+def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
+    """Return the text of a script, or say why it cannot be taken.
+
+    Raises:
+        InvalidScript: empty, too large, not UTF-8, or not Python.
+    """
+    if not content.strip():
+        raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
+    if len(content) > max_bytes:
+        raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
+    try:
+        text = content.decode("utf-8-sig")
+        ast.parse(text, filename)
+    except UnicodeDecodeError as error:
+        raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
+    except SyntaxError as error:
+        raise InvalidScript(f"{filename} is not Python: {error.msg} (line {error.lineno})") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
+    return text
+
+
+def _explain(loc: tuple[int | str, ...], message: str, kind: str) -> str:
+    name = ".".join(map(str, loc)) or "options"
+    if kind == "extra_forbidden":
+        return f"unknown option {name!r}; known are {', '.join(Options.model_fields)}"
+    return f"option {name!r}: {message}"

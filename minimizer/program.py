@@ -1,0 +1,276 @@
+"""A program: the torch-free form of a graph, from which source text is rendered.
+
+A trial judges the very text that the repro will hold: the child captures an FX graph into a `Program` (as JSON), the
+reducer works on `Program` values, and `Program.render` writes the plain Python function that a trial compiles.
+
+    Program(inputs=(Input("x", ...),), nodes=(Node("y", "torch.relu", (Ref("x"),)),), outputs=("y",))
+
+    def f(x):
+        return torch.relu(x)
+
+Arguments of nodes are plain Python values (None, bool, int, float, str, tuple, list, dict, slice) that may hold `Ref` (a
+value of the program) and `Code` (an expression such as ``torch.float32``) at any depth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import keyword
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Arg = Any
+"""A node argument; see the module's docstring for what it may be."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A use of a value: the name of an input or of an earlier node."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """A Python expression that is no literal, such as ``torch.float32`` or ``float("nan")``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """What is known of a tensor without its values. ``shape`` and ``stride`` count elements; ``dtype`` is ``torch.float32``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    stride: tuple[int, ...] | None = None
+    device: str = "cpu"
+    requires_grad: bool = False
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A parameter of the function and the value it is called with.
+
+    ``golden`` names a value that the capture child holds (eager's own); ``code`` is an expression that makes the value
+    (``torch.randn(2, 3)``). Exactly one of the two is set.
+    """
+
+    name: str
+    meta: TensorMeta | None = None
+    golden: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One statement ``name = target(*args, **kwargs)``.
+
+    ``target`` is a dotted path (``torch.relu``, ``operator.add``, ``torch.ops.aten.add.Tensor``) or a method (``.view``).
+    ``module`` is the path of the nn.Module it came from; ``source`` is (file, line, code) in the user's script.
+    """
+
+    name: str
+    target: str
+    args: tuple[Arg, ...] = ()
+    kwargs: tuple[tuple[str, Arg], ...] = ()
+    meta: TensorMeta | None = None
+    module: str = ""
+    module_class: str = ""
+    source: tuple[str, int, str] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as a call node in reports: getitem does not."""
+        return self.target != "operator.getitem"
+
+    def refs(self) -> Iterator[str]:
+        """Names of the values it uses, with repeats."""
+        yield from refs_in(self.args)
+        yield from refs_in(dict(self.kwargs))
+
+    def mapped(self, change: Callable[[Arg], Arg]) -> Node:
+        """A copy whose leaf arguments went through ``change``."""
+        return replace(
+            self,
+            args=tuple(map_leaves(a, change) for a in self.args),
+            kwargs=tuple((k, map_leaves(v, change)) for k, v in self.kwargs),
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A straight-line function, the inputs it is called with, and the state it needs."""
+
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    level: str = "dynamo"
+    setup: tuple[str, ...] = ()
+    """Statements before the function: config lines, and definitions sliced from the script."""
+    compile_kwargs: tuple[tuple[str, str], ...] = ()
+    """Keyword arguments of ``torch.compile``, as source text."""
+    grad: bool = False
+    """Whether it runs with gradients enabled; otherwise under ``torch.no_grad()``."""
+    name: str = field(default="f", compare=False)
+
+    @property
+    def size(self) -> int:
+        """Call nodes, as reports count them."""
+        return sum(node.counts for node in self.nodes)
+
+    def input(self, name: str) -> Input:
+        return next(i for i in self.inputs if i.name == name)
+
+    def node(self, name: str) -> Node:
+        return next(n for n in self.nodes if n.name == name)
+
+    def metas(self) -> dict[str, TensorMeta | None]:
+        """What is known of every value, by name."""
+        return {v.name: v.meta for v in (*self.inputs, *self.nodes)}
+
+    def without_dead_code(self, is_pure: Callable[[Node], bool] = lambda node: True) -> Program:
+        """Drop nodes and inputs that no output needs; nodes for which ``is_pure`` is false are kept."""
+        live = set(self.outputs)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if node.name in live or not is_pure(node):
+                kept.append(node)
+                live.update(node.refs())
+        return replace(
+            self, nodes=tuple(reversed(kept)), inputs=tuple(i for i in self.inputs if i.name in live)
+        )
+
+    def renamed(self) -> Program:
+        """The same program under canonical names: equal blocks of a model become equal programs."""
+        names: dict[str, str] = {}
+        for prefix, values in (("x", self.inputs), ("v", self.nodes)):
+            for index, value in enumerate(values):
+                names[value.name] = f"{prefix}{index}"
+
+        def rename(leaf: Arg) -> Arg:
+            return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
+
+        return replace(
+            self,
+            inputs=tuple(replace(i, name=names[i.name]) for i in self.inputs),
+            nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in self.nodes),
+            outputs=tuple(names[o] for o in self.outputs),
+        )
+
+    def fingerprint(self, *, values: bool = True) -> str:
+        """Content hash, blind to names and origins; with ``values=False`` blind to the inputs' values too."""
+        program = self.renamed()
+        body = [
+            [[i.name, _meta_key(i.meta), (i.golden, i.code) if values else None] for i in program.inputs],
+            [[n.name, n.target, encode(n.args), encode(dict(n.kwargs))] for n in program.nodes],
+            program.outputs, program.setup, program.compile_kwargs, program.grad,
+        ]
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def refs_in(arg: Arg) -> Iterator[str]:
+    """Names of all `Ref` in an argument, at any depth."""
+    if isinstance(arg, Ref):
+        yield arg.name
+    elif isinstance(arg, tuple | list):
+        for item in arg:
+            yield from refs_in(item)
+    elif isinstance(arg, dict):
+        for item in arg.values():
+            yield from refs_in(item)
+    elif isinstance(arg, slice):
+        yield from refs_in((arg.start, arg.stop, arg.step))
+
+
+def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
+    """Rebuild an argument with ``change`` applied to everything that is no container."""
+    if isinstance(arg, tuple):
+        return tuple(map_leaves(item, change) for item in arg)
+    if isinstance(arg, list):
+        return [map_leaves(item, change) for item in arg]
+    if isinstance(arg, dict):
+        return {key: map_leaves(item, change) for key, item in arg.items()}
+    if isinstance(arg, slice):
+        return slice(*(map_leaves(item, change) for item in (arg.start, arg.stop, arg.step)))
+    return change(arg)
+
+
+# JSON form: how programs cross the pipe from the child ------------------------------------------------------------
+
+
+def encode(arg: Arg) -> Any:
+    """The JSON form of an argument: ``{"ref": name}``, ``{"code": text}``, ``{"tuple": []}``, ``{"slice": []}``, ``{"dict": []}``."""
+    if isinstance(arg, Ref):
+        return {"ref": arg.name}
+    if isinstance(arg, Code):
+        return {"code": arg.text}
+    if isinstance(arg, tuple):
+        return {"tuple": [encode(item) for item in arg]}
+    if isinstance(arg, list):
+        return [encode(item) for item in arg]
+    if isinstance(arg, slice):
+        return {"slice": [encode(item) for item in (arg.start, arg.stop, arg.step)]}
+    if isinstance(arg, dict):
+        return {"dict": [[encode(key), encode(item)] for key, item in arg.items()]}
+    return arg
+
+
+def decode(data: Any) -> Arg:
+    """Undo `encode`.
+
+    Raises:
+        ValueError: not a form that `encode` makes.
+    """
+    if data is None or isinstance(data, bool | int | float | str):
+        return data
+    if isinstance(data, list):
+        return [decode(item) for item in data]
+    if isinstance(data, dict) and len(data) == 1:
+        (form, value), = data.items()
+        if form == "ref":
+            return Ref(identifier(value))
+        if form == "code" and isinstance(value, str):
+            return Code(value)
+        if form == "tuple":
+            return tuple(decode(item) for item in value)
+        if form == "slice":
+            return slice(*(decode(item) for item in value))
+        if form == "dict":
+            return {decode(key): decode(item) for key, item in value}
+    raise ValueError(f"not an encoded argument: {str(data)[:80]}")
+
+
+def identifier(name: Any) -> str:
+    """Return ``name`` if it can stand as a name in source text.
+
+    Raises:
+        ValueError: it cannot; names come from the far side of the sandbox.
+    """
+    if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= 200:
+        return name
+    raise ValueError(f"not a name: {str(name)[:80]!r}")
+
+
+def dotted(path: Any) -> str:
+    """Return ``path`` if it is a dotted name, with or without a leading dot (a method).
+
+    Raises:
+        ValueError: it is not.
+    """
+    if isinstance(path, str):
+        for part in path.removeprefix(".").split("."):
+            identifier(part)
+        return path
+    raise ValueError(f"not a dotted name: {str(path)[:80]!r}")
+
+
+def _meta_key(meta: TensorMeta | None) -> Any:
+    return meta and [meta.shape, meta.dtype, meta.stride, meta.device, meta.requires_grad]

@@ -1,0 +1,111 @@
+"""Source text of a program: plain Python such as a person would write, torch-free.
+
+The text is what trials compile and what ``repro.py`` holds, so nothing is lost between the two.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import textwrap
+
+from minimizer.program import Arg, Code, Node, Program, Ref
+
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "is_": "is", "is_not": "is not",
+}  # fmt: skip
+IN_PLACE = {
+    "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
+    "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
+}  # fmt: skip
+PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
+STATEMENTS = {"operator.setitem", "operator.delitem"}
+
+
+def function(program: Program, name: str = "f") -> str:
+    """The program as one function, one statement a node."""
+    lines = [statement(node) for node in program.nodes]
+    if program.outputs:
+        lines.append(f"return {', '.join(program.outputs)}")
+    body = "\n".join(lines) or "pass"
+    return f"def {name}({', '.join(i.name for i in program.inputs)}):\n{textwrap.indent(body, '    ')}\n"
+
+
+def statement(node: Node) -> str:
+    """One node as a statement that binds its name; a node without a value is an expression statement."""
+    if node.target == "operator.setitem":
+        target, index, value = node.args
+        return f"{operand(target)}[{subscript(index)}] = {arg(value)}"
+    if node.target == "operator.delitem":
+        return f"del {operand(node.args[0])}[{subscript(node.args[1])}]"
+    operator = IN_PLACE.get(node.target.removeprefix("operator."))
+    if operator and node.target.startswith("operator.") and isinstance(node.args[0], Ref):
+        # `x += y` rebinds x; the node's own name is bound beside it, since later nodes use that.
+        return f"{arg(node.args[0])} {operator} {arg(node.args[1])}; {node.name} = {arg(node.args[0])}"
+    return f"{node.name} = {expression(node)}"
+
+
+def expression(node: Node) -> str:
+    """The call itself: infix for operators, a method or attribute where the graph has one, else a call by dotted name."""
+    package, _, short = node.target.rpartition(".")
+    if package == "operator" and not node.kwargs:
+        if short in INFIX and len(node.args) == 2:
+            return f"{operand(node.args[0])} {INFIX[short]} {operand(node.args[1])}"
+        if short in PREFIX and len(node.args) == 1:
+            return f"{PREFIX[short]}{operand(node.args[0])}"
+        if short == "getitem":
+            return f"{operand(node.args[0])}[{subscript(node.args[1])}]"
+    if node.target == "getattr" and len(node.args) == 2 and isinstance(node.args[1], str):
+        return f"{operand(node.args[0])}.{node.args[1]}"
+    if node.target.startswith("."):
+        first, *rest = node.args
+        return f"{operand(first)}{node.target}({_call_args(tuple(rest), node)})"
+    return f"{node.target}({_call_args(node.args, node)})"
+
+
+def operand(value: Arg) -> str:
+    """An argument where an operator binds: names and plain literals bare, everything else in parentheses."""
+    text = arg(value)
+    bare = isinstance(value, Ref | str | tuple | list) or (isinstance(value, int | float) and not text.startswith("-"))
+    return text if bare and not text[0].isdigit() or bare and isinstance(value, int | float) else f"({text})"
+
+
+def subscript(index: Arg) -> str:
+    """What stands between the brackets of ``x[...]``."""
+    if isinstance(index, tuple) and index:
+        return ", ".join(_subscript_item(item) for item in index) + ("," if len(index) == 1 else "")
+    return _subscript_item(index)
+
+
+def arg(value: Arg) -> str:
+    """A node argument as source text; nan and infinities become names that exist."""
+    if isinstance(value, Ref):
+        return value.name
+    if isinstance(value, Code):
+        return value.text
+    if isinstance(value, tuple):
+        return f"({', '.join(map(arg, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(arg, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{arg(k)}: {arg(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, slice):
+        return f"slice({arg(value.start)}, {arg(value.stop)}, {arg(value.step)})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, complex) and not cmath.isfinite(value):
+        return f"complex({arg(value.real)}, {arg(value.imag)})"
+    return repr(value)
+
+
+def _subscript_item(item: Arg) -> str:
+    if isinstance(item, slice):
+        parts = ["" if part is None else arg(part) for part in (item.start, item.stop, item.step)]
+        return ":".join(parts if parts[2] else parts[:2])
+    return "..." if isinstance(item, Code) and item.text in ("...", "Ellipsis") else arg(item)
+
+
+def _call_args(args: tuple[Arg, ...], node: Node) -> str:
+    return ", ".join([*map(arg, args), *(f"{key}={arg(value)}" for key, value in node.kwargs)])

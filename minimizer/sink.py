@@ -1,0 +1,62 @@
+"""Where results go: the engine writes to a sink that is handed in, and never knows what is behind it.
+
+Behind it is a folder for the command line (`FolderSink`) and the database for the worker (``worker/sink.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from minimizer.report import Report
+
+Event = dict[str, Any]
+
+
+class Sink(Protocol):
+    """What the engine needs of the outside world."""
+
+    def event(self, type_: str, **data: Any) -> None:
+        """Tell of progress. ``type_`` is one of ``step``, ``progress``, ``failure``, ``culprit``, ``repro``, ``note``, ``log``."""
+
+    def artifact(self, name: str, content: bytes) -> None:
+        """Keep a result under a name such as ``repro.py``; a later one of the same name replaces it."""
+
+    def report(self, report: Report) -> None:
+        """Keep the report so far; readers may look at it at any time."""
+
+    def cancelled(self) -> bool:
+        """Whether somebody asked for the job to stop. Cheap: called before every trial."""
+
+
+class FolderSink:
+    """Writes artifacts into a folder, each one whole or not at all, and hands events to a callback."""
+
+    def __init__(self, folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
+        self.folder = folder
+        self._on_event = on_event
+        self._log: list[str] = []
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def event(self, type_: str, **data: Any) -> None:
+        event = {"type": type_, "time": round(time.time(), 3), **data}
+        self._on_event(event)
+
+    def artifact(self, name: str, content: bytes) -> None:
+        target = self.folder / name
+        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+
+    def report(self, report: Report) -> None:
+        self.artifact("report.json", json.dumps(report.to_json(), indent=1).encode() + b"\n")
+
+    def cancelled(self) -> bool:
+        return False

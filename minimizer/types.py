@@ -1,0 +1,113 @@
+"""The words everyone shares: failure kinds, compiler stages, job statuses and their exit codes.
+
+This is the lowest layer. It imports nothing of ours, and everything else may import it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How a script fails; the first that matches wins (DESIGN section 2)."""
+
+    CRASH = "crash"
+    HANG = "hang"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    MISSING_ERROR = "missing_error"
+    WRONG_OUTPUT = "wrong_output"
+    WRONG_GRADIENT = "wrong_gradient"
+    WRONG_METADATA = "wrong_metadata"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether both sides ran to the end and only what they returned differs."""
+        return self in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT, Kind.WRONG_METADATA)
+
+
+class Stage(StrEnum):
+    """The part of the compiler to blame."""
+
+    DYNAMO = "dynamo"
+    AOT_AUTOGRAD = "aot_autograd"
+    DECOMPOSITION = "decomposition"
+    INDUCTOR = "inductor"
+    CUDAGRAPHS = "cudagraphs"
+    CUSTOM_BACKEND = "custom_backend"
+    UNKNOWN = "unknown"
+
+
+class Status(StrEnum):
+    """Where a job stands. The last five are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    MINIMIZED = "minimized"
+    HEALTHY = "healthy"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (Status.QUEUED, Status.RUNNING)
+
+
+class Reason(StrEnum):
+    """Why a job did not end ``minimized``."""
+
+    FAILS_IN_EAGER = "fails_in_eager"
+    NONDETERMINISTIC = "nondeterministic"
+    DISPUTED = "disputed"
+    NOTHING_COMPILED = "nothing_compiled"
+    SANDBOX_DENIED = "sandbox_denied"
+    NOT_RUNNABLE = "not_runnable"
+    NOT_VERIFIED = "not_verified"
+    BUDGET = "budget"
+    INTERRUPTED = "interrupted"
+    INTERNAL_ERROR = "internal_error"
+
+
+class Step(StrEnum):
+    """The steps of the pipeline, in the order in which a job passes them."""
+
+    PREPARE = "prepare"
+    SURVEY = "survey"
+    LOCALIZE = "localize"
+    REDUCE = "reduce"
+    EMIT = "emit"
+    VERIFY = "verify"
+    BLAME = "blame"
+    WITNESS = "witness"
+
+
+class Exit:
+    """Exit statuses of ``run`` and ``submit --wait`` (contract, DESIGN section 2)."""
+
+    MINIMIZED = 0
+    INTERNAL = 1
+    USAGE = 2
+    HEALTHY = 3
+    PARTIAL = 4
+    FAILED = 5
+    CANCELLED = 130
+
+
+def exit_status(status: Status, reason: Reason | None) -> int:
+    """The exit status for a final job status.
+
+    Raises:
+        ValueError: the job is not final.
+    """
+    if status is Status.FAILED:
+        return Exit.INTERNAL if reason is Reason.INTERNAL_ERROR else Exit.FAILED
+    exits = {
+        Status.MINIMIZED: Exit.MINIMIZED,
+        Status.HEALTHY: Exit.HEALTHY,
+        Status.PARTIAL: Exit.PARTIAL,
+        Status.CANCELLED: Exit.CANCELLED,
+    }
+    if status not in exits:
+        raise ValueError(f"a job that is {status} has no exit status yet")
+    return exits[status]
