@@ -1,0 +1,1 @@
+"""``minimizer doctor``: what this machine lacks."""

@@ -1,0 +1,91 @@
+"""The options that ``run`` and ``submit`` share: one click option for each field of `minimizer.options.Options`.
+
+Ranges and choices are read off the model, so that the command line cannot accept what REST would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import click
+from pydantic import ValidationError
+
+from minimizer.errors import InvalidOption
+from minimizer.options import Options, parse_options
+from minimizer.settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+METAVARS = {
+    "budget": "SECONDS",
+    "target": "INDEX|MODULE|SIGNATURE",
+    "steps": "N",
+    "hang_after": "SECONDS",
+    "env": "NAME",
+    "seed": "N",
+}
+
+
+def job_options(*, exclude: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Add an option for each field of `Options`, and the script's own arguments after ``--``."""
+
+    def decorate(command: Command) -> Command:
+        decorated = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")(command)
+        for name in reversed(Options.model_fields):
+            if name != "args" and name not in exclude:
+                decorated = _option(name)(decorated)
+        return decorated
+
+    return decorate
+
+
+def options_from(values: dict[str, Any]) -> Options:
+    """The validated options of a job.
+
+    Raises:
+        InvalidOption: a value is out of range.
+    """
+    raw = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return parse_options({name: value for name, value in raw.items() if value is not None})
+
+
+def _option(name: str) -> Callable[[Command], Command]:
+    field = Options.model_fields[name]
+    flag = "--" + name.replace("_", "-")
+    help_text = field.description or ""
+    if name == "witness":
+        return click.option("--witness/--no-witness", default=True, show_default=True, help=help_text)
+    if name == "env":
+        return click.option(flag, multiple=True, metavar=METAVARS[name], help=f"{help_text} May be repeated.")
+    if get_origin(field.annotation) is Literal:
+        return click.option(
+            flag,
+            type=click.Choice(get_args(field.annotation)),
+            default=field.default,
+            show_default=True,
+            help=help_text,
+        )
+    kind = int if name in ("budget", "steps", "hang_after", "seed") else str
+    return click.option(
+        flag,
+        type=kind,
+        default=field.default,
+        show_default=field.default is not None,
+        metavar=METAVARS.get(name, "NAME"),
+        help=help_text,
+    )
+
+
+def settings_from_environment(**overrides: Any) -> Settings:
+    """The settings of the environment, with what the command line says on top.
+
+    Raises:
+        InvalidOption: a variable has a value that cannot be used.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "MINIMIZER_" + "_".join(str(part).upper() for part in first["loc"])
+        raise InvalidOption(f"{name}: {first['msg']} (see docs/settings.md)") from None

@@ -1,0 +1,200 @@
+"""``minimizer submit``, ``status`` and ``download``: the client side of a running service."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
+from minimizer.cli.options import job_options, options_from
+from minimizer.cli.progress import View, open_view, printable
+from minimizer.cli.verdict import verdict_lines
+from minimizer.options import check_script
+from minimizer.sink import FolderSink
+from minimizer.types import Exit, Reason, Status, exit_status
+
+PATIENCE = 30
+"""Failed polls in a row, a second apart, before the service is given up."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def server_option(command: Command) -> Command:
+    return click.option(
+        "--server",
+        default=DEFAULT_SERVER,
+        show_default=True,
+        envvar="MINIMIZER_SERVER",
+        metavar="URL",
+        help="Address of the service; MINIMIZER_SERVER sets it too.",
+    )(command)
+
+
+def out_option(command: Command) -> Command:
+    return click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Folder for the results.  [default: minimizer-out/<job>]",
+    )(command)
+
+
+@click.command()
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@server_option
+@click.option("--wait", is_flag=True, help="Wait for the end, fetch the results, and exit as `run` does.")
+@out_option
+@job_options()
+@click.option("--json", "as_json", is_flag=True, help="The job, or with --wait the report, as JSON on stdout.")
+def submit(script: Path, server: str, wait: bool, out: Path | None, as_json: bool, **job_values: Any) -> int:
+    """Send SCRIPT to a service and print the address of its job.
+
+    \b
+    Examples:
+      minimizer submit train.py --server http://127.0.0.1:8000
+      minimizer submit train.py --wait --out bug -- --batch-size 4
+
+    The service runs the script alone: files beside it are not sent. Ctrl-C while waiting leaves the job running.
+    """
+    content = script.read_bytes()
+    check_script(content, str(script))
+    client = Client(server)
+    job = client.submit(content, script.name, options_from(job_values))
+    click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
+    if not wait:
+        if as_json:
+            click.echo(json.dumps(job))
+        return Exit.MINIMIZED
+    try:
+        job = _follow(client, job["id"])
+    except KeyboardInterrupt:
+        click.echo(
+            f"The job goes on. Come back with: minimizer download {job['id']} --server {client.server}", err=True
+        )
+        return Exit.CANCELLED
+    folder = out or _default_folder(job["id"])
+    _fetch(client, job, folder)
+    return _conclude(job, folder, as_json)
+
+
+@click.command()
+@click.argument("job_id", metavar="[JOB]", required=False)
+@server_option
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Jobs to list.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
+def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
+    """List the latest jobs of a service, or show JOB."""
+    client = Client(server)
+    jobs = [client.job(job_id)] if job_id else client.jobs(limit)
+    for job in jobs:
+        click.echo(json.dumps(job) if as_json else _row(job))
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@server_option
+@out_option
+def download(job_id: str, server: str, out: Path | None) -> None:
+    """Fetch what JOB has found so far: repro.py, report.json, report.md, run.log and the rest."""
+    folder = out or _default_folder(job_id)
+    client = Client(server)
+    names = _fetch(client, client.job(job_id), folder)
+    if not names:
+        raise Refused(f"job {job_id} has no results yet; see `minimizer status {job_id}`")
+    for name in names:
+        click.echo(str(folder / name))
+
+
+def _follow(client: Client, job_id: str) -> Job:
+    """Show a job's progress until it is final. A service that is restarted meanwhile is waited for."""
+    view = open_view()
+    shown = Shown(view)
+    etag: str | None = None
+    misses = 0
+    try:
+        while True:
+            try:
+                job, etag = client.next_job(job_id, etag)
+            except NotReachable:
+                misses += 1
+                if misses > PATIENCE:
+                    raise
+                time.sleep(1)
+                continue
+            misses = 0
+            if job is not None:
+                shown.update(job)
+                if Status(job["status"]).is_final:
+                    return job
+    finally:
+        view.close()
+
+
+class Shown:
+    """Turns successive states of a job into the events a view knows."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._last: Job = {}
+
+    def update(self, job: Job) -> None:
+        step, before = job.get("stage"), self._last.get("stage")
+        if step != before and before:
+            self._view.event({"type": "step", "step": before, "state": "finished"})
+        if step != before and step and not Status(job["status"]).is_final:
+            self._view.event({"type": "step", "step": step, "state": "started"})
+        for name in ("failure", "culprit"):
+            if job.get(name) and not self._last.get(name):
+                self._view.event({"type": name, name: job[name]})
+        if job.get("progress") and job["progress"] != self._last.get("progress"):
+            self._view.event({"type": "progress", **job["progress"]})
+        self._last = job
+
+
+def _fetch(client: Client, job: Job, folder: Path) -> list[str]:
+    """Write all results into ``folder``; their names. A name is checked: the service is not trusted with our disk."""
+    contents = {name: client.artifact(job["id"], name) for name in client.artifacts(job["id"]) if _is_plain(name)}
+    if job.get("report"):
+        contents["report.json"] = json.dumps(job["report"], indent=1).encode() + b"\n"
+    if contents:
+        sink = FolderSink(folder)
+        for name, content in contents.items():
+            sink.artifact(name, content)
+    return sorted(contents)
+
+
+def _is_plain(name: str) -> bool:
+    return name == Path(name).name and not name.startswith(".") and name.isprintable()
+
+
+def _conclude(job: Job, folder: Path, as_json: bool) -> int:
+    report = job.get("report")
+    if not report:  # cancelled before it began
+        click.echo(_row(job))
+    elif as_json:
+        click.echo(json.dumps(report))
+    else:
+        for line in verdict_lines(report, folder):
+            click.echo(line)
+    try:
+        return exit_status(Status(job["status"]), Reason(job["reason"]) if job.get("reason") else None)
+    except ValueError as error:
+        raise NotReachable(f"the service speaks of something unknown here: {error}") from None
+
+
+def _row(job: Job) -> str:
+    failure, progress = job.get("failure") or {}, job.get("progress") or {}
+    state = job["status"] + (f" ({job['reason']})" if job.get("reason") else "")
+    parts = [job["id"], state, job.get("filename") or "", failure.get("kind") or ""]
+    if progress.get("nodes") is not None and progress.get("nodes_before"):
+        parts.append(f"nodes {progress['nodes_before']} to {progress['nodes']}")
+    return printable("  ".join(part for part in parts if part))
+
+
+def _default_folder(job_id: str) -> Path:
+    return Path("minimizer-out") / (job_id if _is_plain(job_id) else "job")

@@ -1,0 +1,145 @@
+"""``minimizer serve``: the whole service on one machine, from one command.
+
+The web server runs in this process and the worker in a child of it. A worker that dies (a killed process, a fault
+in generated code) is started again; its job comes back to it when the lease has run out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from minimizer.cli.options import settings_from_environment
+from minimizer.settings import Settings
+
+RESTART_PAUSE_SECONDS = 1.0
+STOP_SECONDS = 20.0
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on.  [default: MINIMIZER_PORT, else 8000]")
+@click.option("--host", help="Address to listen on; loopback only.  [default: MINIMIZER_HOST, else 127.0.0.1]")
+@click.option("--data-dir", metavar="DIR", help="Folder of the database and the queue.  [default: minimizer-data]")
+def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
+    """Start the web page, the REST interface and one worker, and stay until Ctrl-C.
+
+    \b
+    Examples:
+      minimizer serve
+      minimizer serve --port 8080 --data-dir ~/minimizer
+
+    Nothing else has to run: the database is SQLite and the queue is a folder, both in the data folder. All other
+    settings are environment variables (docs/settings.md). The service runs the scripts it is sent and knows no
+    users yet, so it listens on loopback only; reach it from elsewhere through an SSH tunnel.
+    """
+    values: dict[str, Any] = {"port": port, "host": host, "data_dir": data_dir}
+    settings = settings_from_environment(**{name: value for name, value in values.items() if value is not None})
+    from web.serve import serve as serve_web
+
+    _migrate(settings)
+    with _terminate_as_interrupt(), WorkerKeeper(settings) as worker:
+
+        def ready(url: str) -> None:
+            # Only now: a second service on a port that is taken must not leave a worker behind.
+            worker.start()
+            click.echo(f"minimizer is ready: open {url}", err=True)
+            click.echo(f"Data is in {settings.data_dir.resolve()}. Ctrl-C stops the service.", err=True)
+
+        try:
+            serve_web(settings, ready)
+        except KeyboardInterrupt:
+            pass
+        click.echo("Stopping ...", err=True)
+    return 0
+
+
+class WorkerKeeper:
+    """Keeps one worker process alive, from `start` to the end of the block."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._environment = {**os.environ, **_as_environment(settings)}
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()  # between the last look at `_stopping` and a new worker nobody may stop us
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep, name="worker-keeper", daemon=True)
+
+    def __enter__(self) -> WorkerKeeper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._stopping.set()
+        if self._process is not None:
+            self._stop(self._process)
+            self._thread.join()
+
+    def start(self) -> None:
+        self._process = self._spawn()
+        self._thread.start()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # A session of its own: Ctrl-C in the terminal is for us, and we stop the worker in order.
+        command = [sys.executable, "-m", "worker"]
+        return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def _keep(self) -> None:
+        while self._process is not None:
+            status = self._process.wait()
+            if self._stopping.is_set():
+                return
+            click.echo(f"The worker ended ({_how(status)}) and is started again.", err=True)
+            if self._stopping.wait(RESTART_PAUSE_SECONDS):
+                return
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                self._process = self._spawn()
+
+    @staticmethod
+    def _stop(process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _migrate(settings: Settings) -> None:
+    from minimizer.store.migrate import upgrade
+
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    upgrade(settings.resolved_database_url)
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """Stop on SIGTERM as on Ctrl-C, so that `kill` leaves no worker behind."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_environment(settings: Settings) -> dict[str, str]:
+    """The settings that differ from their defaults, as the worker reads them."""
+    changed = settings.model_dump(mode="json", exclude_defaults=True, exclude={"trial_jobs"})
+    changed["data_dir"] = str(settings.data_dir.resolve())
+    return {f"MINIMIZER_{name.upper()}": str(value) for name, value in changed.items() if value is not None}
+
+
+def _how(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

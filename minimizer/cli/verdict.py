@@ -1,0 +1,56 @@
+"""The last words of a job on a terminal: the verdict, and where the files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from minimizer.cli.progress import printable
+from minimizer.types import Status
+
+HEADLINES = {
+    Status.MINIMIZED: "MINIMIZED",
+    Status.HEALTHY: "HEALTHY",
+    Status.PARTIAL: "PARTIAL",
+    Status.FAILED: "NOTHING TO REDUCE",
+    Status.CANCELLED: "STOPPED",
+}
+
+
+def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[str]:
+    """The verdict of a final report as a few lines of text."""
+    status = Status(report["status"])
+    reason = report.get("reason")
+    lines = [HEADLINES[status] + (f" ({reason})" if reason else "")]
+    if summary := printable(report.get("summary") or ""):
+        lines.append(summary)
+    failure, reduction = report.get("failure"), report.get("reduction")
+    if failure:
+        lines.append(f"failure    {failure['kind']} in {failure['stage']}")
+    lines += [
+        f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
+    ]
+    if reduction and reduction["nodes_before"]:
+        minimal = ", 1-minimal" if reduction["one_minimal"] else ""
+        lines.append(
+            f"reduced    {reduction['nodes_before']} nodes to {reduction['nodes_after']}{minimal},"
+            f" {reduction['trials']} trials in {reduction['seconds']:.0f} s"
+        )
+    if verification := report.get("verification"):
+        lines.append(f"verified   {verification['failed_same']} of {verification['runs']} runs in a clean process")
+    if folder is not None:
+        lines += _files(folder)
+    return lines
+
+
+def _culprit(culprit: dict[str, Any]) -> str:
+    what = ", ".join(culprit.get("ops") or ()) or culprit.get("what") or "unknown"
+    where = f" in {culprit['module']}" if culprit.get("module") else ""
+    source = culprit.get("source")
+    line = f" ({source['file']}:{source['line']})" if source else ""
+    return printable(what + where + line, 400)
+
+
+def _files(folder: Path) -> list[str]:
+    names = [name for name in ("repro.py", "data.pt", "report.md") if (folder / name).exists()]
+    return [f"{name:<11}{folder / name}" for name in names]
