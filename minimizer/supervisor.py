@@ -1,0 +1,127 @@
+"""Keeps one untrusted command under plain limits, where no bubblewrap is to be had.
+
+Run by path as ``python -I -S supervisor.py FD``; FD holds the order as JSON. It is a process of its own, and not a
+``preexec_fn``, because our callers have threads and nothing but ``exec`` is safe in a child forked beside threads.
+It adopts whatever the command leaves behind (a child subreaper), so that daemons can be found and ended too.
+Standard library only; ``minimizer.sandbox`` imports ``end_descendants`` from here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def end_descendants(ancestor: int) -> None:
+    """Kill all that descends from a process, itself excluded.
+
+    Everyone is stopped first: a process that forks faster than we read /proc would outrun a plain kill.
+    """
+    stopped: set[int] = set()
+    while fresh := _descendants(ancestor) - stopped:
+        _signal_all(fresh, signal.SIGSTOP)
+        stopped |= fresh
+    _signal_all(stopped, signal.SIGKILL)
+
+
+def _descendants(ancestor: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        except OSError:  # it ended while we were reading
+            continue
+        if state not in "ZX":
+            children.setdefault(int(parent), []).append(int(entry.name))
+    found: set[int] = set()
+    todo = [ancestor]
+    while todo:
+        kids = children.get(todo.pop(), [])
+        found.update(kids)
+        todo.extend(kids)
+    return found
+
+
+def _signal_all(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _become(order: dict[str, Any]) -> NoReturn:
+    """Turn this process into the command. Dies with the supervisor, even if that one is killed outright."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        for which, value in order["limits"]:
+            resource.setrlimit(which, (value, value))
+        os.chdir(order["cwd"])
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except OSError as error:
+        sys.stderr.write(f"{order['argv'][0]}: {error.strerror}\n")
+        sys.stderr.flush()
+    os._exit(127)
+
+
+def _let_go(descriptors: list[int]) -> None:
+    """Close our copies, or a reader at the other end would wait for us instead of for the command."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    for descriptor in {*descriptors, nothing}:
+        os.close(descriptor)
+
+
+def _wait_for(child: int) -> int:
+    """The exit status of the command; 128 + N after signal N, as a shell and bubblewrap have it."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def main(order_fd: int) -> int:
+    with os.fdopen(order_fd) as stream:
+        order = json.load(stream)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        end_descendants(os.getpid())
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != order["parent"]:  # it died before we asked to be told
+        return 128 + signal.SIGTERM
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _become(order)
+    _let_go(order["pass_fds"])
+    status = _wait_for(child)
+    end_descendants(os.getpid())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
