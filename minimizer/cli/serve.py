@@ -21,7 +21,7 @@ from minimizer.cli.options import settings_from_environment
 from minimizer.settings import Settings
 
 RESTART_PAUSE_SECONDS = 1.0
-STOP_SECONDS = 20.0
+STOP_SECONDS = 10.0
 
 
 @click.command()
@@ -108,7 +108,7 @@ class WorkerKeeper:
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 

@@ -1,0 +1,51 @@
+# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test lint quality test-gpu bench clean
+
+help: ## Show this list
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON (the Python to build on), TORCH_SPEC (a torch to install), VENV (default .venv)"
+
+demo: $(INSTALLED) ## Start the service, reduce an example model over REST, run its repro, stop
+	@$(BIN)/python examples/demo.py
+
+serve: $(INSTALLED) ## Start the service and leave it running; the page to open is printed
+	@$(BIN)/minimizer serve
+
+test: lint ## Lint and run the everyday tests (at most 15 minutes on 2 cores)
+	@VENV=$(VENV) tests/prepare.sh
+	$(BIN)/python -m pytest -m "not quality and not gpu"
+
+lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes)
+	$(BIN)/python -m pytest -m quality tests/quality
+
+test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+bench: $(INSTALLED_DEV) ## Compare with PyTorch's own minifier; resumable, one row a case
+	$(BIN)/python benchmarks/vs_upstream.py $(ARGS)
+
+clean: ## Remove what make has made; minimizer-out and minimizer-data stay
+	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
+	@scripts/install.sh $(VENV)
+	@touch $@
+
+$(INSTALLED_DEV): pyproject.toml constraints.txt scripts/install.sh
+	@scripts/install.sh $(VENV) dev,production
+	@touch $@ $(INSTALLED)
