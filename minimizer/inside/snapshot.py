@@ -1,0 +1,235 @@
+"""Copies of what a compiled callable can see: its tensors with their sharing, the random state, the global switches.
+
+A golden value is a copy taken at the time. Keeping an alias instead is how PyTorch's own tool ends up with values that a later
+in-place op has changed, and with a caller whose inputs were changed by the search. A copy that loses sharing is no better:
+faults of aliasing and reinplacing vanish with it. So storages are copied, once each, and the tensors are laid over the copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ATOMS = (
+    type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+
+
+def clone(values: Any, *, notes: list[str] | None = None) -> Any:
+    """A deep copy of nested tuples, lists, dicts and sets of tensors and plain values; the source is never changed.
+
+    Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object met
+    twice is one object in the copy too. Kept as well: dtype, conj and neg bits, ``requires_grad``, being a leaf or not,
+    ``nn.Parameter``, inference tensors, ``.grad``, and the marks Dynamo hangs on a tensor (dynamic dimensions).
+
+    Args:
+        values: what to copy.
+        notes: receives a line for everything that could not be copied faithfully.
+    """
+    return _Copier([] if notes is None else notes).copy(values)
+
+
+class _Copier:
+    """One copy in progress; remembers the objects and the storages it has met."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+        self._objects: dict[int, Any] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._alive: list[Any] = []  # keeps the sources alive, so that no id is given out twice
+
+    def copy(self, value: Any) -> Any:
+        if isinstance(value, _ATOMS):
+            return value
+        if id(value) not in self._objects:
+            self._alive.append(value)
+            # Lists and dicts register themselves before they are filled: they may contain themselves.
+            self._objects[id(value)] = self._copy_new(value)
+        return self._objects[id(value)]
+
+    def _copy_new(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, tuple):
+            items = [self.copy(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, list):
+            result = self._objects[id(value)] = copy.copy(value)
+            result[:] = [self.copy(item) for item in value]
+            return result
+        if isinstance(value, dict):
+            filled = self._objects[id(value)] = copy.copy(value)
+            for key, item in value.items():
+                filled[key] = self.copy(item)
+            return filled
+        if isinstance(value, (set, frozenset, bytearray)):
+            return copy.copy(value)
+        if isinstance(value, torch.Generator):
+            return value.clone_state()
+        if not callable(value):
+            self.notes.append(f"{type(value).__qualname__} is kept by reference, not copied")
+        return value
+
+    def _tensor(self, source: Tensor) -> Tensor:
+        # Inference tensors can only be made in inference mode, and ordinary ones only outside.
+        with torch.inference_mode(source.is_inference()), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            result = self._detached(source)
+        if source.requires_grad and not source.is_leaf:
+            result = _as_non_leaf(result)
+        elif isinstance(source, torch.nn.Parameter) and not isinstance(result, torch.nn.Parameter):
+            result = torch.nn.Parameter(result, requires_grad=source.requires_grad)
+        elif source.requires_grad:
+            result.requires_grad_()
+        if source.is_leaf and source.grad is not None:
+            result.grad = self.copy(source.grad)
+        for name, mark in source.__dict__.items():
+            result.__dict__.setdefault(name, copy.copy(mark))
+        return result
+
+    def _detached(self, source: Tensor) -> Tensor:
+        if source._is_zerotensor():
+            return torch._efficientzerotensor(source.shape, dtype=source.dtype, device=source.device)
+        if not _has_plain_storage(source):
+            self.notes.append(f"{_describe(source)} is copied by clone(): storage sharing is lost")
+            return source.detach().clone()
+        storage = source.untyped_storage()
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = storage.clone()
+        result = torch.empty(0, dtype=source.dtype, device=source.device)
+        result.set_(self._storages[storage._cdata], source.storage_offset(), source.size(), source.stride())
+        torch._C._set_conj(result, source.is_conj())
+        torch._C._set_neg(result, source.is_neg())
+        return result
+
+
+def _has_plain_storage(tensor: Tensor) -> bool:
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and tensor.device.type != "meta"
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def _describe(tensor: Tensor) -> str:
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        return f"tensor subclass {type(tensor).__qualname__}"
+    if tensor.is_quantized:
+        return "quantized tensor"
+    return f"{str(tensor.layout).removeprefix('torch.')} tensor on {tensor.device.type}"
+
+
+class _NonLeaf(torch.autograd.Function):
+    """Gives a tensor a history without making it a view: in-place ops are as free on it as on its source."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, result: Callable[[], Tensor]) -> Tensor:
+        return result()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[None, None]:
+        return None, None
+
+
+def _as_non_leaf(detached: Tensor) -> Tensor:
+    with torch.enable_grad():
+        return _NonLeaf.apply(torch.empty(0, requires_grad=True), lambda: detached)
+
+
+def rng_state() -> dict[str, Any]:
+    """Every random stream a script can draw from: torch on CPU and CUDA, ``random``, and numpy where it is loaded."""
+    state: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    if "numpy.random" in sys.modules:
+        state["numpy"] = sys.modules["numpy.random"].get_state()
+    return state
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Put the streams back to where ``rng_state`` found them."""
+    torch.set_rng_state(state["torch"])
+    random.setstate(state["random"])
+    if "cuda" in state:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    if "numpy" in state:
+        sys.modules["numpy.random"].set_state(state["numpy"])
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """Autocast of one device type."""
+
+    device_type: str
+    enabled: bool
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """The switches outside of a program that change what it computes."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[Autocast, ...]
+    autocast_cache: bool
+    default_dtype: torch.dtype
+    default_device: torch.device
+    deterministic: bool
+    deterministic_warn_only: bool
+    matmul_precision: str
+    threads: int
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Run the body under these switches; afterwards they are as they were before."""
+        before = global_state()
+        with contextlib.ExitStack() as stack:
+            stack.callback(_set_plain_switches, before)
+            _set_plain_switches(self)
+            stack.enter_context(torch.inference_mode(self.inference))
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for cast in self.autocast:
+                stack.enter_context(
+                    torch.autocast(
+                        cast.device_type, dtype=cast.dtype, enabled=cast.enabled, cache_enabled=self.autocast_cache
+                    )
+                )
+            if self.default_device != before.default_device:
+                stack.enter_context(self.default_device)
+            yield
+
+
+def global_state() -> GlobalState:
+    """The switches as they are now."""
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    return GlobalState(
+        grad=torch.is_grad_enabled(),
+        inference=torch.is_inference_mode_enabled(),
+        autocast=tuple(Autocast(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices),
+        autocast_cache=torch.is_autocast_cache_enabled(),
+        default_dtype=torch.get_default_dtype(),
+        default_device=torch.get_default_device(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        matmul_precision=torch.get_float32_matmul_precision(),
+        threads=torch.get_num_threads(),
+    )
+
+
+def _set_plain_switches(state: GlobalState) -> None:
+    torch.set_default_dtype(state.default_dtype)
+    torch.use_deterministic_algorithms(state.deterministic, warn_only=state.deterministic_warn_only)
+    torch.set_float32_matmul_precision(state.matmul_precision)
+    if torch.get_num_threads() != state.threads:
+        torch.set_num_threads(state.threads)

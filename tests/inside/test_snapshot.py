@@ -1,0 +1,220 @@
+"""Copies are faithful, and taken at the time."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, namedtuple
+from typing import Any
+
+import pytest
+import torch
+
+from minimizer.inside.snapshot import clone, global_state, rng_state, set_rng_state
+
+
+def shares(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def test_trap_07_golden_values_are_copies_taken_at_the_time() -> None:
+    x = torch.ones(3)
+    a = x.sin()
+    golden = clone([x, a])
+    a.mul_(100)
+    x.zero_()
+    assert torch.equal(golden[0], torch.ones(3))
+    assert torch.equal(golden[1], torch.ones(3).sin())
+
+
+def test_trap_07_changes_to_the_copy_do_not_reach_the_caller() -> None:
+    base = torch.arange(6.0)
+    copy = clone((base, base[1:4]))
+    copy[1].fill_(-1)
+    assert torch.equal(base, torch.arange(6.0))
+    assert copy[0].tolist() == [0, -1, -1, -1, 4, 5]
+
+
+def test_views_of_one_storage_become_views_of_one_copied_storage() -> None:
+    base = torch.arange(24.0)
+    views = [base, base.view(4, 6).t(), base[3:20:4], base.view(4, 6)[1:, 2:5], base.view(torch.int32)]
+    copies = clone(views)
+    assert not shares(copies[0], base)
+    for view, copy in zip(views, copies, strict=True):
+        assert shares(copy, copies[0])
+        assert torch.equal(copy, view)
+        assert (copy.stride(), copy.storage_offset(), copy.dtype) == (view.stride(), view.storage_offset(), view.dtype)
+
+
+def test_sharing_of_a_storage_whose_base_is_not_among_the_values() -> None:
+    base = torch.arange(10.0)
+    one, other = clone([base[:4], base[2:6]])
+    one.zero_()
+    assert other.tolist() == [0, 0, 4, 5]
+
+
+def test_expanded_overlapping_and_empty_tensors() -> None:
+    one = torch.tensor([1.0, 2.0])
+    values = [one.expand(3, 2), torch.arange(5.0).unfold(0, 3, 1), torch.zeros(0, 4), torch.tensor(3), one[2:]]
+    for value, copy in zip(values, clone(values), strict=True):
+        assert torch.equal(copy, value)
+        assert copy.stride() == value.stride()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.complex64]
+)
+def test_dtypes(dtype: torch.dtype) -> None:
+    value = torch.tensor([0, 1, 3]).to(dtype)
+    copy = clone(value)
+    assert copy.dtype is dtype
+    assert torch.equal(copy, value)
+
+
+def test_conj_and_neg_bits_are_kept() -> None:
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    conj, neg = clone([z.conj(), z.conj().imag])
+    assert conj.is_conj() and neg.is_neg()
+    assert torch.equal(conj, z.conj())
+    assert torch.equal(neg, z.conj().imag)
+
+
+def test_leaf_stays_leaf_and_non_leaf_stays_non_leaf() -> None:
+    leaf = torch.ones(3, requires_grad=True)
+    computed = leaf * 2
+    plain, copied_leaf, copied_computed = clone([torch.ones(1), leaf, computed])
+    assert (plain.requires_grad, copied_leaf.requires_grad, copied_computed.requires_grad) == (False, True, True)
+    assert copied_leaf.is_leaf and not copied_computed.is_leaf
+    copied_computed.mul_(3)  # as free as on its source; on a leaf this raises
+    assert torch.equal(computed, torch.full((3,), 2.0))
+
+
+def test_gradients_flow_to_copies_and_not_to_sources() -> None:
+    leaf = torch.ones(3, requires_grad=True)
+    computed = leaf * 2
+    copies = clone([leaf, computed])
+    grads = torch.autograd.grad((copies[0] * copies[1]).sum(), copies)
+    assert [g.tolist() for g in grads] == [[2, 2, 2], [1, 1, 1]]
+    assert leaf.grad is None
+
+
+def test_parameters_their_gradients_and_frozen_ones() -> None:
+    weight, frozen = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    weight.grad = torch.full((2,), 5.0)
+    copy, still = clone([weight, frozen])
+    assert type(copy) is torch.nn.Parameter and type(still) is torch.nn.Parameter
+    assert copy.requires_grad and not still.requires_grad
+    assert copy.grad is not weight.grad and torch.equal(copy.grad, weight.grad)
+
+
+def test_tied_parameters_stay_tied_and_one_object_stays_one() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    copies = clone({"embedding": weight, "head": weight, "row": weight.detach()[:1]})
+    assert copies["embedding"] is copies["head"]
+    assert shares(copies["row"], copies["head"])
+
+
+def test_inference_tensors_stay_inference_tensors() -> None:
+    ordinary = torch.ones(2)
+    with torch.inference_mode():
+        inference = torch.ones(2)
+        assert not clone(ordinary).is_inference()
+    assert clone(inference).is_inference()
+
+
+def test_dynamic_marks_travel_with_the_copy() -> None:
+    x = torch.ones(4, 3)
+    torch._dynamo.mark_dynamic(x, 0)
+    copy = clone(x)
+    assert copy._dynamo_dynamic_indices == {0}
+    assert copy._dynamo_dynamic_indices is not x._dynamo_dynamic_indices
+
+
+def test_zero_tensors_of_autograd_stay_what_they_are() -> None:
+    assert clone(torch._efficientzerotensor((2, 3)))._is_zerotensor()
+
+
+def test_what_has_no_plain_storage_is_cloned_with_a_note() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    notes: list[str] = []
+    sparse, wrapped, meta = clone(
+        [torch.eye(2).to_sparse(), TwoTensor(torch.ones(1), torch.ones(1)), torch.empty(2, device="meta")], notes=notes
+    )
+    assert sparse.layout is torch.sparse_coo and isinstance(wrapped, TwoTensor) and meta.device.type == "meta"
+    assert [note.split(" is copied")[0] for note in notes] == [
+        "sparse_coo tensor on cpu",
+        "tensor subclass TwoTensor",
+        "strided tensor on meta",
+    ]
+
+
+def test_containers_keep_their_types_and_may_contain_themselves() -> None:
+    point = namedtuple("point", "x y")
+    nest: list[Any] = [point(torch.ones(1), 2), OrderedDict(a={1, 2}), (3, "text", None, torch.float32)]
+    nest.append(nest)
+    copy = clone(nest)
+    assert copy is not nest and copy[3] is copy
+    assert type(copy[0]) is point and copy[0].x is not nest[0].x and copy[0].y == 2
+    assert type(copy[1]) is OrderedDict and copy[1]["a"] == {1, 2} and copy[1]["a"] is not nest[1]["a"]
+    assert copy[2] == nest[2]
+
+
+def test_objects_of_unknown_type_are_kept_with_a_note() -> None:
+    class Config:
+        pass
+
+    config, notes = Config(), []
+    assert clone([config, len], notes=notes)[0] is config
+    assert len(notes) == 1 and "Config is kept by reference" in notes[0]
+
+
+def test_generators_are_copied_with_their_state() -> None:
+    generator = torch.Generator().manual_seed(7)
+    copy = clone(generator)
+    assert torch.equal(torch.rand(3, generator=copy), torch.rand(3, generator=generator))
+
+
+def test_rng_state_brings_every_stream_back() -> None:
+    state = rng_state()
+    first = (torch.rand(3).tolist(), random.random())
+    set_rng_state(state)
+    assert (torch.rand(3).tolist(), random.random()) == first
+
+
+def test_global_state_is_applied_and_then_as_before() -> None:
+    before = global_state()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
+        torch.set_default_dtype(torch.float64)
+        torch.use_deterministic_algorithms(True)
+        torch.set_float32_matmul_precision("medium")
+        torch.set_num_threads(1)
+        special = global_state()
+        torch.set_default_dtype(before.default_dtype)
+        torch.use_deterministic_algorithms(before.deterministic)
+        torch.set_float32_matmul_precision(before.matmul_precision)
+        torch.set_num_threads(before.threads)
+    assert global_state() == before
+    with special.applied():
+        assert global_state() == special
+        assert torch.ones(1).dtype is torch.float64
+        assert (torch.ones(2, 2, dtype=torch.float32) @ torch.ones(2, 2, dtype=torch.float32)).dtype is torch.float16
+    assert global_state() == before
+
+
+def test_global_state_keeps_inference_mode_and_default_device() -> None:
+    with torch.inference_mode(), torch.device("meta"):
+        special = global_state()
+    with special.applied():
+        assert torch.is_inference_mode_enabled()
+        assert torch.ones(1).device.type == "meta"
+    assert torch.ones(1).device.type == "cpu"
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_global_state_comes_back_after_an_exception() -> None:
+    before = global_state()
+    with torch.no_grad():
+        special = global_state()
+    with pytest.raises(ZeroDivisionError), special.applied():
+        raise ZeroDivisionError
+    assert global_state() == before
