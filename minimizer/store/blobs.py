@@ -1,0 +1,44 @@
+"""Content by its hash: every script and artifact is stored once, compressed, however many jobs have it."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+
+from sqlalchemy import delete, exists
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from minimizer.store.database import Database
+from minimizer.store.models import ArtifactRow, BlobRow, JobRow
+
+
+def put(session: Session, content: bytes) -> str:
+    """Store content and return its sha256. The row is locked, so nobody collects it before we have referred to it."""
+    sha = hashlib.sha256(content).hexdigest()
+    if session.get(BlobRow, sha, with_for_update={"read": True, "key_share": True}) is not None:
+        return sha
+    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+    row = {"sha256": sha, "size": len(content), "compressed": zlib.compress(content)}
+    statement = dialect.insert(BlobRow).values(row)
+    # Another job may store the same content at this moment; the update that changes nothing waits for it and takes the lock.
+    session.execute(statement.on_conflict_do_update(index_elements=["sha256"], set_={"size": statement.excluded.size}))
+    return sha
+
+
+def get(session: Session, sha: str) -> bytes:
+    """The content of a blob that something refers to."""
+    return zlib.decompress(session.get_one(BlobRow, sha).compressed)
+
+
+def collect(database: Database, shas: Iterable[str]) -> None:
+    """Delete those of the blobs that nothing refers to any more."""
+    for sha in shas:
+        unused = ~exists().where(JobRow.script_sha == sha) & ~exists().where(ArtifactRow.sha256 == sha)
+        try:
+            with database.write() as session:
+                session.execute(delete(BlobRow).where(BlobRow.sha256 == sha, unused))
+        except IntegrityError:
+            pass  # somebody began to refer to it while we looked: it stays

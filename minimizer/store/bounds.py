@@ -1,0 +1,50 @@
+"""What the engine says comes, in the end, from a hostile script: made small, and fit for either database.
+
+PostgreSQL takes no NUL in text and neither JSON nor UTF-8 knows NaN or a lone surrogate. All of them occur in the messages
+and figures of a failing script, and none may cost us the result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+MAX_TEXT = 8 << 10
+MAX_ITEMS = 500
+MAX_DEPTH = 12
+MAX_JSON_BYTES = 64 << 10
+
+
+def text(value: str, limit: int = MAX_TEXT) -> str:
+    """The string without what a database refuses, cut to a length."""
+    clean = value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def plain(value: Any, items: int = MAX_ITEMS, depth: int = MAX_DEPTH) -> Any:
+    """The value as strict JSON: strings cleaned and cut, lists cut, a float that is no number as ``None``."""
+    match value:
+        case str():
+            return text(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int():
+            return value
+        case dict() | list() | tuple() if depth == 0:
+            return None
+        case dict():
+            return {text(str(key), 200): plain(item, items, depth - 1) for key, item in list(value.items())[:items]}
+        case list() | tuple():
+            return [plain(item, items, depth - 1) for item in value[:items]]
+        case _:
+            return text(str(value))
+
+
+def event_data(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of an event as strict JSON of bounded size."""
+    clean: dict[str, Any] = plain(data)
+    size = len(json.dumps(clean))
+    if size <= MAX_JSON_BYTES:
+        return clean
+    return {"truncated": True, "message": f"{size:,} bytes of event data were left out"}

@@ -1,0 +1,73 @@
+"""The connection: how SQLite and PostgreSQL are opened, and what a transaction is on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select
+from sqlalchemy.orm import Session
+
+_BUSY_SECONDS = 30
+
+
+class Database:
+    """An engine with two kinds of transaction: `read`, and `write`, which holds the locks that it needs."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_engine(url)
+        self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with Session(self.engine) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction that is committed at the end of the block, or rolled back when the block raises."""
+        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def now(self, session: Session) -> datetime:
+        """The time by one clock for all: leases are set and judged on machines whose own clocks differ."""
+        if self.engine.dialect.name == "sqlite":
+            return datetime.now(UTC)  # a file: everybody is on this machine
+        moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        return moment.astimezone(UTC)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
+    """An engine for SQLite or PostgreSQL; ``postgresql://`` means psycopg 3."""
+    parsed = make_url(url)
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed, pool_pre_ping=True)
+    if parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
+    event.listen(engine, "connect", lambda connection, _record: _configure_sqlite(connection, foreign_keys))
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, foreign_keys: bool) -> None:
+    # We say BEGIN ourselves (below); the driver's own idea of a transaction leaves reads and DDL outside.
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes the lock at once. A transaction that reads first and then wants to write fails on a database that
+    # somebody else has written to in between, and no timeout helps against that.
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -1,0 +1,73 @@
+"""What the store refuses, and why."""
+
+from __future__ import annotations
+
+from minimizer.errors import MinimizerError, UserError
+
+
+class StoreError(MinimizerError):
+    """Base of what the store raises on purpose."""
+
+
+class UnknownJob(StoreError):
+    """No job has this id."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no job {job_id!r}")
+
+
+class UnknownArtifact(StoreError):
+    """The job has no artifact of this name (yet)."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        super().__init__(f"job {job_id} has no artifact {name!r}")
+
+
+class ArtifactTooLarge(StoreError):
+    """An artifact is larger than the database takes."""
+
+    def __init__(self, name: str, size: int, limit: int) -> None:
+        super().__init__(f"{name} has {size:,} bytes; at most {limit:,} are kept")
+
+
+class InvalidCursor(StoreError):
+    """The cursor of a page was not made by us."""
+
+    def __init__(self) -> None:
+        super().__init__("the cursor is not valid: take it from the 'next' link of the page before")
+
+
+class IdempotencyConflict(StoreError):
+    """The idempotency key was used before, for another job."""
+
+    def __init__(self) -> None:
+        super().__init__("this idempotency key belongs to a job with another script or other options: use a new key")
+
+
+class QueueFull(StoreError):
+    """As many jobs wait as may wait."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit:,} jobs are waiting and no more may: try again later")
+
+
+class JobActive(StoreError):
+    """A running job cannot be deleted."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} is running: cancel it and delete it when it has ended")
+
+
+class LeaseLost(StoreError):
+    """The job was taken from this worker; whatever it still has to say about it is not wanted."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the lease on job {job_id} is lost")
+
+
+class SchemaOutdated(UserError):
+    """The database was not brought to the schema of this version."""
+
+    def __init__(self, found: str | None, wanted: str | None) -> None:
+        state = "has no tables yet" if found is None else f"is at revision {found}, this version needs {wanted}"
+        super().__init__(f"the database {state}: run `minimizer db upgrade`")

@@ -1,0 +1,199 @@
+"""What a worker says about a job it holds (events, artifacts, the report), and how others read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from minimizer.report import Report
+from minimizer.store import blobs, bounds
+from minimizer.store.database import Database
+from minimizer.store.errors import ArtifactTooLarge, UnknownArtifact
+from minimizer.store.jobs import find, touch
+from minimizer.store.leases import held
+from minimizer.store.models import ArtifactRow, BlobRow, EventRecord, JobRow
+from minimizer.store.views import ArtifactInfo, Claim, EventRow
+
+MAX_ARTIFACT_BYTES = 256 << 20
+MAX_EVENTS = 20_000
+MAX_REPORT_ITEMS = 10_000
+REPORT = "report.json"
+
+_MEDIA_TYPES = {
+    ".json": "application/json",
+    ".log": "text/plain; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".py": "text/x-python; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".zip": "application/zip",
+}
+
+
+class Results:
+    """The part of the store that holds what jobs have found."""
+
+    _database: Database
+
+    def record_event(self, claim: Claim, type_: str, data: dict[str, Any]) -> None:
+        """Add an event, and keep what it says of step, progress, failure, culprit and reduction with the job.
+
+        A job that has said too much goes on without being heard, but its columns still follow.
+
+        Raises:
+            LeaseLost: the job is not this worker's any more.
+        """
+        data = bounds.event_data(data)
+        with self._database.write() as session:
+            row = held(session, claim)
+            now = self._database.now(session)
+            if row.last_event < MAX_EVENTS:
+                row.last_event += 1
+                session.add(
+                    EventRecord(
+                        job_number=row.number, seq=row.last_event, type=bounds.text(type_, 32), time=now, data=data
+                    )
+                )
+            _follow(row, type_, data)
+            touch(row, now)
+
+    def put_artifact(self, claim: Claim, name: str, content: bytes) -> None:
+        """Keep a file; a later one of the same name replaces it.
+
+        Raises:
+            ArtifactTooLarge: it is larger than the store takes.
+            LeaseLost: the job is not this worker's any more.
+        """
+        if len(content) > MAX_ARTIFACT_BYTES:
+            raise ArtifactTooLarge(name, len(content), MAX_ARTIFACT_BYTES)
+        with self._database.write() as session:
+            row = held(session, claim)
+            replaced = self._put_artifact(session, row, name, content)
+            touch(row, self._database.now(session))
+        blobs.collect(self._database, replaced)
+
+    def put_report(self, claim: Claim, report: Report) -> None:
+        """Keep the report so far. The job stays running, whatever status the report has.
+
+        Raises:
+            LeaseLost: the job is not this worker's any more.
+        """
+        with self._database.write() as session:
+            row = held(session, claim)
+            replaced = self._put_report(session, row, report)
+            touch(row, self._database.now(session))
+        blobs.collect(self._database, replaced)
+
+    def finish(self, claim: Claim, report: Report) -> None:
+        """End the job with the status of its report: the last write of a claim.
+
+        Raises:
+            LeaseLost: the job is not this worker's any more.
+            ValueError: the report is not final.
+        """
+        if not report.status.is_final:
+            raise ValueError(f"job {claim.job_id} cannot end as {report.status}")
+        with self._database.write() as session:
+            row = held(session, claim)
+            replaced = self._put_report(session, row, report)
+            now = self._database.now(session)
+            row.status = report.status
+            row.reason = report.reason
+            row.lease_until = None
+            row.finished_at = now
+            touch(row, now)
+        blobs.collect(self._database, replaced)
+
+    def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[EventRow]:
+        """The events of a job after a sequence number, in order."""
+        with self._database.read() as session:
+            number = find(session, job_id).number
+            query = select(EventRecord).where(EventRecord.job_number == number, EventRecord.seq > after)
+            rows = session.scalars(query.order_by(EventRecord.seq).limit(limit))
+            return [EventRow(row.seq, row.type, row.time, row.data) for row in rows]
+
+    def artifacts(self, job_id: str) -> list[ArtifactInfo]:
+        """The files of a job by name."""
+        with self._database.read() as session:
+            number = find(session, job_id).number
+            query = _ARTIFACTS.where(ArtifactRow.job_number == number).order_by(ArtifactRow.name)
+            return [_info(row, size) for row, size in session.execute(query)]
+
+    def artifact(self, job_id: str, name: str) -> tuple[ArtifactInfo, bytes]:
+        """One file of a job.
+
+        Raises:
+            UnknownArtifact: the job has none of this name.
+        """
+        with self._database.read() as session:
+            number = find(session, job_id).number
+            query = _ARTIFACTS.where(ArtifactRow.job_number == number, ArtifactRow.name == bounds.text(name, 255))
+            found = session.execute(query).one_or_none()
+            if found is None:
+                raise UnknownArtifact(job_id, name)
+            row, size = found
+            return _info(row, size), blobs.get(session, row.sha256)
+
+    def report(self, job_id: str) -> dict[str, Any] | None:
+        """The report so far, or ``None`` before the first one."""
+        try:
+            _, content = self.artifact(job_id, REPORT)
+        except UnknownArtifact:
+            return None
+        report: dict[str, Any] = json.loads(content)
+        return report
+
+    def _put_report(self, session: Session, row: JobRow, report: Report) -> list[str]:
+        whole = bounds.plain(report.to_json(), items=MAX_REPORT_ITEMS)
+        row.summary = whole["summary"]
+        _keep_failure(row, whole["failure"])
+        row.culprit = next(iter(whole["culprits"]), None)
+        row.reduction = whole["reduction"]
+        return self._put_artifact(session, row, REPORT, json.dumps(whole, indent=1).encode() + b"\n")
+
+    def _put_artifact(self, session: Session, row: JobRow, name: str, content: bytes) -> list[str]:
+        """Returns the blobs that may be of no use any more."""
+        name = bounds.text(name, 255)
+        sha = blobs.put(session, content)
+        known = session.get(ArtifactRow, (row.number, name))
+        replaced = [known.sha256] if known is not None and known.sha256 != sha else []
+        media_type = next(
+            (kind for suffix, kind in _MEDIA_TYPES.items() if name.endswith(suffix)), "application/octet-stream"
+        )
+        session.merge(
+            ArtifactRow(
+                job_number=row.number,
+                name=name,
+                sha256=sha,
+                media_type=media_type,
+                created_at=self._database.now(session),
+            )
+        )
+        return replaced
+
+
+_ARTIFACTS = select(ArtifactRow, BlobRow.size).join(BlobRow, BlobRow.sha256 == ArtifactRow.sha256)
+
+
+def _info(row: ArtifactRow, size: int) -> ArtifactInfo:
+    return ArtifactInfo(row.name, size, row.sha256, row.media_type, row.created_at)
+
+
+def _follow(row: JobRow, type_: str, data: dict[str, Any]) -> None:
+    match type_, data:
+        case "step", {"step": str(step), "state": "started"}:
+            row.step = step
+        case "progress", _:
+            row.progress = data
+        case "failure", {"failure": dict(failure)}:
+            _keep_failure(row, failure)
+        case "culprit", {"culprit": dict(culprit)}:
+            row.culprit = culprit
+
+
+def _keep_failure(row: JobRow, failure: dict[str, Any] | None) -> None:
+    row.failure = failure
+    row.kind = str(failure["kind"]) if failure else None
+    row.signature = bounds.text(str(failure.get("signature", "")), 255) if failure else None

@@ -1,0 +1,33 @@
+"""The store as one object: all that web and worker may do to the database."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from minimizer.store.database import Database
+from minimizer.store.jobs import Jobs
+from minimizer.store.leases import Leases
+from minimizer.store.results import Results
+from minimizer.store.workers import Workers
+
+
+class Store(Jobs, Leases, Results, Workers):
+    """Jobs, their leases, what they have found, and the workers. Safe to share between threads, not across a fork."""
+
+    def __init__(self, database: Database, max_queued_jobs: int) -> None:
+        self._database = database
+        self._max_queued_jobs = max_queued_jobs
+
+    @classmethod
+    def open(cls, url: str, *, max_queued_jobs: int = 1000) -> Store:
+        """Open the database at a SQLAlchemy URL, as it is: `minimizer.store.migrate.upgrade` brings the tables."""
+        return cls(Database(url), max_queued_jobs)
+
+    def ping(self) -> None:
+        """Raise whatever the driver raises when the database does not answer."""
+        with self._database.read() as session:
+            session.execute(text("SELECT 1"))
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._database.close()
