@@ -1,0 +1,456 @@
+"""The comparator: everything a caller can see of one call of a compiled callable, held against eager.
+
+It looks at the boundary only: what was returned, what became of the inputs, the gradients. It flags values, NaN and Inf
+positions, dtype, shape, strides, sharing of storage, requires_grad, types and plain Python values. It does not flag what no
+caller can rely on: strides of dimensions of size 0 or 1, NaN payloads, the sign of zero, padding, and strides of gradients
+(autograd itself lays leaf gradients out anew, and promises nothing for others).
+
+Whether a wrong value is a *fault* or legal rounding is not decided here but in ``referee``. Tolerances are those of
+``torch.testing.assert_close``; integers and booleans are exact.
+
+Each check is a small function over the whole boundary, listed in ``CHECKS``: a test takes them out one by one and shows that
+some example then goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .elements import ElementDiff, Tolerance, default_tolerance, diff_elements, plain, short
+
+WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA = "wrong_output", "wrong_gradient", "wrong_metadata"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that a caller sees differently.
+
+    ``required_atol`` is the smallest atol that would pass with the dtype's rtol, ``required_rtol`` the smallest rtol that would
+    pass with the dtype's atol; infinite where none would. ``index`` is that of the first bad element.
+    """
+
+    where: str
+    kind: str
+    what: str
+    expected: str
+    actual: str
+    max_abs: float | None = None
+    max_rel: float | None = None
+    mismatched: int | None = None
+    elements: int | None = None
+    required_atol: float | None = None
+    required_rtol: float | None = None
+    index: tuple[int, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; numbers that JSON cannot hold become strings ("inf", "nan")."""
+        fields = {name: _json_number(value) for name, value in vars(self).items() if value is not None}
+        if self.index is not None:
+            fields["index"] = list(self.index)
+        return fields
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"
+        if self.mismatched is not None:
+            text += f" ({self.mismatched} of {self.elements} elements"
+            text += f", max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g})" if self.max_abs is not None else ")"
+        return text
+
+
+@dataclass
+class Pair:
+    """One place of the boundary, seen from both sides."""
+
+    where: str
+    expected: Any
+    actual: Any
+    tolerance: Tolerance | None = None
+
+    @property
+    def is_gradient(self) -> bool:
+        return self.where.startswith("grad")
+
+    @property
+    def are_tensors(self) -> bool:
+        return isinstance(self.expected, Tensor) and isinstance(self.actual, Tensor)
+
+    @property
+    def value_kind(self) -> str:
+        return WRONG_GRADIENT if self.is_gradient else WRONG_OUTPUT
+
+    @property
+    def same_shape(self) -> bool:
+        return self.expected.shape == self.actual.shape
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the elements can be held against each other; then a wrong shape is metadata, else values are missing."""
+        try:
+            shape = torch.broadcast_shapes(self.expected.shape, self.actual.shape)
+        except RuntimeError:
+            return False
+        return (math.prod(shape) == 0) == (self.expected.numel() == 0) == (self.actual.numel() == 0)
+
+    @cached_property
+    def elements(self) -> ElementDiff | None:
+        """What differs element by element; None where nothing does. Computed once for all checks."""
+        if not self.are_tensors or not self.comparable:
+            return None
+        tolerance = self.tolerance or default_tolerance(self.expected.dtype, self.actual.dtype)
+        return diff_elements(self.expected, self.actual, tolerance)
+
+
+@dataclass
+class Boundary:
+    """All places of one call, flat. Errors of structure were found while the two sides were walked."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    structure: list[Difference] = field(default_factory=list)
+
+    @property
+    def tensors(self) -> list[Pair]:
+        return [pair for pair in self.pairs if pair.are_tensors]
+
+    @property
+    def visible(self) -> list[Pair]:
+        """Outputs and inputs: the tensors whose metadata counts in full."""
+        return [pair for pair in self.tensors if not pair.is_gradient]
+
+
+Check = Callable[[Boundary], Iterator[Difference]]
+
+
+def compare(
+    expected: Any,
+    actual: Any,
+    *,
+    inputs_expected: Sequence[Any] | None = None,
+    inputs_actual: Sequence[Any] | None = None,
+    grads_expected: Sequence[Any] | None = None,
+    grads_actual: Sequence[Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> list[Difference]:
+    """All differences between two calls, wrong values first; empty when a caller cannot tell them apart.
+
+    Args:
+        expected: what eager returned, any nesting of containers.
+        actual: what the compiled callable returned.
+        inputs_expected: eager's inputs *after* the call (each side ran on its own copy).
+        inputs_actual: the compiled side's inputs after the call.
+        grads_expected: gradients of inputs and parameters in eager; None where there is none.
+        grads_actual: the same, compiled.
+        rtol: replaces the dtype's tolerance, for a script that compares with its own; goes with ``atol``.
+        atol: see ``rtol``.
+    """
+    tolerance = None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
+    boundary = Boundary()
+    walker = _Walker(boundary, tolerance)
+    walker.walk("output", expected, actual)
+    walker.walk("input", list(inputs_expected or ()), list(inputs_actual or ()))
+    walker.walk("grad", list(grads_expected or ()), list(grads_actual or ()))
+    found = [difference for check in CHECKS for difference in check(boundary)]
+    return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
+
+
+# --- the checks ---------------------------------------------------------------------------------------------------------------
+
+
+def check_structure(boundary: Boundary) -> Iterator[Difference]:
+    """Containers of another type or length, a tensor where there was none, another device or layout."""
+    yield from boundary.structure
+    for pair in boundary.pairs:
+        if isinstance(pair.expected, Tensor) != isinstance(pair.actual, Tensor):
+            kind = WRONG_METADATA if _is_absent_or_zero(pair) else pair.value_kind
+            yield _plain_difference(pair, kind, "type")
+        elif pair.are_tensors:
+            expected, actual = _sort_of_tensor(pair.expected), _sort_of_tensor(pair.actual)
+            if expected != actual:
+                yield Difference(pair.where, WRONG_METADATA, "type", expected, actual)
+
+
+def check_python(boundary: Boundary) -> Iterator[Difference]:
+    """Numbers, strings and other plain objects: equal, floats within float64's tolerance, NaN equal to NaN."""
+    for pair in boundary.pairs:
+        neither = not isinstance(pair.expected, Tensor) and not isinstance(pair.actual, Tensor)
+        if neither and not _same_python(pair.expected, pair.actual):
+            yield _plain_difference(pair, pair.value_kind, "python")
+
+
+def check_shape(boundary: Boundary) -> Iterator[Difference]:
+    """Shapes; (5,) is not (1,), whether or not the values would broadcast."""
+    for pair in boundary.tensors:
+        if not pair.same_shape:
+            kind = WRONG_METADATA if pair.comparable else pair.value_kind
+            yield Difference(pair.where, kind, "shape", str(tuple(pair.expected.shape)), str(tuple(pair.actual.shape)))
+
+
+def check_dtype(boundary: Boundary) -> Iterator[Difference]:
+    for pair in boundary.tensors:
+        if pair.expected.dtype != pair.actual.dtype:
+            yield Difference(pair.where, WRONG_METADATA, "dtype", short(pair.expected.dtype), short(pair.actual.dtype))
+
+
+def check_values(boundary: Boundary) -> Iterator[Difference]:
+    """Finite values of outputs and inputs beyond the tolerance."""
+    yield from _element_differences(boundary, gradients=False, what="value")
+
+
+def check_nan(boundary: Boundary) -> Iterator[Difference]:
+    """NaN on one side only. One shared NaN hides nothing: every element is looked at."""
+    yield from _element_differences(boundary, gradients=False, what="nan")
+
+
+def check_inf(boundary: Boundary) -> Iterator[Difference]:
+    """An infinity on one side only, or of the other sign."""
+    yield from _element_differences(boundary, gradients=False, what="inf")
+
+
+def check_gradients(boundary: Boundary) -> Iterator[Difference]:
+    """Gradients: values, NaN and Inf positions."""
+    for what in ("value", "nan", "inf"):
+        yield from _element_differences(boundary, gradients=True, what=what)
+
+
+def check_stride(boundary: Boundary) -> Iterator[Difference]:
+    """Strides of dimensions that have more than one element, in tensors that have any."""
+    for pair in boundary.visible:
+        strided = pair.expected.layout is torch.strided and pair.actual.layout is torch.strided
+        if not strided or not pair.same_shape or pair.expected.numel() == 0:
+            continue
+        expected, actual = pair.expected.stride(), pair.actual.stride()
+        if any(e != a for e, a, size in zip(expected, actual, pair.expected.shape, strict=True) if size > 1):
+            yield Difference(pair.where, WRONG_METADATA, "stride", str(expected), str(actual))
+
+
+def check_requires_grad(boundary: Boundary) -> Iterator[Difference]:
+    for pair in boundary.visible:
+        if pair.expected.requires_grad != pair.actual.requires_grad:
+            expected, actual = str(pair.expected.requires_grad), str(pair.actual.requires_grad)
+            yield Difference(pair.where, WRONG_METADATA, "requires_grad", expected, actual)
+
+
+def check_aliasing(boundary: Boundary) -> Iterator[Difference]:
+    """Which outputs share a storage with which inputs or outputs: a later in-place op would be seen there."""
+    pairs = [pair for pair in boundary.visible if _storage(pair.expected) and _storage(pair.actual)]
+    pairs.sort(key=lambda pair: not pair.where.startswith("input"))  # so that an output is said to share with an input
+    first_expected: dict[int, str] = {}
+    first_actual: dict[int, str] = {}
+    for pair in pairs:
+        expected = first_expected.setdefault(_storage(pair.expected), pair.where)
+        actual = first_actual.setdefault(_storage(pair.actual), pair.where)
+        if expected != actual:
+            yield Difference(
+                pair.where, WRONG_METADATA, "aliasing", _sharing(pair.where, expected), _sharing(pair.where, actual)
+            )
+
+
+CHECKS: tuple[Check, ...] = (
+    check_structure,
+    check_python,
+    check_values,
+    check_nan,
+    check_inf,
+    check_gradients,
+    check_shape,
+    check_dtype,
+    check_stride,
+    check_requires_grad,
+    check_aliasing,
+)
+
+
+# --- walking the two sides ----------------------------------------------------------------------------------------------------
+
+
+class _Walker:
+    """Walks two nests of containers in step and collects the pairs of leaves."""
+
+    def __init__(self, boundary: Boundary, tolerance: Tolerance | None) -> None:
+        self._boundary = boundary
+        self._tolerance = tolerance
+        self._seen: set[tuple[int, int]] = set()
+
+    def walk(self, where: str, expected: Any, actual: Any) -> None:
+        shape = _container(expected)
+        if shape != _container(actual):
+            if shape is None or _container(actual) is None:
+                self._leaf(where, expected, actual)
+            else:
+                self._children(where, expected, actual, same_type=False)
+        elif shape is None:
+            self._leaf(where, expected, actual)
+        elif (id(expected), id(actual)) not in self._seen:  # containers may contain themselves
+            self._seen.add((id(expected), id(actual)))
+            self._children(where, expected, actual)
+
+    def _children(self, where: str, expected: Any, actual: Any, *, same_type: bool = True) -> None:
+        one, other = _items(expected), _items(actual)
+        if one.keys() != other.keys():
+            self._mismatch(where, WRONG_OUTPUT, expected, actual)
+        elif not same_type:
+            self._mismatch(where, WRONG_METADATA, expected, actual)
+        elif list(one) != list(other):
+            self._boundary.structure.append(
+                Difference(where, WRONG_METADATA, "python", f"order {_text(list(one))}", f"order {_text(list(other))}")
+            )
+        for key, item in one.items():
+            if key in other:
+                self.walk(f"{where}{key}", item, other[key])
+
+    def _leaf(self, where: str, expected: Any, actual: Any) -> None:
+        if isinstance(expected, Tensor) and isinstance(actual, Tensor) and type(expected) is type(actual):
+            inner = _inner_tensors(expected)
+            if inner:  # a wrapper subclass is compared by what it wraps
+                for name in inner:
+                    self._leaf(f"{where}.{name}", getattr(expected, name, None), getattr(actual, name, None))
+                return
+        self._boundary.pairs.append(Pair(where, expected, actual, self._tolerance))
+
+    def _mismatch(self, where: str, kind: str, expected: Any, actual: Any) -> None:
+        self._boundary.structure.append(Difference(where, kind, "type", _outline(expected), _outline(actual)))
+
+
+def _container(value: Any) -> str | None:
+    """What sort of container a value is; None for a leaf.
+
+    Subclasses that torch.compile hands back as their plain base (FX's immutable lists, ``torch.Size``, ``torch.return_types``)
+    count as that base.
+    """
+    if isinstance(value, tuple):
+        return type(value).__qualname__ if hasattr(value, "_fields") else "tuple"
+    if isinstance(value, list):
+        return "list"
+    if isinstance(value, dict):
+        return "dict"
+    if _is_record(value):
+        return type(value).__qualname__
+    return None
+
+
+def _is_record(value: Any) -> bool:
+    """A plain object that only says what it is by its attributes, such as a dataclass instance made for a result."""
+    opaque = isinstance(value, (type, torch.nn.Module, Tensor)) or callable(value) or not hasattr(value, "__dict__")
+    return not opaque and (_compares_by_identity(value) or hasattr(value, "__dataclass_fields__"))
+
+
+def _compares_by_identity(value: Any) -> bool:
+    equality: Any = type(value).__eq__
+    return equality is object.__eq__
+
+
+def _items(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {f"[{key!r}]": item for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return {f"[{index}]": item for index, item in enumerate(value)}
+    return {f".{name}": item for name, item in vars(value).items()}
+
+
+def _inner_tensors(value: Tensor) -> Sequence[str]:
+    flatten = getattr(value, "__tensor_flatten__", None)
+    return flatten()[0] if flatten is not None else ()
+
+
+# --- small things -------------------------------------------------------------------------------------------------------------
+
+
+def _element_differences(boundary: Boundary, *, gradients: bool, what: str) -> Iterator[Difference]:
+    for pair in boundary.tensors:
+        diff = pair.elements
+        if pair.is_gradient is not gradients or diff is None or not diff.count[what]:
+            continue
+        numbers = diff.numbers if what == "value" else {}
+        index = diff.first[what]
+        yield Difference(
+            pair.where,
+            pair.value_kind,
+            what,
+            expected=diff.sample(pair.expected, index),
+            actual=diff.sample(pair.actual, index),
+            mismatched=diff.count[what],
+            elements=diff.total,
+            index=index,
+            **numbers,
+        )
+
+
+def _is_absent_or_zero(pair: Pair) -> bool:
+    """A gradient that is None on one side and all zeros on the other: no wrong value, but not the same either."""
+    tensor, other = (pair.expected, pair.actual) if isinstance(pair.expected, Tensor) else (pair.actual, pair.expected)
+    return pair.is_gradient and other is None and not bool(plain(tensor).count_nonzero())
+
+
+def _sort_of_tensor(tensor: Tensor) -> str:
+    # A Parameter and a Tensor hold the same values, and an output that is a parameter may come back as either.
+    sort = "Tensor" if type(tensor) is torch.nn.Parameter else type(tensor).__qualname__
+    return f"{sort}, {short(tensor.layout)}, {tensor.device}"
+
+
+def _same_python(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, (int, float, complex)) and isinstance(actual, (int, float, complex)):
+        if isinstance(expected, bool) != isinstance(actual, bool):
+            return False
+        if isinstance(expected, int) and isinstance(actual, int):
+            return int(expected) == int(actual)
+        tolerance = default_tolerance(torch.float64)
+        return type(expected) is type(actual) and _close(complex(expected), complex(actual), tolerance)
+    if expected is actual:
+        return True
+    if _compares_by_identity(expected):
+        return type(expected) is type(actual)  # two opaque objects: nothing to hold them against
+    try:
+        return bool(expected == actual)
+    except Exception:
+        return type(expected) is type(actual)
+
+
+def _close(expected: complex, actual: complex, tolerance: Tolerance) -> bool:
+    for e, a in ((expected.real, actual.real), (expected.imag, actual.imag)):
+        if not (e == a or (e != e and a != a) or abs(e - a) <= tolerance.atol + tolerance.rtol * abs(e) < math.inf):
+            return False
+    return True
+
+
+def _storage(tensor: Tensor) -> int:
+    """The identity of a tensor's storage, 0 where there is none that could be shared."""
+    try:
+        storage = tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        return 0
+    return storage._cdata if storage.nbytes() > 0 else 0
+
+
+def _sharing(where: str, first: str) -> str:
+    return "storage of its own" if first == where else f"shares storage with {first}"
+
+
+def _plain_difference(pair: Pair, kind: str, what: str) -> Difference:
+    return Difference(pair.where, kind, what, _outline(pair.expected), _outline(pair.actual))
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"Tensor{tuple(value.shape)} {short(value.dtype)}"
+    if isinstance(value, (tuple, list, dict)):
+        return f"{type(value).__name__} of {len(value)}"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__qualname__}>"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _json_number(value: Any) -> Any:
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)

@@ -1,0 +1,204 @@
+"""Element by element: two tensors held against each other, vectorised and in pieces, so that size costs neither time nor memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Elements compared at once. Each piece is held as float64 a few times over; 4M elements are 32 MB a copy.
+PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``|actual - expected| <= atol + rtol * |expected|``"""
+
+    rtol: float
+    atol: float
+
+
+EXACT = Tolerance(0.0, 0.0)
+
+
+def default_tolerance(*dtypes: torch.dtype) -> Tolerance:
+    """What ``torch.testing.assert_close`` allows: the widest of these dtypes' tolerances, none for integers and booleans."""
+    single = [_default_tolerance(dtype) for dtype in dtypes]
+    return Tolerance(max(t.rtol for t in single), max(t.atol for t in single))
+
+
+def _default_tolerance(dtype: torch.dtype) -> Tolerance:
+    known = _assert_close_tolerances().get(dtype)
+    if known is not None:
+        return Tolerance(*known)
+    if dtype.is_floating_point:  # float8 and smaller, for which assert_close has no defaults: one step of the format
+        return Tolerance(torch.finfo(dtype).eps, 1e-5)
+    return EXACT
+
+
+def _assert_close_tolerances() -> dict[torch.dtype, tuple[float, float]]:
+    # A private table, but the only place where the numbers are; the documented ones stand in where it has moved.
+    try:
+        from torch.testing._comparison import _DTYPE_PRECISIONS as table  # noqa: N811
+    except ImportError:
+        half, bfloat, single, double = (1e-3, 1e-5), (1.6e-2, 1e-5), (1.3e-6, 1e-5), (1e-7, 1e-7)
+        return {
+            torch.float16: half, torch.bfloat16: bfloat, torch.float32: single, torch.float64: double,
+            torch.complex32: half, torch.complex64: single, torch.complex128: double,
+        }  # fmt: skip
+    return table
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The same values in an ordinary strided tensor, outside of autograd."""
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    return tensor.resolve_conj().resolve_neg()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """Floating values as float64, complex ones as complex128, others as they are."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+
+
+@dataclass
+class ElementDiff:
+    """How two tensors differ; ``count`` and ``first`` (index of the first) by ``value``, ``nan`` and ``inf``."""
+
+    shape: tuple[int, ...]
+    tolerance: Tolerance
+    count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("value", "nan", "inf"), 0))
+    first: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    required_atol: float = 0.0
+    required_rtol: float = 0.0
+
+    @property
+    def total(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def any(self) -> bool:
+        return any(self.count.values())
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return {
+            "max_abs": self.max_abs,
+            "max_rel": self.max_rel,
+            "required_atol": self.required_atol,
+            "required_rtol": self.required_rtol,
+        }
+
+    def sample(self, tensor: Tensor, index: tuple[int, ...]) -> str:
+        element = plain(tensor).expand(self.shape)[index].item()
+        return f"{element:.6g}" if isinstance(element, float) else str(element)
+
+    def note(self, what: str, bad: Tensor, offset: int) -> None:
+        """Count the bad elements of one piece that starts at ``offset``."""
+        count = int(bad.count_nonzero())
+        if count and not self.count[what]:
+            flat = offset + int(bad.to(torch.uint8).argmax())
+            self.first[what] = _unravel(flat, self.shape)
+        self.count[what] += count
+
+
+def diff_elements(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> ElementDiff | None:
+    """Hold two tensors of broadcastable shapes against each other; None where nothing is out of tolerance."""
+    with torch.no_grad(), torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        expected, actual = plain(expected), plain(actual)
+        if expected.device != actual.device:
+            actual = actual.to(expected.device)
+        if expected.dtype == actual.dtype and expected.shape == actual.shape and _equal(expected, actual):
+            return None
+        expected, actual = torch.broadcast_tensors(expected, actual)
+        result = ElementDiff(tuple(expected.shape), tolerance)
+        pieces = zip(expected.reshape(-1).split(PIECE), actual.reshape(-1).split(PIECE), strict=True)
+        for number, (e, a) in enumerate(pieces):
+            _diff_piece(e, a, number * PIECE, result)
+    return result if result.any else None
+
+
+def _equal(expected: Tensor, actual: Tensor) -> bool:
+    try:
+        return torch.equal(expected, actual)
+    except (RuntimeError, NotImplementedError):  # some small dtypes have no comparison of their own
+        return False
+
+
+def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDiff) -> None:
+    inexact = _is_inexact(expected) or _is_inexact(actual)
+    if not inexact:
+        # Never through float64: it cannot tell 2**53 from 2**53 + 1.
+        differ = _differ(expected, actual)
+        result.note("value", differ, offset)
+        if result.count["value"]:
+            _measure(expected.to(torch.float64), actual.to(torch.float64), result)
+        return
+    e, a = _as_wide(expected), _as_wide(actual)
+    nan_e, nan_a = e.isnan(), a.isnan()
+    result.note("nan", nan_e ^ nan_a, offset)
+    either_nan = nan_e | nan_a
+    infinite = (e.isinf() | a.isinf()) & ~either_nan
+    result.note("inf", infinite & (e != a), offset)
+    finite = ~(infinite | either_nan)
+    zero = torch.zeros((), dtype=e.dtype, device=e.device)
+    e, a = torch.where(finite, e, zero), torch.where(finite, a, zero)
+    bad = (a - e).abs() > result.tolerance.atol + result.tolerance.rtol * e.abs()
+    result.note("value", bad, offset)
+    _measure(e, a, result)
+
+
+def _measure(expected: Tensor, actual: Tensor, result: ElementDiff) -> None:
+    if not expected.numel():
+        return
+    error, size = (actual - expected).abs(), expected.abs()
+    rtol, atol = result.tolerance.rtol, result.tolerance.atol
+    result.max_abs = max(result.max_abs, float(error.max()))
+    result.max_rel = max(result.max_rel, _worst_ratio(error, size))
+    result.required_atol = max(result.required_atol, float((error - rtol * size).max()))
+    result.required_rtol = max(result.required_rtol, _worst_ratio((error - atol).clamp(min=0), size))
+
+
+def _worst_ratio(error: Tensor, size: Tensor) -> float:
+    # An error at an expected zero has no finite ratio; no error has ratio 0 everywhere.
+    return float(torch.where(error > 0, error / size, torch.zeros_like(error)).max())
+
+
+def _is_inexact(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _as_wide(tensor: Tensor) -> Tensor:
+    tensor = wide(tensor)
+    return tensor if _is_inexact(tensor) else tensor.to(torch.float64)
+
+
+def _differ(expected: Tensor, actual: Tensor) -> Tensor:
+    if expected.dtype != actual.dtype:
+        unsigned = torch.uint64 in (expected.dtype, actual.dtype)  # has no common integer type with signed ones
+        dtype = torch.float64 if unsigned else torch.int64
+        expected, actual = expected.to(dtype), actual.to(dtype)
+    return expected != actual
+
+
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        flat, position = divmod(flat, size)
+        index.append(position)
+    return tuple(reversed(index))
+
+
+def short(name: Any) -> str:
+    """``float32`` for ``torch.float32``."""
+    return str(name).removeprefix("torch.")
