@@ -1,0 +1,27 @@
+"""Where untrusted code runs: bubblewrap, or plain limits where that is not to be had, or nothing at all on demand.
+
+The user's script is hostile, and so is all that shares a process with it. Whoever starts it here decides what it can
+see: the folders in ``read`` and ``write`` at the very paths they have outside, the system's libraries and compilers,
+the environment that is passed and nothing else of the caller's. ``kill`` ends everything that came of it.
+
+A sandbox dies with the *thread* that started it (that is how the kernel defines the death signal), so it must be
+started from a thread that outlives it. A command that was ended by signal N reports the exit status 128 + N; only in
+mode "off" it is -N, as ``subprocess`` has it.
+"""
+
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Mode, Sandbox
+from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
+from minimizer.sandbox.interpreter import real_interpreter, runtime_paths
+from minimizer.sandbox.limits import Limits, Unconfined
+
+__all__ = [
+    "HOW_TO_GET_BUBBLEWRAP",
+    "Bubblewrap",
+    "Limits",
+    "Mode",
+    "Sandbox",
+    "Unconfined",
+    "real_interpreter",
+    "runtime_paths",
+    "why_no_bubblewrap",
+]

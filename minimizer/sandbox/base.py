@@ -1,0 +1,164 @@
+"""What every sandbox offers, and how one is chosen."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal
+
+from minimizer.errors import InvalidOption, MissingTool
+
+Mode = Literal["auto", "required", "off"]
+Stream = int | IO[Any] | None
+
+HOW_TO_GET_BUBBLEWRAP = (
+    "Install it (apt-get install bubblewrap) and allow user namespaces "
+    "(sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0)."
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What ``Sandbox.start`` was asked for."""
+
+    argv: Sequence[str]
+    cwd: Path
+    read: Sequence[Path]
+    write: Sequence[Path]
+    env: Mapping[str, str]
+    network: bool
+    pass_fds: Sequence[int]
+    stdin: Stream
+    stdout: Stream
+    stderr: Stream
+    memory_bytes: int | None
+    file_bytes: int
+    processes: int
+
+    @property
+    def limits(self) -> list[tuple[int, int]]:
+        """Resource limits, none above what we have ourselves.
+
+        RLIMIT_DATA and not RLIMIT_AS: torch reserves far more address space than it uses (CUDA: terabytes), while
+        RLIMIT_DATA counts what can really be written to.
+        """
+        wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, self.file_bytes)]
+        wanted.append((resource.RLIMIT_NPROC, self.processes))
+        if self.memory_bytes is not None:
+            wanted.append((resource.RLIMIT_DATA, self.memory_bytes))
+        allowed = ((which, value, resource.getrlimit(which)[1]) for which, value in wanted)
+        return [
+            (which, value if hard == resource.RLIM_INFINITY else min(value, hard)) for which, value, hard in allowed
+        ]
+
+    def popen(
+        self, argv: Sequence[str], env: Mapping[str, str], *, extra_fds: Sequence[int] = (), cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=self.stdin,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            pass_fds=(*self.pass_fds, *extra_fds),
+            start_new_session=True,
+        )
+
+
+class Sandbox(ABC):
+    """Starts untrusted commands, and ends them with all their offspring."""
+
+    name: ClassVar[str]
+    is_strong: ClassVar[bool]
+    notice: str
+
+    @staticmethod
+    def choose(mode: Mode) -> Sandbox:
+        """The sandbox for a mode; whether bubblewrap works here is tried once per process.
+
+        Raises:
+            MissingTool: the mode is "required" and bubblewrap does not work here.
+        """
+        from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap  # these derive from this class
+        from minimizer.sandbox.limits import Limits, Unconfined
+
+        if mode == "off":
+            return Unconfined()
+        trouble = why_no_bubblewrap()
+        if trouble is None:
+            return Bubblewrap()
+        if mode == "required":
+            raise MissingTool(f"The sandbox is required, but {trouble}. {HOW_TO_GET_BUBBLEWRAP}")
+        return Limits(trouble)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        read: Sequence[Path],
+        write: Sequence[Path],
+        env: Mapping[str, str],
+        network: bool = False,
+        pass_fds: Sequence[int] = (),
+        stdin: Stream = subprocess.DEVNULL,
+        stdout: Stream = None,
+        stderr: Stream = None,
+        memory_bytes: int | None = None,
+        file_bytes: int = 8 << 30,
+        processes: int = 4096,
+    ) -> subprocess.Popen[bytes]:
+        """Start a command. ``memory_bytes`` holds for each of its processes, ``processes`` for all of them together.
+
+        Raises:
+            InvalidOption: a path to bind does not exist, or would undo the sandbox.
+            ChildFailed: the sandbox did not come up.
+        """
+        for path in (*read, *write):
+            _refuse_bad_bind(path)
+        return self._launch(
+            Command(
+                argv,
+                cwd,
+                read,
+                write,
+                env,
+                network,
+                pass_fds,
+                stdin,
+                stdout,
+                stderr,
+                memory_bytes,
+                file_bytes,
+                processes,
+            )
+        )
+
+    @abstractmethod
+    def _launch(self, command: Command) -> subprocess.Popen[bytes]: ...
+
+    @abstractmethod
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End the command and all that came of it, and wait for that. Harmless when it has ended already."""
+
+
+def _refuse_bad_bind(path: Path) -> None:
+    if not path.exists():
+        raise InvalidOption(f"{path} cannot be opened to the script: it does not exist")
+    if str(path.resolve()) in ("/", "/proc", "/dev", "/sys"):
+        raise InvalidOption(f"{path} cannot be opened to the script: that would undo the sandbox. Name a folder in it.")
+
+
+def pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with two different owners, such as ours and the child's."""
+    reader, writer = os.pipe()
+    readers.callback(os.close, reader)
+    writers.callback(os.close, writer)
+    return reader, writer

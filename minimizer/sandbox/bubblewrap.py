@@ -1,0 +1,229 @@
+"""The strong sandbox: bubblewrap, with namespaces of its own for everything."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import weakref
+from contextlib import ExitStack
+from pathlib import Path
+
+from minimizer.errors import ChildFailed, MissingTool
+from minimizer.sandbox import cgroup
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+
+_ROOT_NOTICE = (
+    "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
+    "written here. Run as an ordinary user."
+)
+
+
+class Bubblewrap(Sandbox):
+    """Namespaces of its own for everything: users, processes, mounts, network, IPC, host name."""
+
+    name = "bubblewrap"
+    is_strong = True
+
+    def __init__(self) -> None:
+        self.notice = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
+        # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
+        # everything in its process namespace, wherever it hid.
+        self._inits: weakref.WeakKeyDictionary[subprocess.Popen[bytes], _Init] = weakref.WeakKeyDictionary()
+
+    def _launch(self, command: Command) -> subprocess.Popen[bytes]:
+        with ExitStack() as ours, ExitStack() as theirs:
+            info, info_end = pipe(ours, theirs)
+            gate_end, gate = pipe(theirs, ours)
+            private, private_fds = _private_files(theirs, command)
+            options = ["--info-fd", str(info_end), "--block-fd", str(gate_end)]
+            options += [*_namespaces(command), *_system(command), *private, *_binds(command)]
+            options += ["--remount-ro", "/", "--chdir", str(command.cwd), "--clearenv"]
+            for name, value in command.env.items():
+                options += ["--setenv", name, value]
+            # The options go through a file, the environment among them: a command line is readable for all users of
+            # the machine, and LD_PRELOAD in the environment of bwrap itself would be loaded outside the sandbox.
+            options_fd = _file(theirs, "\0".join([*options, ""]).encode())
+            process = command.popen(
+                [_bwrap(), "--args", str(options_fd), "--", *command.argv],
+                {},
+                extra_fds=[options_fd, info_end, gate_end, *private_fds],
+            )
+            theirs.close()
+            try:
+                self._inits[process] = _Init(_read_init(info), command)
+                os.write(gate, b"1")
+            except (ProcessLookupError, BrokenPipeError):
+                self.kill(process)
+                raise ChildFailed(f"the sandbox did not come up: bwrap ended with {process.returncode}") from None
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        init = self._inits.pop(process, None)
+        if init is not None:
+            init.kill()
+
+
+class _Init:
+    """The first process inside, held by a descriptor so that its number cannot come to mean another one."""
+
+    def __init__(self, pid: int, command: Command) -> None:
+        self._pidfd = os.pidfd_open(pid)
+        group = cgroup.bound_processes(pid, command.processes) if os.getuid() == 0 else None
+        self._release = weakref.finalize(self, _release, self._pidfd, group)
+        for which, limit in command.limits:
+            resource.prlimit(pid, which, (limit, limit))
+
+    def kill(self) -> None:
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        select.select([self._pidfd], [], [])  # readable as soon as everything in its namespace is gone
+        self._release()
+
+
+def _release(pidfd: int, group: Path | None) -> None:
+    os.close(pidfd)
+    if group is not None:
+        cgroup.remove(group)
+
+
+def _file(owner: ExitStack, content: bytes) -> int:
+    """A descriptor from which a child can read the content."""
+    descriptor = os.memfd_create("minimizer")
+    owner.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _read_init(info: int) -> int:
+    """The process id, as we see it, of the sandbox's init.
+
+    Raises:
+        ProcessLookupError: bwrap gave up before there was one.
+    """
+    text = b""
+    while b"}" not in text:
+        chunk = os.read(info, 4096)
+        if not chunk:
+            raise ProcessLookupError
+        text += chunk
+    return int(json.loads(text)["child-pid"])
+
+
+@functools.cache
+def why_no_bubblewrap() -> str | None:
+    """Why bubblewrap cannot be used here, or None if it can. Tried, since a machine may forbid user namespaces."""
+    try:
+        sandbox = Bubblewrap()
+        process = sandbox.start(
+            ["true"],
+            cwd=Path("/"),
+            read=(),
+            write=(),
+            env={"PATH": os.defpath},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+    except MissingTool:
+        return "bubblewrap is not installed"
+    except ChildFailed:
+        return "bubblewrap cannot create namespaces here"
+    errors = process.communicate()[1].decode(errors="replace").strip()
+    sandbox.kill(process)
+    return None if process.returncode == 0 else f"bubblewrap does not work here ({errors})"
+
+
+@functools.cache
+def _bwrap() -> str:
+    found = shutil.which("bwrap")
+    if found is None:
+        raise MissingTool(f"bubblewrap is not installed. {HOW_TO_GET_BUBBLEWRAP}")
+    return found
+
+
+@functools.cache
+def _bwrap_help() -> str:
+    return subprocess.run([_bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
+
+
+def _namespaces(command: Command) -> list[str]:
+    options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    if "--disable-userns" in _bwrap_help():  # since 0.8; a nested user namespace is the kernel's widest open flank
+        options.append("--disable-userns")
+    if command.network:
+        options.append("--share-net")
+    else:
+        options += ["--hostname", "sandbox"]
+    return options
+
+
+def _system(command: Command) -> list[str]:
+    """Programs, libraries and compilers of the system read-only; devices, /proc and /tmp of its own. Nothing else."""
+    options = ["--ro-bind", "/usr", "/usr"]
+    for folder in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")):
+        if folder.is_symlink():
+            options += ["--symlink", str(folder.readlink()), str(folder)]
+        elif folder.is_dir():
+            options += ["--ro-bind", str(folder), str(folder)]
+    etc = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "nsswitch.conf"]
+    if command.network:
+        etc += ["hosts", "resolv.conf", "services", "protocols", "ssl", "pki", "ca-certificates"]
+    for name in etc:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    # torch's cpuinfo and thread pools read the number and the kind of cores here.
+    options += ["--ro-bind-try", "/sys/devices/system", "/sys/devices/system"]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for device in _gpu_devices():
+        options += ["--dev-bind-try", device, device]
+    # Memory that RLIMIT_DATA does not count must not be without bound.
+    size = ["--size", str(command.memory_bytes)] if command.memory_bytes and "--size" in _bwrap_help() else []
+    return [*options, *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", *size, "--tmpfs", "/tmp"]
+
+
+def _gpu_devices() -> list[str]:
+    found = [*Path("/dev").glob("nvidia*"), Path("/dev/kfd"), Path("/dev/dri")]
+    return [str(device) for device in found if device.exists()]
+
+
+def _private_files(owner: ExitStack, command: Command) -> tuple[list[str], list[int]]:
+    """Files of /etc that show the sandbox itself instead of this machine's users and neighbours."""
+    home = command.env.get("HOME", "/tmp")
+    contents = {
+        "/etc/passwd": f"sandbox:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh\n",
+        "/etc/group": f"sandbox:x:{os.getgid()}:\n",
+    }
+    if not command.network:
+        contents["/etc/hosts"] = "127.0.0.1 localhost sandbox\n"
+    options: list[str] = []
+    descriptors = []
+    for path, content in contents.items():
+        descriptor = _file(owner, content.encode())
+        descriptors.append(descriptor)
+        options += ["--perms", "0444", "--ro-bind-data", str(descriptor), path]
+    return options, descriptors
+
+
+def _binds(command: Command) -> list[str]:
+    """Parents before children, so that a folder to write in may lie in one to read, and the other way round."""
+    flags: dict[Path, str] = {}
+    for flag, paths in (("--ro-bind", command.read), ("--bind", command.write)):
+        for path in paths:
+            flags[path.absolute()] = flags[path.resolve()] = flag  # under a link's name and under its real one
+    options: list[str] = []
+    mounted: dict[Path, str] = {Path("/usr"): "--ro-bind"}
+    for path in sorted(flags, key=lambda path: len(path.parts)):
+        above = next((mounted[parent] for parent in (path, *path.parents) if parent in mounted), None)
+        if above != flags[path]:
+            options += [flags[path], str(path), str(path)]
+            mounted[path] = flags[path]
+    return options

@@ -1,0 +1,64 @@
+"""Asks a Python interpreter what it needs to see of the file system, so that a sandbox can show that and no more."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from minimizer.errors import MissingTool
+
+_ASK_PATHS = """
+import importlib.util, json, os, sys
+paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+torch = importlib.util.find_spec("torch")
+if torch and torch.origin:
+    paths.append(os.path.dirname(torch.origin))
+json.dump({"executable": sys.executable, "paths": [p for p in paths if os.path.isabs(p)]}, sys.stdout)
+"""
+
+
+@functools.cache
+def _ask_interpreter(python: Path) -> dict[str, Any]:
+    try:
+        # -E: a PYTHONPATH of ours does not reach the sandbox either. -c puts '' on the path, which is not absolute.
+        asked = subprocess.run(
+            [python, "-E", "-c", _ASK_PATHS], cwd="/", capture_output=True, text=True, timeout=60, check=True
+        )
+        return dict(json.loads(asked.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise MissingTool(f"{python} is not a Python interpreter that runs: {error}. Name one with --python.") from None
+
+
+def real_interpreter(python: Path) -> Path:
+    """The interpreter itself where a launcher was named, such as a shim of pyenv, which the sandbox does not show.
+
+    Raises:
+        MissingTool: it does not run.
+    """
+    return Path(_ask_interpreter(python)["executable"])
+
+
+def runtime_paths(python: Path) -> list[Path]:
+    """What an interpreter needs to see of the file system: its prefixes, its packages, its chain of links.
+
+    Raises:
+        MissingTool: it does not run.
+    """
+    asked = _ask_interpreter(python)
+    found = [Path(path) for path in asked["paths"]]
+    found += _links(Path(asked["executable"]))
+    home = Path.home()
+    too_wide = {home, *home.parents, Path("/home"), Path("/root"), Path("/tmp")}
+    return [path for path in dict.fromkeys(found) if path.exists() and not {path, path.resolve()} & too_wide]
+
+
+def _links(path: Path) -> Iterable[Path]:
+    """The path and all that it leads through while it is a link."""
+    yield path
+    while path.is_symlink():
+        path = path.parent / path.readlink()
+        yield path
