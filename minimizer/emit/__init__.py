@@ -1,0 +1,131 @@
+"""Writes ``repro.py``: from the reduced program to a short script in the idiom of its kind of failure (DESIGN section 7).
+
+repro = emit(program, failure, culprits, environment={"torch": "2.13.0", "device": "cpu"}, rate=rate)
+repro.source   # the text, formatted
+repro.data     # what data.pt beside it must hold, usually nothing
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from minimizer import render
+from minimizer.emit import header, idioms, inputs, layout, prose
+from minimizer.emit.idioms import Details
+from minimizer.emit.inputs import DATA_FILE, DataKey
+from minimizer.program import Node, Program
+from minimizer.report import Culprit, Failure, Reproducibility
+from minimizer.types import Kind
+
+__all__ = ["DATA_FILE", "DataKey", "Details", "Repro", "bundle", "emit"]
+
+SCRIPT_FILE = "repro.py"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_IN_PLACE = {"setitem", "delitem", *render.IN_PLACE}
+_TAKEN = {
+    "actual", "data", "describe", "eager", "error", "expected", "faulthandler", "fn", "function", "message", "out", "Path", "raised", "run",
+    "signal", "subprocess", "sys",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repro:
+    """A script that shows a failure, and how to know that it does."""
+
+    source: str
+    lines: int
+    """Lines of code: no blanks, no comments."""
+    kind: Kind
+    evidence: str
+    """What its output holds whenever it ends with status 1 for the right reason."""
+    data_keys: tuple[DataKey, ...] = ()
+    hang_after: float | None = None
+
+    @property
+    def needs_data(self) -> bool:
+        return bool(self.data_keys)
+
+
+def emit(
+    program: Program,
+    failure: Failure,
+    culprits: Sequence[Culprit],
+    *,
+    environment: Mapping[str, str],
+    rate: Reproducibility,
+    details: Details | None = None,
+) -> Repro:
+    """Write the repro of a reduced program.
+
+    Raises:
+        SyntaxError: ``program.setup`` holds something that is not Python.
+    """
+    own = layout.setup(program.setup)
+    named = prose.named(program, {*own.names, *_TAKEN, "f"})
+    known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})
+    attempts = idioms.attempts_for(rate)
+    settings = list(own.settings)
+    if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
+        settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
+    function = "f" if "f" not in own.names else "function"
+    subject = idioms.Subject(
+        program=named,
+        function=function,
+        settings=settings,
+        inputs=inputs.lines(named),
+        details=known,
+        telltale=header.telltale(failure),
+        attempts=attempts,
+        fresh_inputs=bool(known.get("mutated")) or inputs.draws(named) or any(map(_writes, named.nodes)),
+    )
+    parts = [*own.definitions, prose.function(named, function), idioms.write(failure.kind, subject)]
+    source = layout.assemble(
+        header.comment(failure, culprits, environment, rate, attempts),
+        parts,
+        imports=own.imports,
+        modules={node.target.partition(".")[0] for node in named.nodes if "." in node.target},
+    )
+    return Repro(
+        source=source,
+        lines=layout.code_lines(source),
+        kind=failure.kind,
+        evidence=idioms.evidence(failure.kind, subject),
+        data_keys=inputs.data_keys(named),
+        hang_after=idioms.hang_after(subject) if failure.kind is Kind.HANG else None,
+    )
+
+
+def bundle(repro: Repro, data: bytes) -> bytes:
+    """A zip archive of the script and its data; the same content gives the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in ((SCRIPT_FILE, repro.source.encode()), (DATA_FILE, data)):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    return buffer.getvalue()
+
+
+def _renamed(details: Details, names: Mapping[str, str]) -> Details:
+    known = details.copy()
+    if "alias_of" in known:
+        known["alias_of"] = names[known["alias_of"]]
+    if "mutated" in known:
+        known["mutated"] = [names[name] for name in known["mutated"]]
+    if "gradients" in known:
+        known["gradients"] = [names[name] for name in known["gradients"]]
+    return known
+
+
+def _writes(node: Node) -> bool:
+    """Whether a node changes one of its arguments, by the naming convention of PyTorch."""
+    parts = node.target.split(".")
+    if parts[0] == "operator":
+        return parts[-1] in _IN_PLACE
+    packet = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+    return (packet.endswith("_") and not packet.endswith("__")) or any(
+        key in ("out", "inplace") for key, _ in node.kwargs
+    )

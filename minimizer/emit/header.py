@@ -1,0 +1,88 @@
+"""The comment at the top of a repro, and the words of a message by which its failure is known again."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from minimizer.report import Culprit, Failure, Reproducibility
+from minimizer.types import Kind, Stage
+
+VERDICTS = {
+    Kind.CRASH: "crashes the process when it runs {what}",
+    Kind.HANG: "never returns for {what}",
+    Kind.COMPILE_ERROR: "fails to compile {what}",
+    Kind.RUNTIME_ERROR: "raises for {what}, eager does not",
+    Kind.MISSING_ERROR: "does not raise the error that eager raises for {what}",
+    Kind.WRONG_OUTPUT: "computes wrong values for {what}",
+    Kind.WRONG_GRADIENT: "computes wrong gradients for {what}",
+    Kind.WRONG_METADATA: "returns tensors with wrong metadata for {what}",
+}
+WIDTH = 86
+
+# g++ quotes names with typographic marks in a UTF-8 locale and with plain ones elsewhere: neither is repeated.
+_QUOTED = re.compile(r"""(['"`])[^'"`]*\1|\u2018[^\u2019]*\u2019""")
+_VOLATILE = re.compile(
+    r"""['"`].*|<[^<>]*>|(?:/[\w.+-]+){2,}\S*|0x[0-9a-fA-F]+|\b\w*\d{2,}\w*\b|\b(?:buf|arg|op|s|u|x|tmp|primals)_?\d+\w*|[^ -~].*"""
+)
+
+
+def comment(
+    failure: Failure, culprits: Sequence[Culprit], environment: Mapping[str, str], rate: Reproducibility, attempts: int
+) -> str:
+    """Verdict, versions, rate and the command to run, as comment lines."""
+    where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
+    torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
+    often = f"failed in {rate.failed} of {rate.runs} runs" + (
+        f", so up to {attempts} are made here" if attempts > 1 else ""
+    )
+    sentences = [
+        f"torch.compile {VERDICTS[failure.kind].format(what=subject(culprits))}{where}.",
+        f"torch {torch}, {device}; {often}.",
+        "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
+    ]
+    return "\n".join(f"# {line}" for sentence in sentences for line in textwrap.wrap(plain(sentence), WIDTH))
+
+
+def stage_name(stage: Stage) -> str:
+    """The stage as its developers call it."""
+    return {Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.INDUCTOR: "Inductor", Stage.DYNAMO: "Dynamo"}.get(
+        stage, stage.value.replace("_", " ")
+    )
+
+
+def subject(culprits: Sequence[Culprit]) -> str:
+    """What is to blame, in few words."""
+    for culprit in culprits:
+        if culprit.root and (culprit.ops or culprit.what):
+            names = ", ".join(culprit.ops[:4]) + (" and others" if len(culprit.ops) > 4 else "")
+            return names or culprit.what
+    return "this function"
+
+
+def plain(text: str, limit: int = 400) -> str:
+    """Untrusted text for a comment: one line, printable, no paths, bounded, and no encoding declaration."""
+    text = "".join(c if c.isprintable() else " " for c in text[: limit * 2])
+    text = re.sub(r"(?<![\w.])(?:/[^\s/:'\"]+)+/([^\s/:'\"]+)", r"\1", text)
+    text = re.sub(r"coding([:=])", r"coding \1", text)
+    return re.sub(r"\s+", " ", text).strip()[:limit]
+
+
+def telltale(failure: Failure) -> str:
+    """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts."""
+    kind = (failure.exception_type or "").rpartition(".")[2]
+    lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("backend=")]
+    diagnostic = re.search(r"\berror: (.+)", failure.message)
+    if diagnostic and "ompile" in kind + failure.message:
+        lines = [diagnostic[1]]
+    pieces = [piece.strip(" :;,.()[]{}") for line in lines[:1] for piece in _pieces(line)]
+    best = max(pieces, key=len, default="")
+    if len(best) > 60:
+        best = best[:60].rsplit(" ", 1)[0]
+    return best if len(best) >= 10 else kind
+
+
+def _pieces(line: str) -> list[str]:
+    return [part for chunk in _QUOTED.split(line) for part in _VOLATILE.sub("\0", chunk or "").split("\0")]

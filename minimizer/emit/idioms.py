@@ -1,0 +1,316 @@
+"""One way of writing a repro for each kind of failure.
+
+All keep the same promise: exit status 1 while the bug is there, 0 once it is gone, 125 where this machine cannot tell (no such
+device, no compiler, eager fails by itself). With the compiler switched off they exit 0.
+
+An idiom returns the statements below the function, given what to run (`Subject`). Whatever may fail for reasons of the machine,
+configuration included, stands inside ``try``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from minimizer.program import Program
+from minimizer.report import Reproducibility
+from minimizer.types import Kind
+
+CANNOT_RUN = """\
+except Exception as error:
+    print(f"cannot run here: {error}")
+    sys.exit(125)
+"""
+MAX_ATTEMPTS = 50
+
+
+class Details(TypedDict, total=False):
+    """What the comparison found, as far as a repro can use it. Every key may be absent; inputs go by their program names."""
+
+    rtol: float
+    atol: float
+    aspect: str
+    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad`` or ``aliasing``."""
+    output: int
+    """Which output has it."""
+    alias_of: str
+    """The input that the output shares memory with on one side only."""
+    mutated: list[str]
+    """Inputs that differ after the call."""
+    gradients: list[str]
+    """Inputs whose gradient is wrong; all that require one if absent."""
+    backward: bool
+    """Whether the error, crash or hang comes in the backward."""
+    signal: str
+    """``SIGSEGV``, ``SIGABRT``, ..."""
+    hang_after: float
+    eager_error: str
+    """For a missing error: the name of the exception type that eager raises."""
+    compiled_error: str
+    """The one that compiled raises in its place; absent if it returns."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a repro runs. ``program`` carries the final names."""
+
+    program: Program
+    function: str
+    settings: Sequence[str]
+    inputs: Sequence[str]
+    details: Details
+    telltale: str
+    attempts: int
+    fresh_inputs: bool
+    """Whether each side needs inputs of its own, since the function changes them or draws random numbers."""
+
+    @property
+    def eager(self) -> str:
+        return self.function
+
+    @property
+    def compiled(self) -> str:
+        options = "".join(f", {key}={value}" for key, value in self.program.compile_kwargs)
+        return f"torch.compile({self.function}{options})"
+
+    def call(self, side: str) -> str:
+        """The call of one side, ``eager`` or ``compiled``."""
+        return f"{side}({', '.join(i.name for i in self.program.inputs)})"
+
+    def backward(self, side: str) -> str:
+        """The gradients that one side gives."""
+        wanted = self.details.get("gradients") or [
+            i.name for i in self.program.inputs if i.meta and i.meta.requires_grad
+        ]
+        inputs = wanted[0] if len(wanted) == 1 else f"({', '.join(wanted)})"
+        return f"torch.autograd.grad({self._loss(self.call(side))}, {inputs})"
+
+    def run(self, side: str) -> str:
+        """The call, and the backward too where it is the one that fails."""
+        return self.backward(side) if self.details.get("backward") else self.call(side)
+
+    def _loss(self, call: str) -> str:
+        outputs = [self.program.metas()[name] for name in self.program.outputs]
+        floating = [
+            i for i, meta in enumerate(outputs) if meta is None or re.search("float|half|double|complex", meta.dtype)
+        ]
+        if len(outputs) == 1:
+            return f"{call}.sum()"
+        if len(floating) == 1:
+            return f"{call}[{floating[0]}].sum()"
+        suffix = "" if len(floating) == len(outputs) else " if out.requires_grad"
+        return f"sum(out.sum() for out in {call}{suffix})"
+
+
+def attempts_for(rate: Reproducibility) -> int:
+    """How many compilations a flaky failure needs to show up in all but one of 10,000 runs; 1 if it always shows."""
+    if rate.failed >= rate.runs:
+        return 1
+    share = (rate.failed + 0.5) / (rate.runs + 1)
+    return min(MAX_ATTEMPTS, math.ceil(math.log(1e-4) / math.log(1 - share)))
+
+
+def write(kind: Kind, subject: Subject) -> str:
+    """The statements below the function."""
+    return _IDIOMS[kind](subject)
+
+
+def hang_after(subject: Subject) -> float:
+    """Seconds after which a repro takes compilation for hung."""
+    return subject.details.get("hang_after", 60.0)
+
+
+def evidence(kind: Kind, subject: Subject) -> str:
+    """What the output holds when the script ends with status 1 because of this failure, and not for another reason."""
+    details = subject.details
+    if kind is Kind.CRASH:
+        return f"expected exit status 0, actual -{signal.Signals[_signal(subject)].value}\n"
+    if kind is Kind.HANG:
+        return "Timeout ("
+    if kind is Kind.MISSING_ERROR:
+        return f"expected {_short(details.get('eager_error', 'Exception'))}, actual {_short(details.get('compiled_error'))}\n"
+    if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
+        return "actual   "  # what follows was already searched for the telltale words
+    return "expected " if kind is Kind.WRONG_METADATA else "AssertionError: "
+
+
+def _signal(subject: Subject) -> str:
+    return subject.details.get("signal", "SIGSEGV")
+
+
+def _short(name: str | None) -> str | None:
+    return name and name.rpartition(".")[2]
+
+
+def _block(*lines: str) -> str:
+    return textwrap.indent("\n".join(line.rstrip("\n") for line in lines), "    ") + "\n"
+
+
+def _try(*lines: str) -> str:
+    return f"try:\n{_block(*lines)}{CANNOT_RUN}"
+
+
+def _repeated(subject: Subject, body: str) -> str:
+    """Compile anew until the failure shows, where it does not always."""
+    if subject.attempts == 1:
+        return body
+    return f"for _ in range({subject.attempts}):\n{_block('torch._dynamo.reset()', body)}"
+
+
+# Both sides return; what they return differs -----------------------------------------------------------------------
+
+
+def _compared(subject: Subject, measure: Callable[[str], str]) -> str:
+    """Bind ``expected`` and ``actual``, or exit with 125. ``measure`` gives the expression that a side is judged by."""
+    if not subject.fresh_inputs:
+        setting = (*subject.settings, *subject.inputs)
+        return _try(*setting, f"expected = {measure(subject.eager)}", f"actual = {measure(subject.compiled)}")
+    body = _block(*subject.inputs, f"return {measure('fn')}")
+    definition = f"def run(fn):\n{body}\n\n"
+    return definition + _try(*subject.settings, f"expected = run({subject.eager})", f"actual = run({subject.compiled})")
+
+
+def _values(subject: Subject) -> str:
+    changed = [name for name in subject.details.get("mutated", []) if name not in subject.program.outputs]
+    return _close(subject, lambda side: ", ".join([subject.call(side), *changed]))
+
+
+def _gradients(subject: Subject) -> str:
+    return _close(subject, subject.backward)
+
+
+def _close(subject: Subject, measure: Callable[[str], str]) -> str:
+    tolerance = "".join(f", {key}={subject.details[key]:g}" for key in ("rtol", "atol") if key in subject.details)
+    return _repeated(
+        subject,
+        f"{_compared(subject, measure)}\n"
+        'print(f"expected {expected}\\nactual   {actual}")\n'
+        f"torch.testing.assert_close(actual, expected{tolerance}, equal_nan=True)\n",
+    )
+
+
+def _metadata(subject: Subject) -> str:
+    aspect, single = subject.details.get("aspect"), len(subject.program.outputs) == 1
+    pick = "" if single else f"[{subject.details.get('output', 0)}]"
+    suffix = {"dtype": ".dtype", "shape": ".shape", "stride": ".stride()", "requires_grad": ".requires_grad"}.get(
+        aspect or ""
+    )
+
+    def measure(side: str) -> str:
+        if suffix:
+            return subject.call(side) + pick + suffix
+        if aspect == "aliasing" and "alias_of" in subject.details:
+            storage = ".untyped_storage().data_ptr()"
+            return f"{subject.call(side)}{pick}{storage} == {subject.details['alias_of']}{storage}"
+        return f"describe({subject.call(side)}{pick})"
+
+    text = (
+        _compared(subject, measure)
+        + '\nif actual != expected:\n    sys.exit(f"expected {expected}, actual {actual}")\n'
+    )
+    if "describe(" in text:
+        text = f"def describe(out):\n{_block('return out.dtype, out.shape, out.stride(), out.requires_grad')}\n{text}"
+    elif aspect == "aliasing":
+        text = text.replace("expected {expected}", "expected shared memory: {expected}")
+    return _repeated(subject, text)
+
+
+# One side raises ---------------------------------------------------------------------------------------------------
+
+
+def _judged(subject: Subject) -> str:
+    """The handler of an error that is the bug if it says the right words."""
+    return (
+        "except Exception as error:\n"
+        '    message = f"{type(error).__name__}: {error}"\n'
+        '    print("actual  ", message.partition("\\n")[0])\n'
+        f"    sys.exit(1 if {_quoted(subject.telltale)} in message else 125)\n"
+    )
+
+
+def _compile_error(subject: Subject) -> str:
+    lines = [*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})']
+    again = subject.inputs if subject.fresh_inputs else ()
+    return _repeated(subject, f"try:\n{_block(*lines, *again, subject.run(subject.compiled))}{_judged(subject)}")
+
+
+def _runtime_error(subject: Subject) -> str:
+    """Eager could raise such an error too, so it has a ``try`` of its own."""
+    first = _try(*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})')
+    again = subject.inputs if subject.fresh_inputs else ()
+    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{_judged(subject)}")
+
+
+def _missing_error(subject: Subject) -> str:
+    wanted, instead = (
+        _short(subject.details.get("eager_error", "Exception")),
+        _short(subject.details.get("compiled_error")),
+    )
+    body = _block(*subject.settings, *subject.inputs, subject.run("fn"))
+    return (
+        f"def raised(fn):\n    try:\n{textwrap.indent(body, '    ')}"
+        "    except Exception as error:\n        return type(error).__name__\n\n\n"
+    ) + _repeated(
+        subject,
+        f"expected, actual = raised({subject.eager}), raised({subject.compiled})\n"
+        f"if expected != {_quoted(wanted)} or actual not in (expected, {_quoted(instead)}):\n"
+        '    print(f"cannot run here: eager raised {expected}, compiled {actual}")\n'
+        "    sys.exit(125)\n"
+        "if actual != expected:\n"
+        '    sys.exit(f"expected {expected}, actual {actual}")\n',
+    )
+
+
+# One side does not come back ---------------------------------------------------------------------------------------
+
+
+def _crash(subject: Subject) -> str:
+    parent = _repeated(
+        subject,
+        'eager = subprocess.run([sys.executable, __file__, "eager"]).returncode\n'
+        'actual = subprocess.run([sys.executable, __file__, "compiled"]).returncode\n'
+        f"if eager or actual not in (0, -signal.{_signal(subject)}):\n"
+        "    sys.exit(125)\n"
+        "if actual:\n"
+        '    sys.exit(f"expected exit status 0, actual {actual}")\n',
+    ).replace("torch._dynamo.reset()\n", "")
+    child = [*subject.settings, *subject.inputs, f'fn = {subject.eager} if "eager" in sys.argv else {subject.compiled}']
+    call = f'print("eager returns" if fn is {subject.eager} else "compiled returns", {subject.run("fn")})'
+    return f"if len(sys.argv) == 1:\n{_block(parent, 'sys.exit()')}\n" + "\n".join([*child, call]) + "\n"
+
+
+def _hang(subject: Subject) -> str:
+    again = subject.inputs if subject.fresh_inputs else ()
+    return _repeated(
+        subject,
+        _try(
+            *subject.settings,
+            *subject.inputs,
+            f'print("expected", {subject.run(subject.eager)}, "at once; actual: see below", flush=True)',
+            f"faulthandler.dump_traceback_later({hang_after(subject):g}, exit=True)  # exits with status 1",
+            *again,
+            f'print("actual  ", {subject.run(subject.compiled)})',
+            *(["faulthandler.cancel_dump_traceback_later()"] if subject.attempts > 1 else []),
+        ),
+    )
+
+
+def _quoted(text: str | None) -> str:
+    return repr(text)
+
+
+_IDIOMS: dict[Kind, Callable[[Subject], str]] = {
+    Kind.CRASH: _crash,
+    Kind.HANG: _hang,
+    Kind.COMPILE_ERROR: _compile_error,
+    Kind.RUNTIME_ERROR: _runtime_error,
+    Kind.MISSING_ERROR: _missing_error,
+    Kind.WRONG_OUTPUT: _values,
+    Kind.WRONG_GRADIENT: _gradients,
+    Kind.WRONG_METADATA: _metadata,
+}

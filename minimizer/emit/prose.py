@@ -1,0 +1,185 @@
+"""The function of a repro as a person would write it: short names, short expressions nested, ``F.`` for functional calls.
+
+Works on a copy of the reduced program, so what a trial judged and what is printed are the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from minimizer import render
+from minimizer.program import Arg, Input, Node, Program, Ref
+
+FUNCTIONAL = "torch.nn.functional"
+MAX_NESTED = 72
+"""How long a statement may become by nesting another one into it."""
+
+_INPUT_NAMES = "xyzabcdeghmnpqrstuvw"
+_ROLES = re.compile(
+    r"(?:^|_)(weight|bias|mask|query|key|value|scale|index|indices|target|ids|labels|running_mean|running_var)_*\d*_*$"
+)
+_USER_NAME = re.compile(r"^L_(?P<name>[a-z][a-z0-9]{0,11}(?:_[a-z0-9]{1,8})?)_$")
+_NOUNS = {
+    "sum": "total", "max": "largest", "min": "smallest", "abs": "magnitude", "pow": "power", "round": "rounded", "to": "cast",
+    "float": "cast", "half": "cast", "type": "cast", "getitem": "item", "all": "every", "any": "some", "setitem": "h",
+}  # fmt: skip
+
+
+def function(program: Program, name: str) -> str:
+    """Source text of ``program`` as one function; uses ``F`` if it calls ``torch.nn.functional``."""
+    tree = ast.parse(render.function(program, name))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = _used(_nested(definition.body))
+    _renumber(definition)
+    text = ast.unparse(tree)
+    last = definition.body[-1]
+    if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) and len(last.value.elts) > 1:
+        text = re.sub(r"return \((.*)\)$", r"return \1", text)  # unparse puts a tuple into parentheses
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """The text with ``F.`` in place of ``torch.nn.functional.``."""
+    return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text)
+
+
+def named(program: Program, taken: Iterable[str]) -> Program:
+    """The program with names a reader likes: roles such as ``weight``, letters for other inputs, nouns for results."""
+    used = {*taken, *keyword.kwlist, *dir(builtins), "torch", "F"}
+    names: dict[str, str] = {}
+    letters = iter(_INPUT_NAMES)
+    for item in program.inputs:
+        names[item.name] = _fresh(_input_name(item) or next((c for c in letters if c not in used), "x"), used)
+    for node in program.nodes:
+        names[node.name] = _fresh(_noun(node), used)
+
+    def rename(leaf: Arg) -> Arg:
+        return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
+
+    return replace(
+        program,
+        inputs=tuple(replace(i, name=names[i.name]) for i in program.inputs),
+        nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in program.nodes),
+        outputs=tuple(names[o] for o in program.outputs),
+    )
+
+
+def _input_name(item: Input) -> str | None:
+    if role := _ROLES.search(item.name):
+        return role[1]
+    if user := _USER_NAME.match(item.name):
+        return user["name"]
+    return item.name if re.fullmatch(r"[a-z][a-z_]{0,11}", item.name) and item.name != "l" else None
+
+
+def _noun(node: Node) -> str:
+    parts = [part for part in node.target.split(".") if part and part != "default"]
+    if node.target.startswith("torch.ops.") and len(parts) > 3:
+        parts = parts[:4]  # torch.ops.aten.add.Tensor: the packet names it, not the overload
+    word = re.sub(r"\W|_+$|^_+", "", parts[-1].lower()) or "h"
+    word = _NOUNS.get(word, word)
+    return "h" if len(word) > 16 or word in dir(builtins) or not word.isidentifier() else word
+
+
+def _fresh(name: str, used: set[str]) -> str:
+    candidate, count = name, 1
+    while candidate in used:
+        count += 1
+        candidate = f"{name}_{count}"
+    used.add(candidate)
+    return candidate
+
+
+def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Put a value that only the next statement uses into that statement, where that keeps the order of evaluation."""
+    result: list[ast.stmt] = []
+    for position, statement in enumerate(body):
+        while result and _absorbs(statement, result[-1], [*result[:-1], *body[position + 1 :]]):
+            first = result.pop()
+            assert isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name)
+            statement = _Substitute(first.targets[0].id, first.value).visit(statement)
+        result.append(statement)
+    return result
+
+
+def _used(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Bind no name that nothing reads."""
+    read = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    result: list[ast.stmt] = []
+    for statement in body:
+        if (
+            isinstance(statement, ast.Assign)
+            and isinstance(statement.targets[0], ast.Name)
+            and statement.targets[0].id not in read
+        ):
+            if isinstance(statement.value, ast.Name):
+                continue
+            statement = ast.Expr(statement.value)
+        result.append(statement)
+    return result
+
+
+def _absorbs(statement: ast.stmt, before: ast.stmt, others: list[ast.stmt]) -> bool:
+    if not (isinstance(before, ast.Assign) and len(before.targets) == 1 and isinstance(before.targets[0], ast.Name)):
+        return False
+    name = before.targets[0].id
+    if not isinstance(statement, ast.Assign | ast.Return | ast.Expr) or statement.value is None:
+        return False
+    uses = sum(_uses(name, node) for node in (statement, *others))
+    if uses != 1 or len(ast.unparse(statement)) + len(ast.unparse(before.value)) - len(name) > MAX_NESTED:
+        return False
+    return _evaluated_first(name, statement.value)
+
+
+def _uses(name: str, node: ast.AST) -> int:
+    return sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+
+
+def _evaluated_first(name: str, expression: ast.expr) -> bool:
+    """Whether nothing but names and constants is evaluated before ``name``: no call can then change places with its value."""
+    if isinstance(expression, ast.Name):
+        return expression.id == name
+    for child in ast.iter_child_nodes(expression):
+        value = child.value if isinstance(child, ast.keyword) else child
+        if _uses(name, value):
+            return isinstance(value, ast.expr) and _evaluated_first(name, value)
+        if isinstance(value, ast.expr) and not _is_inert(value):
+            return False
+    return False
+
+
+def _is_inert(node: ast.expr) -> bool:
+    """Evaluating it computes nothing: a name, a constant, a dotted path, or a container of such."""
+    if isinstance(node, ast.Attribute):
+        return _is_inert(node.value)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(_is_inert(item) for item in node.elts)
+    return isinstance(node, ast.Name | ast.Constant)
+
+
+def _renumber(definition: ast.FunctionDef) -> None:
+    """Close the gaps that nesting left: a function that binds ``relu_2`` only binds ``relu``."""
+    arguments = {a.arg for a in definition.args.args}
+    bound = [n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    locals_ = [name for name in dict.fromkeys(bound) if name not in arguments]
+    used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name)} - set(locals_) | arguments
+    names = {name: _fresh(re.sub(r"_\d+$", "", name), used) for name in locals_}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+
+
+class _Substitute(ast.NodeTransformer):
+    def __init__(self, name: str, value: ast.expr) -> None:
+        self._name, self._value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._value if node.id == self._name else node
