@@ -1,4 +1,5 @@
 """A small decoder: two transformer blocks, the second of which uses relu. It never compares anything."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
