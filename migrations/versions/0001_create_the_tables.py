@@ -27,7 +27,6 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("device", sa.String(length=255), nullable=False),
         sa.Column("torch", sa.String(length=64), nullable=False),
-        sa.Column("job_id", sa.String(length=32), nullable=True),
         sa.Column("last_seen", sa.DateTime(timezone=True), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_workers")),

@@ -158,6 +158,5 @@ class WorkerRecord(Base):
     name: Mapped[str] = mapped_column(String(255), primary_key=True)
     device: Mapped[str] = mapped_column(String(255))
     torch: Mapped[str] = mapped_column(String(64))
-    job_id: Mapped[str | None] = mapped_column(String(32))
     last_seen: Mapped[datetime]
     started_at: Mapped[datetime]

@@ -7,8 +7,9 @@ from datetime import timedelta
 from sqlalchemy import delete, select, update
 
 from minimizer.store.database import Database
-from minimizer.store.models import WorkerRecord
+from minimizer.store.models import JobRow, WorkerRecord
 from minimizer.store.views import WorkerRow
+from minimizer.types import Status
 
 _FORGET_AFTER = timedelta(days=1)
 
@@ -23,15 +24,13 @@ class Workers:
         with self._database.write() as session:
             now = self._database.now(session)
             session.execute(delete(WorkerRecord).where(WorkerRecord.last_seen < now - _FORGET_AFTER))
-            session.merge(
-                WorkerRecord(name=name, device=device, torch=torch, job_id=None, last_seen=now, started_at=now)
-            )
+            session.merge(WorkerRecord(name=name, device=device, torch=torch, last_seen=now, started_at=now))
 
-    def worker_seen(self, name: str, job_id: str | None) -> None:
-        """Say that a worker is alive, and what it is at."""
+    def worker_seen(self, name: str) -> None:
+        """Say that a worker is alive."""
         with self._database.write() as session:
             seen = update(WorkerRecord).where(WorkerRecord.name == name)
-            session.execute(seen.values(last_seen=self._database.now(session), job_id=job_id))
+            session.execute(seen.values(last_seen=self._database.now(session)))
 
     def remove_worker(self, name: str) -> None:
         """Say that a worker has gone in good order."""
@@ -40,8 +39,10 @@ class Workers:
 
     def workers(self) -> list[WorkerRow]:
         """The workers that have registered, by name. Whether one is alive shows in ``last_seen``."""
+        running = (JobRow.worker == WorkerRecord.name) & (JobRow.status == Status.RUNNING)
+        query = select(WorkerRecord, JobRow.id).outerjoin(JobRow, running).order_by(WorkerRecord.name)
         with self._database.read() as session:
-            rows = session.scalars(select(WorkerRecord).order_by(WorkerRecord.name))
             return [
-                WorkerRow(row.name, row.device, row.torch, row.job_id, row.last_seen, row.started_at) for row in rows
+                WorkerRow(row.name, row.device, row.torch, job_id, row.last_seen, row.started_at)
+                for row, job_id in session.execute(query)
             ]

@@ -1,0 +1,93 @@
+"""``python -m worker``: one worker process, until it is told to stop.
+
+On SIGTERM or SIGINT the running job goes back to the queue and the process ends.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from celery.signals import worker_shutting_down
+
+from minimizer.errors import UserError
+from minimizer.settings import Settings
+from minimizer.store import Store
+from minimizer.store.migrate import require_current
+from worker.app import create_app, doorbell
+from worker.reaper import Reaper
+from worker.tasks import Engine, minimize
+
+log = logging.getLogger("worker")
+
+
+def main(engine: Engine = minimize) -> int:
+    """Run a worker with the settings of the environment; returns the exit status."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    settings = Settings()
+    try:
+        require_current(settings.resolved_database_url)
+    except UserError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    store = Store.open(settings.resolved_database_url)
+    try:
+        return serve(settings, store, engine)
+    finally:
+        store.close()
+
+
+def serve(settings: Settings, store: Store, engine: Engine) -> int:
+    """Take jobs until a signal says stop."""
+    name = f"{socket.gethostname()}-{os.getpid()}"
+    stopping = threading.Event()
+    app = create_app(settings, store, name, stopping, engine)
+
+    # Celery's handler of SIGTERM sends this in the main thread, in the middle of the running job. Solo runs the job in this
+    # very process, so that the engine's next look at its sink sees the flag.
+    def stop(**_: Any) -> None:
+        stopping.set()
+
+    worker_shutting_down.connect(stop)
+    store.register_worker(name, device=_device(), torch=_torch_version())
+    reaper = Reaper(store, settings, name, doorbell(app), stopping).start()
+    worker = app.Worker(
+        hostname=name,
+        pool="solo",
+        concurrency=1,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        loglevel="INFO",
+    )
+    log.info("worker %s takes jobs", name)
+    try:
+        worker.start()
+    finally:
+        stopping.set()
+        reaper.join()
+        store.remove_worker(name)
+    return int(worker.exitcode or 0)
+
+
+def _device() -> str:
+    return "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
+
+
+def _torch_version() -> str:
+    # From the metadata: this process must never import torch.
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

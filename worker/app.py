@@ -1,0 +1,55 @@
+"""The Celery side: the one task, and the bell that asks for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from celery import Celery
+from celery.exceptions import OperationalError as CeleryError
+from kombu.exceptions import OperationalError
+
+from minimizer.broker import TASK, broker_config
+from minimizer.settings import Settings
+from minimizer.store import Store
+from worker.tasks import Engine, minimize, run_job
+
+log = logging.getLogger(__name__)
+
+
+def create_app(
+    settings: Settings, store: Store, worker: str, stopping: threading.Event, engine: Engine = minimize
+) -> Celery:
+    """A Celery app whose task runs jobs from the store."""
+    app = Celery("minimizer-worker")
+    app.conf.update(broker_config(settings))
+    app.conf.update(
+        # A message is acknowledged before its job runs: what a dead worker leaves is found by its lease, not by its message.
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        # Nobody may stop or reconfigure workers by way of the broker.
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+    )
+    ring = doorbell(app)
+
+    @app.task(name=TASK)  # type: ignore[untyped-decorator]
+    def run(job_id: str) -> None:
+        run_job(store, settings, job_id, worker=worker, stopping=stopping, ring=ring, engine=engine)
+
+    return app
+
+
+def doorbell(app: Celery) -> Callable[[str], None]:
+    """Rings for a job. A broker that is away is no failure: the reaper rings again."""
+
+    def ring(job_id: str) -> None:
+        try:
+            app.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
+        except (CeleryError, OperationalError, OSError):
+            log.warning("job %s: the broker is away, nobody was rung for it", job_id, exc_info=True)
+
+    return ring

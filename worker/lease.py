@@ -1,0 +1,78 @@
+"""The lease of a running job: renewed by a thread beside the engine, which learns from it when it has to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from minimizer.settings import Settings
+from minimizer.store import Claim, LeaseLost, Store
+
+log = logging.getLogger(__name__)
+
+
+class Lease:
+    """Keeps a claim from the beginning to the end of a ``with`` block."""
+
+    def __init__(self, store: Store, claim: Claim, settings: Settings) -> None:
+        self._store = store
+        self._claim = claim
+        self._settings = settings
+        self._done = threading.Event()
+        self._lost = threading.Event()
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lease-{claim.job_id}", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the job is somebody else's by now; nothing more can be written about it."""
+        return self._lost.is_set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner of the job wants it to stop."""
+        return self._cancelled.is_set()
+
+    def write(self, what: Callable[[], None]) -> None:
+        """Write about the job: waits for a database that is away, and does nothing once the lease is lost."""
+        while not self.lost:
+            try:
+                return what()
+            except LeaseLost:
+                self._lost.set()
+            except SQLAlchemyError:
+                log.warning(
+                    "job %s: the database cannot be written to, trying again", self._claim.job_id, exc_info=True
+                )
+                self._lost.wait(self._settings.heartbeat_seconds)
+        return None
+
+    def _keep(self) -> None:
+        renewed = time.monotonic()
+        while not self._done.wait(self._settings.heartbeat_seconds) and not self.lost:
+            try:
+                if self._store.heartbeat(self._claim, self._settings.lease_seconds):
+                    self._cancelled.set()
+                renewed = time.monotonic()
+            except LeaseLost:
+                log.warning("job %s: the lease was lost", self._claim.job_id)
+                self._lost.set()
+            except SQLAlchemyError:
+                log.warning("job %s: no heartbeat, the database is away", self._claim.job_id, exc_info=True)
+                if time.monotonic() - renewed > self._settings.lease_seconds:
+                    self._lost.set()

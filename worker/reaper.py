@@ -1,0 +1,49 @@
+"""The thread that puts right what brokers and dead workers leave behind. Every worker has one; one would be enough."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from minimizer.settings import Settings
+from minimizer.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Reaper:
+    """Says that this worker is alive, requeues jobs of silent workers, and rings for jobs that wait unheard."""
+
+    def __init__(
+        self, store: Store, settings: Settings, worker: str, ring: Callable[[str], None], stopping: threading.Event
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._worker = worker
+        self._ring = ring
+        self._stopping = stopping
+
+    def start(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name="reaper", daemon=True)
+        thread.start()
+        return thread
+
+    def sweep(self) -> None:
+        """One round."""
+        self._store.worker_seen(self._worker)
+        expired = self._store.requeue_expired(self._settings.max_attempts)
+        for job_id in expired:
+            log.warning("job %s: its worker fell silent, it waits again", job_id)
+        for job_id in [*expired, *self._store.stale_queued(self._settings.lease_seconds)]:
+            self._ring(job_id)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.sweep()
+            except SQLAlchemyError:
+                log.warning("the database is away", exc_info=True)
+            self._stopping.wait(self._settings.reap_seconds)

@@ -1,0 +1,58 @@
+"""The engine's sink for a job of the service: everything goes to the database, under the job's lease."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from minimizer.report import Report
+from minimizer.store import ArtifactTooLarge, Claim, Store
+from worker.lease import Lease
+
+# The search reports every trial, dozens a second; a reader cannot tell the difference.
+_PROGRESS_SECONDS = 0.25
+
+
+class DatabaseSink:
+    """Writes what the engine finds into the store, and hands it the wish of the owner or the worker to stop."""
+
+    def __init__(self, store: Store, claim: Claim, lease: Lease, stopping: threading.Event) -> None:
+        self._store = store
+        self._claim = claim
+        self._lease = lease
+        self._stopping = stopping
+        self._waiting: dict[str, Any] | None = None
+        self._told = float("-inf")
+        self.latest = Report()
+
+    def event(self, type_: str, **data: Any) -> None:
+        if type_ == "progress":
+            self._waiting = data
+            if time.monotonic() - self._told >= _PROGRESS_SECONDS:
+                self._tell_progress()
+            return
+        self._tell_progress()  # first, so that the order of events holds
+        self._record(type_, data)
+
+    def artifact(self, name: str, content: bytes) -> None:
+        try:
+            self._lease.write(lambda: self._store.put_artifact(self._claim, name, content))
+        except ArtifactTooLarge as error:
+            self.event("note", message=f"{error}; run the script with `minimizer run` to get it")
+
+    def report(self, report: Report) -> None:
+        self.latest = report
+        self._lease.write(lambda: self._store.put_report(self._claim, report))
+
+    def cancelled(self) -> bool:
+        return self._lease.cancelled or self._lease.lost or self._stopping.is_set()
+
+    def _tell_progress(self) -> None:
+        if (data := self._waiting) is not None:
+            self._waiting = None
+            self._told = time.monotonic()
+            self._record("progress", data)
+
+    def _record(self, type_: str, data: dict[str, Any]) -> None:
+        self._lease.write(lambda: self._store.record_event(self._claim, type_, data))
