@@ -11,22 +11,26 @@ from typing import Any
 
 from minimizer.errors import MissingTool
 
-_ASK_PATHS = """
-import importlib.util, json, os, sys
-paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+# Of the search path only what lies in a prefix or is the user's own site-packages: a development install puts a whole
+# checkout there, with whatever secrets lie in it, and that is for the user to open.
+_ASK = """
+import importlib.util, json, os, site, sys
+paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+if site.ENABLE_USER_SITE:
+    paths.append(site.getusersitepackages())
 torch = importlib.util.find_spec("torch")
 if torch and torch.origin:
     paths.append(os.path.dirname(torch.origin))
-json.dump({"executable": sys.executable, "paths": [p for p in paths if os.path.isabs(p)]}, sys.stdout)
+json.dump({"executable": sys.executable, "paths": paths}, sys.stdout)
 """
 
 
 @functools.cache
 def _ask_interpreter(python: Path) -> dict[str, Any]:
     try:
-        # -E: a PYTHONPATH of ours does not reach the sandbox either. -c puts '' on the path, which is not absolute.
+        # -E, since a PYTHONPATH of ours does not reach the sandbox either.
         asked = subprocess.run(
-            [python, "-E", "-c", _ASK_PATHS], cwd="/", capture_output=True, text=True, timeout=60, check=True
+            [python, "-E", "-c", _ASK], cwd="/", capture_output=True, text=True, timeout=60, check=True
         )
         return dict(json.loads(asked.stdout))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
