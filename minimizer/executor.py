@@ -1,0 +1,337 @@
+"""Client of the sandboxed child: starts the zygote, hands out tasks, waits with deadlines, restarts what died.
+
+Nothing here knows what a trial means; `oracle` does. Everything that comes back is validated by `protocol`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minimizer import protocol
+from minimizer.errors import ChildFailed
+from minimizer.protocol import Finished, Held, Outcome, Ready
+from minimizer.sandbox import Sandbox
+
+INSIDE = Path(__file__).parent / "inside"
+START_SECONDS = 120.0
+"""How long importing torch may take."""
+ANSWER_SECONDS = 300.0
+POLL_SECONDS = 0.2
+NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables of ours that a child may see."""
+
+Message = dict[str, Any]
+Watch = Callable[[], None]
+"""Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how children run: the interpreter, the sandbox, the folders they see."""
+
+    python: Path
+    sandbox: Sandbox
+    scratch: Path
+    """A private folder of the job that children may write to."""
+    read: Sequence[Path] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    network: bool = False
+    memory_bytes: int | None = None
+
+    def folder(self, name: str) -> Path:
+        """A folder below the scratch folder, made if it is not there."""
+        path = self.scratch / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        """All that a child sees of the environment, with its compiler caches in ``cache``.
+
+        The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
+        Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
+        vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
+        """
+        passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
+        return {
+            "PATH": os.defpath,
+            **passed,
+            "HOME": str(self.folder("home")),
+            "TMPDIR": str(self.folder("tmp")),
+            "USER": "minimizer",
+            "LOGNAME": "minimizer",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "ignore",
+            "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            "TRITON_CACHE_DIR": str(cache / "triton"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            **self.env,
+        }
+
+
+@dataclass
+class _Task:
+    """A task under way and the messages it has sent."""
+
+    number: int
+    messages: queue.Queue[Message | None] = field(default_factory=queue.Queue)
+
+
+class Executor:
+    """The warm child and the tasks in it. Use as a context manager; thread-safe."""
+
+    def __init__(self, place: Place, *, jobs: int, watch: Watch) -> None:
+        self.place = place
+        self.jobs = jobs
+        self._watch = watch
+        self._numbers = itertools.count(1)
+        self._tasks: dict[int, _Task] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._to_child = -1
+        self.cache = place.folder("cache")
+        self._work = place.folder("work")
+        self._logs = place.folder("logs")
+
+    def __enter__(self) -> Executor:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Ready:
+        """Start the zygote and wait until torch is imported.
+
+        Raises:
+            ChildFailed: torch cannot be imported there, or the sandbox does not start.
+        """
+        theirs_in, self._to_child = os.pipe()
+        from_child, theirs_out = os.pipe()
+        starting = _Task(0)
+        self._tasks[0] = starting
+        log = (self._logs / "zygote.log").open("wb")
+        self._process = self.place.sandbox.start(
+            [str(self.place.python), str(INSIDE / "__main__.py"), str(theirs_in), str(theirs_out)],
+            cwd=self._work,
+            read=[*self.place.read, INSIDE],
+            write=[self.place.scratch],
+            env=self.place.environment(self.cache),
+            network=self.place.network,
+            pass_fds=(theirs_in, theirs_out),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            memory_bytes=None,
+        )
+        log.close()
+        os.close(theirs_in)
+        os.close(theirs_out)
+        threading.Thread(target=self._listen, args=(from_child,), daemon=True).start()
+        message = self._next(starting, START_SECONDS)
+        if message is None or message.get("message", {}).get("type") != "ready":
+            said = message["message"].get("message", "") if message and "message" in message else ""
+            tail = (self._logs / "zygote.log").read_text(errors="replace")[-2000:]
+            self.close()
+            raise ChildFailed(f"the child did not start: {str(said)[:500] or tail or 'no answer'}")
+        return protocol.parse(Ready, message["message"])
+
+    def close(self) -> None:
+        """Kill the child and everything in it."""
+        if self._process is not None:
+            self.place.sandbox.kill(self._process)
+            self._process = None
+            os.close(self._to_child)
+
+    # tasks -------------------------------------------------------------------------------------------------------
+
+    def judge(self, requests: Sequence[Message], *, timeout: float, op: str = "judge") -> list[Outcome]:
+        """Run trials, at most ``jobs`` at once, and return their outcomes in order."""
+        if len(requests) <= 1:
+            return [self._trial(request, timeout, op) for request in requests]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda request: self._trial(request, timeout, op), requests))
+
+    def survey(self, request: Message, *, timeout: float, on_phase: Callable[[Message], None] = lambda _: None) -> Survey:
+        """Run the user's script; returns when it is held, has finished, or has died."""
+        task = self._send("survey", request, timeout)
+        phase: Message = {}
+        while (message := self._next(task, timeout + 30)) is not None:
+            if "end" in message:
+                return Survey(self, task, phase=phase, end=message["end"])
+            body = message["message"]
+            if body.get("type") == "phase":
+                phase = body
+                on_phase(body)
+            elif body.get("type") == "held":
+                return Survey(self, task, phase=phase, held=protocol.parse(Held, body))
+            elif body.get("type") == "finished":
+                return Survey(self, task, phase=phase, finished=protocol.parse(Finished, body))
+        raise ChildFailed("the child went away while it ran the script")
+
+    def fresh_cache(self) -> Path:
+        """A new, empty cache folder, for a verdict that must owe nothing to earlier ones."""
+        return self.place.folder(f"cache-{next(self._numbers)}")
+
+    def _trial(self, request: Message, timeout: float, op: str) -> Outcome:
+        task = self._send(op, request, timeout)
+        phase, answer = "", None
+        while (message := self._next(task, timeout + 30)) is not None:
+            if "end" in message:
+                return _outcome(answer, phase, message["end"])
+            body = message["message"]
+            if body.get("type") == "phase":
+                phase = str(body.get("phase", ""))[:50]
+            elif body.get("type") == "outcome":
+                answer = body
+        return Outcome(outcome="lost", phase=phase)
+
+    def _send(self, op: str, request: Message, timeout: float) -> _Task:
+        if self._process is None or self._process.poll() is not None:
+            self._restart()
+        task = _Task(next(self._numbers))
+        self._tasks[task.number] = task
+        self._write(
+            {
+                "id": task.number,
+                "op": op,
+                "timeout": timeout,
+                "folder": str(self._logs),
+                "cwd": str(self._work),
+                "memory": self.place.memory_bytes,
+                **request,
+            }
+        )
+        return task
+
+    def ask(self, task: _Task, question: Message) -> Message:
+        """Ask a held survey something and wait for its answer.
+
+        Raises:
+            ChildFailed: it is gone, or could not answer.
+        """
+        number = next(self._numbers)
+        self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
+        while (message := self._next(task, ANSWER_SECONDS)) is not None:
+            if "end" in message:
+                break
+            body = message["message"]
+            if body.get("type") == "answer" and body.get("ask") == number:
+                if "error" in body:
+                    raise ChildFailed(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
+                return dict(body)
+        raise ChildFailed("the holder of the graph is gone")
+
+    def kill(self, task: _Task) -> None:
+        """End a task. Harmless when it is over."""
+        self._write({"op": "kill", "to": task.number})
+
+    def _restart(self) -> None:
+        self.close()
+        for task in self._tasks.values():
+            task.messages.put(None)
+        self._tasks.clear()
+        self.start()
+
+    def _write(self, message: Message) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        with self._lock:
+            try:
+                while data:
+                    data = data[os.write(self._to_child, data) :]
+            except OSError as error:
+                raise ChildFailed(f"the child is gone: {error}") from None
+
+    def _listen(self, descriptor: int) -> None:
+        """Reader thread: hand every line to the task it belongs to; at the end wake all who wait."""
+        with os.fdopen(descriptor, "rb") as pipe:
+            while line := pipe.readline(protocol.MAX_LINE):
+                try:
+                    message = json.loads(line)
+                    task = self._tasks.get(message["id"])
+                except (ValueError, TypeError, KeyError, RecursionError):
+                    break
+                if task is not None:
+                    task.messages.put(message)
+        for task in list(self._tasks.values()):
+            task.messages.put(None)
+
+    def _next(self, task: _Task, timeout: float) -> Message | None:
+        """The next message of a task; None when it took too long or the child is gone."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self._watch()
+            try:
+                return task.messages.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                continue
+        return None
+
+
+class Survey:
+    """The state of a survey: exactly one of ``held``, ``finished``, ``end`` says how it stands."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        task: _Task,
+        *,
+        phase: Message,
+        held: Held | None = None,
+        finished: Finished | None = None,
+        end: Message | None = None,
+    ) -> None:
+        self._executor, self._task = executor, task
+        self.phase, self.held, self.finished = phase, held, finished
+        self.signal: int | None = (end or {}).get("signal")
+        self.timed_out = bool((end or {}).get("timed_out"))
+        self.exit: int | None = (end or {}).get("exit")
+        self.log = str((end or {}).get("log", ""))
+        self._files: dict[frozenset[str], Path] = {}
+
+    def program(self, level: str) -> protocol.Program:
+        """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
+        self._files.clear()
+        return protocol.parse_program(self._executor.ask(self._task, {"what": "program", "level": level})["program"])
+
+    def golden(self, keys: frozenset[str]) -> Path:
+        """A file with the golden values of ``keys``, readable by trials."""
+        if keys not in self._files:
+            path = self._executor.place.folder("golden") / f"{next(self._executor._numbers)}.pt"
+            self._executor.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
+            self._files[keys] = path
+        return self._files[keys]
+
+    def literal(self, key: str) -> str | None:
+        """Source text for a small golden value."""
+        text = self._executor.ask(self._task, {"what": "literal", "key": key}).get("text")
+        return text if isinstance(text, str) and len(text) < 10_000 else None
+
+    def close(self) -> None:
+        """Let go of the graph, and of the golden values on disk."""
+        self._executor.kill(self._task)
+        shutil.rmtree(self._executor.place.folder("golden"), ignore_errors=True)
+
+
+def _outcome(answer: Message | None, phase: str, end: Message) -> Outcome:
+    facts = {"phase": phase, "seconds": end["seconds"], "log": str(end["log"])[-20_000:]}
+    if end["timed_out"]:
+        return Outcome(outcome="timeout", **facts)
+    if answer is not None:
+        return protocol.parse(Outcome, {**answer, **facts})
+    if end["signal"] is not None:
+        return Outcome(outcome="crash", signal=end["signal"], **facts)
+    return Outcome(outcome="lost", **facts)

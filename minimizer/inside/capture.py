@@ -1,0 +1,352 @@
+"""Run the user's script, and compare every compiled graph with eager at every call.
+
+The hook sits where Dynamo hands a graph to its backend, before the compiler touches it: a copy of the graph is eager's side.
+Each call starts both sides from the same state, so that training never amplifies rounding into an alarm. At the first fault
+the script is stopped, and the process stays as the holder of that call's graph and inputs (`_Held`), which the torch-free
+side asks for golden values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import types
+from typing import Any
+
+import torch
+import torch._inductor.config
+from torch import fx
+from torch._dynamo.repro import after_dynamo
+
+from . import snapshot, state, verdicts
+from .failures import describe
+from .golden import GoldenGraph
+from .graphs import Opaque, to_json
+from .lowering import lower, tensors
+from .wire import Channel, Message
+
+COMPARED_CALLS = 8
+"""Calls of one graph that are compared before it is trusted, unless the user says otherwise."""
+CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
+"""Exceptions that Dynamo throws to steer itself; no failures."""
+
+
+def survey(message: Message, channel: Channel) -> None:
+    """Task of a forked child: run the script once and report; see `Survey`."""
+    Survey(message, channel).run()
+
+
+class _Graph:
+    """One graph that Dynamo captured, as it was before the compiler touched it."""
+
+    def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
+        self.index, self.backend = index, backend
+        self.module = fx.GraphModule(module, _copy_graph(module.graph))
+        self.calls = 0
+        self.random = False
+        self.eager_error: BaseException | None = None
+
+
+class Survey:
+    """The run of one script, with or without the compiler.
+
+    Message fields: ``script`` (path), ``args``, ``compile`` (bool), ``steps`` (int or None), ``hold`` (None, or graph and call
+    of an earlier run at which to stop before the compiler gets there: how a crash is held).
+    """
+
+    def __init__(self, message: Message, channel: Channel) -> None:
+        self._script, self._args = message["script"], message["args"]
+        self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
+        self._channel = channel
+        self._graphs: list[_Graph] = []
+        self._compared = 0
+        self._backward: list[_Backward] = []
+        self._backwards = 0
+        self._notes: dict[str, None] = {}
+        self._suspects: list[dict[str, Any]] = []
+        self._checks: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        """Run the script to its end, its exception, or its first fault."""
+        state.remember_baseline()
+        if self._compile:
+            self._install()
+        else:
+            os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        self._watch_checks()
+        error: BaseException | None = None
+        try:
+            run_script(self._script, self._args)
+        except SystemExit as stop:
+            error = stop if stop.code not in (None, 0) else None
+        except BaseException as raised:
+            error = raised
+        if self._compile and error is None:
+            self._check_gradients()
+        self._channel.send(
+            {
+                "type": "finished",
+                "exception": describe(error) if error else None,
+                "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
+                "suspects": self._suspects[:20],
+                "checks": self._checks[-5:],
+                "notes": list(self._notes)[:20],
+            }
+        )
+
+    # hooks -------------------------------------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        original = after_dynamo.WrapBackendDebug.__call__
+        survey = self
+
+        def compile_graph(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Any:
+            backend = wrapper._torchdynamo_orig_backend
+            return survey._on_compile(backend, module, inputs, lambda: original(wrapper, module, inputs, **kwargs))
+
+        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign]
+
+    def _watch_checks(self) -> None:
+        """Remember the tolerances of the script's own comparisons that fail: its idea of wrong."""
+        original = torch.testing.assert_close
+
+        def assert_close(actual: Any, expected: Any, **kwargs: Any) -> None:
+            try:
+                original(actual, expected, **kwargs)
+            except AssertionError:
+                self._checks.append({key: kwargs[key] for key in ("rtol", "atol", "equal_nan") if key in kwargs})
+                raise
+
+        torch.testing.assert_close = assert_close  # type: ignore[assignment]
+
+    def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
+        graph = _Graph(len(self._graphs), module, backend)
+        self._graphs.append(graph)
+        values = _concrete(inputs)
+        rng = snapshot.rng_state()
+        if self._hold == {"graph": graph.index, "call": None}:
+            self._hold_call(graph, values, rng, {"phase": "compile"})
+        try:
+            graph.random = verdicts.is_random(graph.module, snapshot.clone(values))
+        except Exception as error:
+            graph.eager_error = error
+        snapshot.set_rng_state(rng)
+        self._phase(graph, None)
+        try:
+            with _fallback_random(graph.random):
+                compiled = compile_()
+        except BaseException as error:
+            steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
+            if not steering and isinstance(error, Exception) and graph.eager_error is None:
+                failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
+                self._hold_call(graph, values, rng, failure)
+            raise
+        snapshot.set_rng_state(rng)
+        return lambda *args: self._on_call(graph, compiled, list(args))
+
+    def _on_call(self, graph: _Graph, compiled: Any, args: list[Any]) -> Any:
+        call, graph.calls = graph.calls, graph.calls + 1
+        if call >= (self._steps or COMPARED_CALLS):
+            return compiled(*args)
+        self._check_gradients()
+        before, rng = snapshot.clone(args), snapshot.rng_state()
+        if self._hold == {"graph": graph.index, "call": call}:
+            self._hold_call(graph, before, rng, {"phase": "run"})
+        expected_inputs = snapshot.clone(before)
+        try:
+            expected = graph.module(*expected_inputs)
+        except Exception as error:
+            self._notes[f"graph {graph.index} fails in eager: {type(error).__name__}: {error}"[:300]] = None
+            snapshot.set_rng_state(rng)
+            return compiled(*args)
+        snapshot.set_rng_state(rng)
+        self._phase(graph, call)
+        try:
+            actual = compiled(*args)
+        except Exception as error:
+            failure = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
+            self._hold_call(graph, before, rng, failure)
+            raise
+        after = snapshot.rng_state()
+        self._compared += 1
+        verdict = verdicts.judge(
+            graph.module, before, rng, expected, expected_inputs, actual, args, random=graph.random
+        )
+        snapshot.set_rng_state(after)
+        if verdict.fault:
+            failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
+            self._hold_call(graph, before, rng, failure)
+        if verdict.discrete:
+            self._suspects.append({"graph": graph.index, "call": call, "verdict": verdict.to_json()})
+        if verdict.note:
+            self._notes[verdict.note] = None
+        if torch.is_grad_enabled() and not graph.random:
+            self._backward.append(_Backward(graph, compiled, before, rng, actual))
+        return actual
+
+    def _check_gradients(self) -> None:
+        """Replay, on both sides, every backward that the script ran since the last look."""
+        pending, self._backward = self._backward, []
+        for backward in pending:
+            if not backward.ran:
+                continue
+            self._phase(backward.graph, backward.graph.calls - 1, backward=True)
+            rng = snapshot.rng_state()
+            verdict = backward.judge()
+            snapshot.set_rng_state(rng)
+            self._backwards += verdict is not None
+            if verdict is not None and verdict.fault:
+                failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
+                self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
+
+    # holding -----------------------------------------------------------------------------------------------------
+
+    def _phase(self, graph: _Graph, call: int | None, *, backward: bool = False) -> None:
+        """Say what comes next, so that a crash can be attributed."""
+        self._channel.send({"type": "phase", "graph": graph.index, "call": call, "backward": backward})
+
+    def _hold_call(
+        self, graph: _Graph, inputs: list[Any], rng: Any, failure: Message, cotangents: list[torch.Tensor] | None = None
+    ) -> None:
+        """Stop the script here for good: answer questions about this call until the other end hangs up."""
+        failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
+        _Held(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+class _Backward:
+    """A call whose outputs took part in a backward pass of the script, kept until it can be replayed."""
+
+    def __init__(self, graph: _Graph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
+        self.graph, self.before, self.rng = graph, before, rng
+        self._compiled = compiled
+        self._cotangents: dict[int, torch.Tensor] = {}
+        self._outputs = 0
+        for output in tensors(actual):
+            if output.requires_grad:
+                output.register_hook(self._keeper(self._outputs))
+                self._outputs += 1
+
+    @property
+    def ran(self) -> bool:
+        return len(self._cotangents) == self._outputs > 0
+
+    def cotangents(self) -> list[torch.Tensor]:
+        return [self._cotangents[index] for index in range(self._outputs)]
+
+    def judge(self) -> verdicts.Verdict | None:
+        """Compare the gradients of all inputs; None if eager cannot replay this backward."""
+        try:
+            expected = self._gradients(self.graph.module)
+        except Exception:
+            return None
+        actual = self._gradients(self._compiled)
+        return verdicts.judge_gradients(self.graph.module, self.before, self.rng, self.cotangents(), expected, actual)
+
+    def _gradients(self, run: Any) -> list[torch.Tensor | None]:
+        snapshot.set_rng_state(self.rng)
+        return verdicts.gradients(run, snapshot.clone(self.before), self.cotangents())
+
+    def _keeper(self, index: int) -> Any:
+        def keep(cotangent: torch.Tensor) -> None:
+            self._cotangents[index] = cotangent.detach().clone()
+
+        return keep
+
+
+class _Held:
+    """A captured call and the questions it answers: its program, golden values, literals."""
+
+    def __init__(
+        self, graph: _Graph, inputs: list[Any], rng: Any, script: str, cotangents: list[torch.Tensor] | None
+    ) -> None:
+        self._graph, self._inputs, self._rng, self._script = graph, inputs, rng, script
+        self._cotangents = cotangents
+        self._grad = torch.is_grad_enabled()
+        self._setup, self._opaque = state.setup_lines()
+        self._golden: GoldenGraph | None = None
+
+    def serve(self, failure: Message, channel: Channel) -> None:
+        """Answer until the other end hangs up."""
+        channel.send({"type": "held", "failure": failure, "program": self._program("auto")})
+        while (question := channel.receive()) is not None:
+            try:
+                answer = self._answer(question)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            channel.send({"type": "answer", "ask": question["ask"], **answer})
+
+    def _answer(self, question: Message) -> Message:
+        what = question["what"]
+        if what == "program":
+            return {"program": self._program(question["level"])}
+        assert self._golden is not None
+        if what == "golden":
+            found = self._golden.values(question["keys"])
+            torch.save(found, question["file"])
+            return {"saved": sorted(found)}
+        if what == "literal":
+            return {"text": self._golden.literal(question["key"])}
+        raise ValueError(f"no such question: {what}")
+
+    def _program(self, level: str) -> Message:
+        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
+        try:
+            module, inputs = self._graph.module, self._inputs
+            if level == "aot" or self._cotangents:
+                raise Opaque("asked for")
+            body = to_json(module.graph, inputs, script=self._script, level="dynamo")
+        except Opaque as opaque:
+            if level == "dynamo":
+                return {"error": str(opaque)}
+            snapshot.set_rng_state(self._rng)
+            module, inputs = lower(self._graph.module, self._inputs, self._cotangents)
+            body = to_json(module.graph, inputs, script=self._script, level="aot")
+        self._golden = GoldenGraph(module, inputs, self._rng, body.pop("names"))
+        backend = self._graph.backend
+        return {
+            **body,
+            "setup": self._setup,
+            "opaque_settings": self._opaque,
+            "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
+            "grad": self._grad and body["level"] == "dynamo",
+        }
+
+
+def run_script(path: str, args: list[str]) -> None:
+    """Execute a script as ``python path args`` would, in this process."""
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    sys.argv = [path, *args]
+    sys.path.insert(0, os.path.dirname(path))
+    exec(code, module.__dict__)
+
+
+def _copy_graph(graph: fx.Graph) -> fx.Graph:
+    copy = fx.Graph(tracer_cls=getattr(graph, "_tracer_cls", None))
+    mapping: dict[fx.Node, fx.Node] = {}
+    result = copy.graph_copy(graph, mapping)
+    output = graph.find_nodes(op="output")[0]
+    copy.output(result)
+    for old, new in mapping.items():
+        new.meta = dict(old.meta)
+        new.name = old.name
+    copy.find_nodes(op="output")[0].meta = dict(output.meta)
+    return copy
+
+
+def _concrete(inputs: list[Any]) -> list[Any]:
+    """The example values of a graph, copied, with plain numbers for symbolic ones."""
+    plain = [v.node.hint if isinstance(v, (torch.SymInt, torch.SymFloat)) else v for v in inputs]
+    return list(snapshot.clone(plain))
+
+
+def _fallback_random(on: bool) -> Any:
+    """Make inductor draw eager's random numbers, so that a graph with dropout can be compared at all."""
+    return torch._inductor.config.patch(fallback_random=True) if on else contextlib.nullcontext()

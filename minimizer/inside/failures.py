@@ -1,0 +1,65 @@
+"""What an exception says, in a form that can be compared between runs and sent over the pipe."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Any
+
+MAX_MESSAGE = 4000
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """The type, message and raising frames of an exception and of the one at its root.
+
+    Compilers wrap what went wrong several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
+    the root is what an engineer looks for.
+    """
+    root = innermost(error)
+    return {
+        "type": _name(error),
+        "message": str(error)[:MAX_MESSAGE],
+        "root_type": _name(root),
+        "root_message": str(root)[:MAX_MESSAGE],
+        "frames": _frames(root) or _frames(error),
+    }
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised."""
+    seen = {id(error)}
+    while True:
+        inner = getattr(error, "inner_exception", None) or error.__cause__
+        if not isinstance(inner, BaseException) or id(inner) in seen:
+            return error
+        seen.add(id(inner))
+        error = inner
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _frames(error: BaseException) -> list[list[str]]:
+    """The last frames as [file below site-packages, function, line text], innermost last; no line numbers, they drift."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    return [[_short(frame.filename), frame.name, (frame.line or "")[:200]] for frame in frames]
+
+
+def _short(path: str) -> str:
+    _, marker, tail = path.rpartition("site-packages" + os.sep)
+    return tail if marker else os.path.basename(path)
+
+
+def raised_while_compiling(error: BaseException) -> bool:
+    """Whether an exception came out of Dynamo or a backend while it compiled, rather than out of compiled code that ran."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        for frame in traceback.extract_tb(current.__traceback__):
+            if frame.name in ("_call_user_compiler", "_compile_inner", "compile_inner") and "_dynamo" in frame.filename:
+                return True
+        current = current.__cause__ or current.__context__
+    return False

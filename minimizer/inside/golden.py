@@ -1,0 +1,109 @@
+"""Golden values: eager's own values at any point of a captured graph, saved on request.
+
+Values are copied at the moment they are asked for, so that a later in-place operator cannot change them (torch's own
+``ConcreteProp`` keeps aliases: after ``a = x.sin(); a.mul_(100)`` its saved ``sin`` is a hundred times too large). Values
+that are saved together keep the storages they share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import snapshot
+
+LITERAL_ELEMENTS = 64
+
+
+class GoldenGraph:
+    """A graph, the inputs it was called with, and the random state it began in."""
+
+    def __init__(self, module: fx.GraphModule, inputs: list[Any], rng: Any, names: dict[str, fx.Node]) -> None:
+        self._module, self._inputs, self._rng = module, inputs, rng
+        self._names = names
+
+    def values(self, keys: list[str]) -> dict[str, torch.Tensor]:
+        """Copies of the tensors named by ``keys``.
+
+        A key is ``value`` (right after it was made; inputs: at the start) or ``value@node`` (just before that node runs).
+        Unknown keys and values that are no tensors are left out.
+        """
+        moments: dict[fx.Node, list[tuple[str, fx.Node]]] = {}
+        after: dict[fx.Node, list[str]] = {}
+        for key in keys:
+            value, _, moment = key.partition("@")
+            node = self._names.get(value)
+            if node is None:
+                continue
+            if moment and moment in self._names:
+                moments.setdefault(self._names[moment], []).append((key, node))
+            else:
+                after.setdefault(node, []).append(key)
+        collector = _Collector(self._module, moments, after)
+        snapshot.set_rng_state(self._rng)
+        collector.run(*snapshot.clone(self._inputs))
+        return collector.found
+
+    def literal(self, key: str) -> str | None:
+        """Source text that makes a small tensor, or None if it is not small or has no plain text."""
+        value = self.values([key]).get(key)
+        return None if value is None else literal(value)
+
+
+class _Collector(fx.Interpreter):
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        moments: dict[fx.Node, list[tuple[str, fx.Node]]],
+        after: dict[fx.Node, list[str]],
+    ) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self._moments, self._after = moments, after
+        self.found: dict[str, torch.Tensor] = {}
+        wanted = {node for pairs in moments.values() for _, node in pairs}
+        # A value asked for at a later moment must outlive its last use.
+        for dying in self.user_to_last_uses.values():
+            dying[:] = [node for node in dying if node not in wanted]
+
+    def run_node(self, n: fx.Node) -> Any:
+        early = [(key, self.env[node]) for key, node in self._moments.get(n, ())]
+        self._keep([(key, value) for key, value in early if isinstance(value, torch.Tensor)])
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            self._keep([(key, result) for key in self._after.get(n, ())])
+        return result
+
+    def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
+        copies = snapshot.clone([value.detach() for _, value in pairs])
+        self.found.update(zip((key for key, _ in pairs), copies))
+
+
+def literal(value: torch.Tensor) -> str | None:
+    """``torch.tensor([...])`` with the shortest numbers that give the same bits, for at most 64 elements; else None."""
+    if value.numel() > LITERAL_ELEMENTS or value.layout is not torch.strided or value.is_quantized:
+        return None
+    value = value.detach().cpu()
+    suffix = "" if value.dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={value.dtype}"
+    if value.numel() == 0:
+        return f"torch.empty({tuple(value.shape)}{suffix})"
+    text = f"torch.tensor({_nested(value.tolist(), value.dtype)}{suffix})"
+    return text
+
+
+def _nested(value: Any, dtype: torch.dtype) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_nested(item, dtype) for item in value)}]"
+    return _short(value, dtype) if isinstance(value, float) else repr(value)
+
+
+def _short(number: float, dtype: torch.dtype) -> str:
+    if number != number or number in (float("inf"), float("-inf")):
+        return f'float("{number}")'
+    exact = torch.tensor(number, dtype=dtype)
+    for digits in range(1, 17):
+        text = repr(float(f"{number:.{digits}g}"))
+        if torch.equal(torch.tensor(float(text), dtype=dtype), exact):
+            return text
+    return repr(number)

@@ -1,0 +1,214 @@
+"""FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
+
+Shapes are concrete (hints where they are symbolic). A node whose target has no name in source text, or that calls a
+submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names (`lowering.py`).
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from typing import Any
+
+import torch
+from torch import fx
+
+from .names import dotted_name
+
+Json = Any
+
+
+class Opaque(Exception):
+    """The graph holds something that no source text can name."""
+
+
+def to_json(graph: fx.Graph, inputs: list[Any], *, script: str, level: str) -> dict[str, Json]:
+    """The JSON form of a flat graph.
+
+    ``inputs`` are the example values of its placeholders, in order; ``script`` is the path of the user's file, whose lines
+    nodes are traced back to. ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
+
+    Raises:
+        Opaque: a node cannot be written as source text.
+    """
+    return _Writer(graph, inputs, script).write(level)
+
+
+def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
+    """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes become their hints."""
+    strided = value.layout is torch.strided
+    return {
+        "shape": [_hint(size) for size in value.shape],
+        "dtype": str(value.dtype),
+        "stride": [_hint(step) for step in value.stride()] if strided else None,
+        "device": value.device.type,
+        "requires_grad": value.requires_grad,
+    }
+
+
+class _Writer:
+    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str) -> None:
+        self._graph, self._inputs, self._script = graph, inputs, script
+        self._names: dict[fx.Node, str] = {}
+        self._taken: set[str] = {"torch", "F", "math", "operator", "f"}
+        self._constants: dict[fx.Node, str] = {}
+
+    def write(self, level: str) -> dict[str, Json]:
+        inputs: list[Json] = []
+        nodes: list[Json] = []
+        outputs: list[str] = []
+        values = iter(self._inputs)
+        for node in self._graph.nodes:
+            if node.op == "placeholder":
+                inputs.append(self._input(node, next(values)))
+            elif node.op == "get_attr":
+                inputs.append(self._attribute(node))
+            elif node.op == "output":
+                outputs = self._outputs(node)
+            else:
+                nodes.append(self._node(node))
+        names = {name: node for node, name in self._names.items()}
+        return {"inputs": inputs, "nodes": nodes, "outputs": outputs, "level": level, "names": names}
+
+    def _input(self, node: fx.Node, value: Any) -> Json:
+        name = self._name(node)
+        if isinstance(value, torch.Tensor):
+            return {"name": name, "meta": tensor_meta(value), "golden": name}
+        if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat)):
+            return {"name": name, "code": repr(_hint(value))}
+        raise Opaque(f"input {node.name} is a {type(value).__name__}")
+
+    def _attribute(self, node: fx.Node) -> Json:
+        value: Any = self._graph.owning_module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise Opaque(f"{node.target} is a {type(value).__name__}")
+        name = self._name(node)
+        return {"name": name, "meta": tensor_meta(value), "golden": name}
+
+    def _node(self, node: fx.Node) -> Json:
+        if node.op == "call_method":
+            target: str | None = f".{node.target}"
+        elif node.op == "call_function" and callable(node.target):
+            target = dotted_name(node.target)
+        else:
+            raise Opaque(f"{node.op} {node.target}")
+        if target is None:
+            raise Opaque(f"{node.target} has no name in source text")
+        value = node.meta.get("example_value", node.meta.get("val"))
+        module, module_class = module_of(node)
+        encoded: dict[str, Json] = {
+            "target": target,
+            "args": [self._arg(arg) for arg in node.args],
+            "kwargs": {key: self._arg(arg) for key, arg in node.kwargs.items()},
+            "meta": tensor_meta(value) if isinstance(value, torch.Tensor) else None,
+            "module": module,
+            "module_class": module_class,
+            "source": source_of(node, self._script),
+        }
+        return {"name": self._name(node), **encoded}
+
+    def _outputs(self, node: fx.Node) -> list[str]:
+        names: list[str] = []
+
+        def visit(arg: fx.Node) -> fx.Node:
+            names.append(self._names[arg])
+            return arg
+
+        fx.map_arg(node.args[0], visit)
+        return list(dict.fromkeys(names))
+
+    def _arg(self, arg: Any) -> Json:
+        if isinstance(arg, fx.Node):
+            return {"ref": self._names[arg]}
+        if isinstance(arg, tuple):
+            items = [self._arg(item) for item in arg]
+            return {"tuple": items}
+        if isinstance(arg, list):
+            return [self._arg(item) for item in arg]
+        if isinstance(arg, slice):
+            return {"slice": [self._arg(item) for item in (arg.start, arg.stop, arg.step)]}
+        if isinstance(arg, dict):
+            return {"dict": [[self._arg(key), self._arg(item)] for key, item in arg.items()]}
+        return literal(arg)
+
+    def _name(self, node: fx.Node) -> str:
+        base = re.sub(r"\W", "_", re.sub(r"^[lL]_(self_)?(modules_)?", "", node.name)).strip("_") or "x"
+        if base[0].isdigit() or keyword.iskeyword(base):
+            base = f"v_{base}"
+        name, count = base, 1
+        while name in self._taken:
+            name, count = f"{base}_{count}", count + 1
+        self._taken.add(name)
+        self._names[node] = name
+        return name
+
+
+def literal(value: Any) -> Json:
+    """A constant argument: JSON's own kinds, or ``{"code": text}``.
+
+    Raises:
+        Opaque: there is no source text for it.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return _hint(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"code": f'float("{value}")'}
+    if isinstance(value, complex):
+        return {"code": repr(value) if "n" not in repr(value) else f'complex("{value}")'}
+    if value is Ellipsis:
+        return {"code": "..."}
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return {"code": str(value)}
+    if isinstance(value, torch.device):
+        return {"code": f'torch.device("{value}")'}
+    if isinstance(value, type) or callable(value):
+        name = "torch.Tensor" if value is torch.Tensor else dotted_name(value)
+        if name is not None:
+            return {"code": name}
+    raise Opaque(f"a constant of type {type(value).__name__}")
+
+
+def module_of(node: fx.Node) -> tuple[str, str]:
+    """Path and class of the innermost nn.Module a node came from, such as ``("blocks.7.activation", "ReLU")``."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return "", ""
+    path, kind = stack[-1][0], stack[-1][1]
+    return module_path(path), kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+
+
+def module_path(path: str) -> str:
+    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``."""
+    path = re.sub(r"^L\['\w+'\]|^L__self__+", "", path)
+    path = re.sub(r"\._modules|\.__dict__", "", path)
+    path = re.sub(r"""\[(?:["'])?([^\]"']+)(?:["'])?\]""", r".\1", path)
+    return path.strip(".")
+
+
+def source_of(node: fx.Node, script: str) -> list[Json] | None:
+    """``[file, line, code]`` of the innermost frame of a node that lies in the user's script."""
+    found = None
+    lines = (node.stack_trace or "").splitlines()
+    for number, line in enumerate(lines):
+        match = re.match(r'\s*File "(.+)", line (\d+)', line)
+        if match and match[1] == script:
+            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
+            found = [match[1].rpartition("/")[2], int(match[2]), code]
+    return found
+
+
+def _hint(value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        node = value.node
+        hint = node.hint if node.has_hint() else None
+        return hint if hint is not None else 1
+    return value
+
+

@@ -1,0 +1,154 @@
+"""One trial: does this program fail, and how? Runs in a fork of its own, and says what it is doing before it does it.
+
+The candidate is source text, the same that ``repro.py`` would hold. It is run in eager first (a candidate that fails there
+is no candidate), then through the public ``torch.compile``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import snapshot, verdicts
+from .failures import describe, raised_while_compiling
+from .lowering import tensors
+from .wire import Channel, Message
+
+
+def judge(message: Message, channel: Channel) -> None:
+    """Task of a forked child. Message fields:
+
+    ``setup`` and ``source`` (text; ``source`` defines ``name``), ``inputs`` (list of ``{name, code | golden, requires_grad}``),
+    ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
+    ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``).
+
+    The last message has ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``, ``missing_error``, or for a
+    candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``.
+    """
+    channel.send({"type": "outcome", **_Trial(message, channel).run()})
+
+
+def observe(message: Message, channel: Channel) -> None:
+    """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager."""
+    trial = _Trial(message, channel)
+    function, inputs = trial.load()
+    with _Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
+        function(*inputs)
+    channel.send({"type": "outcome", "outcome": "same", "ops": operators.seen})
+
+
+class _Trial:
+    def __init__(self, message: Message, channel: Channel) -> None:
+        self._message, self._channel = message, channel
+
+    def run(self) -> Message:
+        self._phase("setup")
+        try:
+            function, inputs = self.load()
+        except Exception as error:
+            return {"outcome": "setup_error", "exception": describe(error)}
+        rng = snapshot.rng_state()
+        grad = bool(self._message["grad"])
+        self._phase("eager")
+        expected_inputs = snapshot.clone(inputs)
+        eager_error: Exception | None = None
+        expected: Any = None
+        try:
+            with torch.set_grad_enabled(grad):
+                expected = function(*expected_inputs)
+        except Exception as error:
+            eager_error = error
+        snapshot.set_rng_state(rng)
+        self._phase("compiled")
+        actual_inputs = snapshot.clone(inputs)
+        try:
+            with torch.set_grad_enabled(grad):
+                compiled = self._compile(function)
+                actual = compiled(*actual_inputs)
+        except Exception as error:
+            if eager_error is not None:
+                return {"outcome": "eager_error", "exception": describe(eager_error)}
+            compiling = raised_while_compiling(error)
+            return {"outcome": "compile_error" if compiling else "runtime_error", "exception": describe(error)}
+        if eager_error is not None:
+            return {"outcome": "missing_error", "exception": describe(eager_error)}
+        self._phase("compare")
+        verdict = verdicts.judge(
+            function,
+            inputs,
+            rng,
+            expected,
+            expected_inputs,
+            actual,
+            actual_inputs,
+            tolerance=self._message["tolerance"],
+            grad=grad,
+        )
+        if not verdict.fault and grad and any(output.requires_grad for output in tensors(expected)):
+            verdict = self._backward(function, compiled, inputs, rng, verdict)
+        if verdict.nondeterministic:
+            return {"outcome": "nondeterministic", "verdict": verdict.to_json()}
+        return {"outcome": "different" if verdict.fault else "same", "verdict": verdict.to_json()}
+
+    def load(self) -> tuple[Any, list[Any]]:
+        """Define the function from its text and make its inputs.
+
+        Raises:
+            Exception: whatever the text raises.
+        """
+        message = self._message
+        text = f"{message['setup']}\n{message['source']}"
+        path = os.path.join(os.getcwd(), f"candidate_{message['id']}.py")
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        namespace: dict[str, Any] = {"__name__": "candidate", "__file__": path}
+        exec(compile(text, path, "exec"), namespace)
+        golden: dict[str, torch.Tensor] = {}
+        for file in message["golden_files"]:
+            golden.update(torch.load(file, weights_only=True))
+        torch.manual_seed(0)
+        inputs = []
+        for spec in message["inputs"]:
+            value = golden[spec["golden"]] if spec.get("golden") else eval(spec["code"], namespace)
+            if isinstance(value, torch.Tensor) and value.requires_grad != bool(spec["requires_grad"]):
+                value = value.detach().requires_grad_(bool(spec["requires_grad"]))
+            inputs.append(value)
+        return namespace[message["name"]], inputs
+
+    def _compile(self, function: Any) -> Any:
+        kwargs = eval(f"dict({self._message['compile_kwargs']})", {"torch": torch, **function.__globals__})
+        return torch.compile(function, **kwargs)
+
+    def _backward(self, function: Any, compiled: Any, inputs: list[Any], rng: Any, verdict: Any) -> Any:
+        """Compare the gradients of the sum of all outputs; a candidate whose eager backward fails keeps its verdict."""
+        self._phase("backward")
+        with contextlib.suppress(RuntimeError):
+            snapshot.set_rng_state(rng)
+            expected = verdicts.gradients(function, snapshot.clone(inputs), None)
+            snapshot.set_rng_state(rng)
+            actual = verdicts.gradients(compiled, snapshot.clone(inputs), None)
+            return verdicts.judge_gradients(
+                function, inputs, rng, None, expected, actual, tolerance=self._message["tolerance"]
+            )
+        return verdict
+
+    def _phase(self, name: str) -> None:
+        self._channel.send({"type": "phase", "phase": name})
+
+
+class _Operators(TorchDispatchMode):
+    """Collects the packet names of all operators that are dispatched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._overloadpacket._qualified_op_name.replace("::", ".")
+        if name not in self.seen:
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))

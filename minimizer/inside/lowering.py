@@ -1,0 +1,73 @@
+"""From a captured graph to aten operators, for graphs that source text cannot name and for faults that live in a backward.
+
+With cotangents the joint graph is traced: forward and backward become one straight line of operators, so a wrong gradient is
+reduced by the same machinery as a wrong output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from . import snapshot
+
+
+def lower(module: fx.GraphModule, inputs: list[Any], cotangents: list[torch.Tensor] | None = None) -> tuple[fx.GraphModule, list[Any]]:
+    """Trace ``module`` on copies of ``inputs`` into aten operators.
+
+    Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the
+    outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs.
+    """
+    interpreter = fx.Interpreter(module)
+    wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
+
+    def forward(*args: Any) -> list[torch.Tensor]:
+        with torch.no_grad():
+            return tensors(interpreter.run(*args))
+
+    def joint(*args: Any) -> list[torch.Tensor]:
+        primals, tangents = args[: len(inputs)], args[len(inputs) :]
+        leaves = [p.detach().requires_grad_() if want else p for p, want in zip(primals, wanted)]
+        with torch.enable_grad():
+            outputs = tensors(interpreter.run(*leaves))
+        roots = [output for output in outputs if output.requires_grad]
+        sources = [leaf for leaf, want in zip(leaves, wanted) if want]
+        gradients = torch.autograd.grad(roots, sources, list(tangents), allow_unused=True)
+        return [*outputs, *(gradient for gradient in gradients if gradient is not None)]
+
+    values = snapshot.clone([*inputs, *(cotangents or ())])
+    plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
+    with fx.traceback.preserve_node_meta():
+        traced = make_fx(joint if cotangents else forward)(*plain)
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    _Annotate(traced).run(*snapshot.clone(plain))
+    return traced, plain
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """All tensors in an output, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in tensors(item)]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in tensors(item)]
+    return []
+
+
+class _Annotate(fx.Interpreter):
+    """Records at every node the tensor it makes, without its values."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            n.meta["example_value"] = torch.empty_like(result, device="meta")
+            if result.layout is torch.strided:
+                n.meta["example_value"] = torch.empty_strided(
+                    result.shape, result.stride(), dtype=result.dtype, device="meta"
+                )
+        return result

@@ -1,0 +1,80 @@
+"""Public names of callables: what a person would write for the target of an FX node."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+PUBLIC = (
+    "torch",
+    "torch.nn.functional",
+    "torch.special",
+    "torch.linalg",
+    "torch.fft",
+    "torch.nn.init",
+    "torch.utils.checkpoint",
+    "math",
+)
+"""Where a public name is looked for, best first."""
+
+
+@functools.lru_cache(maxsize=1)
+def _public_names() -> dict[int, str]:
+    names: dict[int, str] = {}
+    for module_name in PUBLIC:
+        module = importlib.import_module(module_name)
+        for name in sorted(dir(module), key=lambda n: (n.startswith("_"), len(n), n)):
+            value = getattr(module, name, None)
+            if callable(value) and not name.startswith("__"):
+                names.setdefault(id(value), f"{module_name}.{name}")
+    return names
+
+
+def dotted_name(target: Callable[..., Any]) -> str | None:
+    """The dotted path under which ``target`` can be written in source text, or None if there is none."""
+    if isinstance(target, torch._ops.OpOverload):
+        return f"torch.ops.{target.namespace}.{target._opname}.{target._overloadname}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        namespace, _, name = target._qualified_op_name.partition("::")
+        return f"torch.ops.{namespace}.{name}"
+    if target is getattr:
+        return "getattr"
+    module = getattr(target, "__module__", None) or ""
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    if module == "_operator":
+        return f"operator.{name}"
+    public = _public_names().get(id(target))
+    if public is not None:
+        return public
+    for candidate in _homes(target, module):
+        path = f"{candidate}.{name}"
+        if resolve(path) is target:
+            return path
+    return None
+
+
+def resolve(path: str) -> Any:
+    """The object that a dotted path names, or None."""
+    parts = path.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            value: Any = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for part in parts[cut:]:
+            value = getattr(value, part, None)
+        return value
+    return None
+
+
+def _homes(target: Callable[..., Any], module: str) -> list[str]:
+    owner = getattr(target, "__self__", None)
+    homes = [module] if module else []
+    if isinstance(owner, types.ModuleType):
+        homes.append(owner.__name__)
+    return [*homes, "torch", "torch._C._nn", "torch._C"]

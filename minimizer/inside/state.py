@@ -1,0 +1,99 @@
+"""The state a graph was compiled in, as statements that bring it about: configs, default dtype, autocast, precision."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+from .graphs import Opaque, literal
+
+CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+OURS = {"torch._inductor.config": {"compile_threads", "fallback_random", "fx_graph_cache", "worker_start_method"}}
+"""Settings that the child itself makes; never reported as the user's."""
+
+_baseline: dict[str, dict[str, Any]] = {}
+
+
+def remember_baseline() -> None:
+    """Keep the configs as they are before any of the user's code runs."""
+    for name in CONFIGS:
+        _baseline[name] = dict(importlib.import_module(name).get_config_copy())
+
+
+def setup_lines() -> tuple[list[str], list[str]]:
+    """Statements for the state that differs from a fresh process, and the names of settings that no literal can express."""
+    lines: list[str] = []
+    opaque: list[str] = []
+    for module, before in _baseline.items():
+        now = importlib.import_module(module).get_config_copy()
+        for name, value in now.items():
+            if name in OURS.get(module, ()) or _same(before.get(name), value):
+                continue
+            try:
+                lines.append(f"{module}.{name} = {_text(value)}")
+            except Opaque:
+                opaque.append(f"{module}.{name}")
+    return [*lines, *_torch_state()], opaque
+
+
+def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
+    """The arguments of ``torch.compile`` that a backend object was made from, as source text."""
+    kwargs: dict[str, str] = {}
+    name = getattr(backend, "compiler_name", None)
+    if dynamic is not None:
+        kwargs["dynamic"] = repr(dynamic)
+    if name == "inductor":
+        options = getattr(backend, "config", None) or {}
+        if options:
+            kwargs["options"] = repr(dict(options))
+    elif isinstance(name, str):
+        kwargs["backend"] = repr(name)
+    else:
+        registered = getattr(backend, "__name__", "")
+        if registered in torch._dynamo.list_backends(exclude_tags=()):
+            kwargs["backend"] = repr(registered)
+    return kwargs
+
+
+def _torch_state() -> list[str]:
+    lines = []
+    if torch.get_default_dtype() is not torch.float32:
+        lines.append(f"torch.set_default_dtype({torch.get_default_dtype()})")
+    if torch.are_deterministic_algorithms_enabled():
+        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+        lines.append(f"torch.use_deterministic_algorithms(True{', warn_only=True' if warn_only else ''})")
+    if torch.get_float32_matmul_precision() != "highest":
+        lines.append(f'torch.set_float32_matmul_precision("{torch.get_float32_matmul_precision()}")')
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            lines.append(f'torch.set_autocast_enabled("{device}", True)')
+            lines.append(f'torch.set_autocast_dtype("{device}", {torch.get_autocast_dtype(device)})')
+    return lines
+
+
+def _text(value: Any) -> str:
+    """Source text of a config value made of literals.
+
+    Raises:
+        Opaque: it holds an object.
+    """
+    if isinstance(value, (list, tuple, set)) and value:
+        inner = ", ".join(_text(item) for item in value)
+        if isinstance(value, tuple):
+            return f"({inner},)"
+        return f"[{inner}]" if isinstance(value, list) else f"{{{inner}}}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_text(key)}: {_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple, set)):
+        return repr(value)
+    form = literal(value)
+    return str(form["code"]) if isinstance(form, dict) else repr(form)
+
+
+def _same(before: Any, now: Any) -> bool:
+    try:
+        return before is now or bool(before == now)
+    except Exception:
+        return False

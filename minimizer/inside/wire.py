@@ -1,0 +1,43 @@
+"""JSON lines over a pair of file descriptors: how the child talks, whatever the user's script prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+Message = dict[str, Any]
+
+
+class Channel:
+    """One end of a conversation. Messages are single lines of JSON; a line is written by one loop of ``os.write``."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self.incoming, self.outgoing = incoming, outgoing
+        self._buffer = b""
+
+    def send(self, message: Message) -> None:
+        """Write one message; numbers that JSON cannot hold become strings."""
+        data = json.dumps(_finite(message), allow_nan=False, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(self.outgoing, data) :]
+
+    def receive(self) -> Message | None:
+        """The next message, or None when the other end is gone."""
+        while b"\n" not in self._buffer:
+            chunk = os.read(self.incoming, 1 << 16)
+            if not chunk:
+                return None
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return dict(json.loads(line))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,234 @@
+"""The warm parent: imports torch once, computes nothing, and forks one child a task.
+
+A parent that has run one multi-threaded operator hangs its forked children (GNU OpenMP), so this process only imports.
+Each child is its own session, has its own hard deadline and log, and is killed as a group. The zygote relays what a child
+says, and says itself how the child ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from .wire import Channel, Message
+
+WARM = (
+    "torch",
+    "torch._dynamo",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.compile_fx",
+    "torch._inductor.async_compile",
+    "torch._inductor.codegen.cpp",
+    "torch._inductor.codegen.cpp_wrapper_cpu",
+    "torch._inductor.codegen.wrapper",
+    "torch._inductor.cpp_builder",
+    "torch._inductor.fx_passes.joint_graph",
+    "torch._inductor.fx_passes.post_grad",
+    "torch._inductor.fx_passes.pre_grad",
+    "torch._inductor.lowering",
+    "torch._inductor.scheduler",
+    "torch.testing",
+    "torch.fx.experimental.proxy_tensor",
+)
+LOG_BYTES = 64 << 10
+"""How much of the end of a child's output is passed on."""
+
+
+class Child:
+    """A forked task: its process group, the pipes to it, and when it must be over."""
+
+    def __init__(self, task: int, pid: int, inbox: int, outbox: int, log: str, deadline: float) -> None:
+        self.task, self.pid, self.inbox, self.outbox = task, pid, inbox, outbox
+        self.log, self.deadline, self.started = log, deadline, time.monotonic()
+        self.timed_out = False
+        self.buffer = b""
+
+    def kill(self) -> None:
+        for victim in (os.killpg, os.kill):
+            try:
+                victim(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+class Zygote:
+    """Reads tasks from a channel, forks, relays."""
+
+    def __init__(self, channel: Channel, tasks: dict[str, Callable[[Message, Channel], None]]) -> None:
+        self._channel, self._tasks = channel, tasks
+        self._children: dict[int, Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(channel.incoming, selectors.EVENT_READ, None)
+        self._buffer = b""
+
+    def serve(self) -> None:
+        """Work until the other end closes its pipe; then kill what is left."""
+        try:
+            while self._turn():
+                pass
+        finally:
+            for child in list(self._children.values()):
+                child.kill()
+
+    def _turn(self) -> bool:
+        deadline = min((c.deadline for c in self._children.values()), default=time.monotonic() + 3600)
+        for key, _ in self._selector.select(max(0.0, min(deadline - time.monotonic(), 3600))):
+            if key.data is None:
+                if not self._read_tasks():
+                    return False
+            else:
+                self._relay(key.data)
+        now = time.monotonic()
+        for child in list(self._children.values()):
+            if child.deadline <= now:
+                child.timed_out, child.deadline = True, now + 3600
+                child.kill()
+        return True
+
+    def _read_tasks(self) -> bool:
+        chunk = os.read(self._channel.incoming, 1 << 16)
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+        for line in lines:
+            self._dispatch(json.loads(line))
+        return bool(chunk)
+
+    def _dispatch(self, message: Message) -> None:
+        if message["op"] in self._tasks:
+            self._fork(message)
+            return
+        child = next((c for c in self._children.values() if c.task == message["to"]), None)
+        if child is None:
+            return
+        if message["op"] == "kill":
+            child.kill()
+        elif message["op"] == "ask":
+            child.deadline = time.monotonic() + message["timeout"]
+            Channel(-1, child.inbox).send(message)
+
+    def _fork(self, message: Message) -> None:
+        theirs_in, inbox = os.pipe()
+        outbox, theirs_out = os.pipe()
+        log = os.path.join(message["folder"], f"task-{message['id']}.log")
+        pid = os.fork()
+        if pid == 0:
+            status = 70
+            try:
+                os.setsid()
+                _enter(message, log)
+                self._tasks[message["op"]](message, Channel(theirs_in, theirs_out))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                # No interpreter shutdown: destructors of half-built compilers and thread pools can hang.
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        child = Child(message["id"], pid, inbox, outbox, log, time.monotonic() + message["timeout"])
+        self._children[pid] = child
+        self._selector.register(outbox, selectors.EVENT_READ, child)
+
+    def _relay(self, child: Child) -> None:
+        chunk = os.read(child.outbox, 1 << 20)
+        if not chunk:
+            self._bury(child)
+            return
+        *lines, child.buffer = (child.buffer + chunk).split(b"\n")
+        for line in lines:
+            head = b'{"id": %d, "message": ' % child.task
+            data = head + line + b"}\n"
+            while data:
+                data = data[os.write(self._channel.outgoing, data) :]
+
+    def _bury(self, child: Child) -> None:
+        self._selector.unregister(child.outbox)
+        for descriptor in (child.outbox, child.inbox):
+            os.close(descriptor)
+        del self._children[child.pid]
+        child.kill()  # what it left running in its session; its own exit status is already fixed
+        _, status = os.waitpid(child.pid, 0)
+        self._channel.send(
+            {
+                "id": child.task,
+                "end": {
+                    "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+                    "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+                    "timed_out": child.timed_out,
+                    "seconds": round(time.monotonic() - child.started, 3),
+                    "log": _tail(child.log),
+                },
+            }
+        )
+
+
+def _enter(message: Message, log: str) -> None:
+    """What a forked child does before its task: own output, own memory limit, its working folder."""
+    with open(log, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if message.get("memory"):
+        resource.setrlimit(resource.RLIMIT_DATA, (message["memory"], message["memory"]))
+    os.environ.update(message.get("environ", {}))
+    os.chdir(message["cwd"])
+
+
+def _tail(path: str) -> str:
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LOG_BYTES))
+        data = file.read()
+    os.unlink(path)
+    return data.decode("utf-8", "replace")
+
+
+def warm_up() -> dict[str, Any]:
+    """Import what trials need, without computing anything, and say what is here."""
+    for name in WARM:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # a private module may move between versions; trials then import it themselves
+            if name == "torch":
+                raise
+    import torch
+
+    gc.collect()
+    gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
+    return {
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "cuda": torch.version.cuda or "",
+        "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
+    }
+
+
+def main(incoming: int, outgoing: int) -> None:
+    """Serve the executor until it closes its pipe."""
+    for descriptor in (incoming, outgoing):
+        os.set_inheritable(descriptor, False)
+    channel = Channel(incoming, outgoing)
+    try:
+        facts = warm_up()
+    except BaseException as error:
+        channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
+        raise SystemExit(70) from None
+    from .capture import survey
+    from .judge import judge, observe
+
+    channel.send({"id": 0, "message": {"type": "ready", **facts}})
+    Zygote(channel, {"survey": survey, "judge": judge, "observe": observe}).serve()

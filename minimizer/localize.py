@@ -1,0 +1,289 @@
+"""Where the fault is: which region of the graph, then which node, each judged alone on eager's own inputs.
+
+Golden inputs from eager give every region its *local* error, so that a layer that only passes a wrong value on is not
+blamed. Coarse to fine: regions follow module paths (equal blocks compile to the same kernels, so cost grows with the number
+of distinct blocks), and only the culprit region is looked into. Regions come before nodes because returning every
+intermediate breaks fusions and patterns, and with them many real faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from minimizer.oracle import Oracle
+from minimizer.program import Input, Node, Program
+from minimizer.protocol import Outcome
+from minimizer.report import Layer
+
+SMALL = 8
+"""Regions of at most this many nodes are not split further."""
+CHUNKS = 8
+"""Into how many pieces a region without modules is cut."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A run of nodes of a program, ``nodes[start:stop]``, under one module path."""
+
+    start: int
+    stop: int
+    path: str = ""
+    module_class: str = ""
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Localized:
+    """The smallest program found that still fails, and what was seen on the way.
+
+    ``roots`` are all regions that fail alone, in execution order; ``window`` belongs to the one that was chosen.
+    """
+
+    window: Program
+    roots: tuple[Region, ...]
+    layers: tuple[Layer, ...]
+
+
+def localize(
+    program: Program, oracle: Oracle, *, target: str | None = None, on_region: Callable[[Layer], None] = lambda _: None
+) -> Localized:
+    """Find the window that fails alone. Falls back to ever larger windows, at last to the whole program."""
+    regions = split(program.nodes, 0, len(program.nodes))
+    layers: list[Layer] = []
+    roots: list[Region] = []
+    if len(regions) > 1:
+        outcomes = _judge_regions(program, regions, oracle)
+        for order, (region, outcome) in enumerate(zip(regions, outcomes, strict=True)):
+            failed = oracle.same(outcome)
+            layers.append(_layer(region, order, outcome, failed))
+            on_region(layers[-1])
+            if failed:
+                roots.append(region)
+    if not roots:
+        wider = _widen(program, regions, oracle)
+        window = cut(program, wider.start, wider.stop) if wider else program
+        return Localized(window, (wider,) if wider else (), tuple(layers))
+    chosen = _choose(roots, layers, target)
+    return Localized(_narrow(program, chosen, oracle), tuple(roots), tuple(layers))
+
+
+def cut(program: Program, start: int, stop: int) -> Program:
+    """The nodes ``start:stop`` as a program of their own, on golden inputs.
+
+    Values made earlier become inputs, as they are just before the first node runs (so that an earlier in-place operator is in
+    them, and a later one is not); producers of values that are no tensors, and autocast or grad-mode regions that are open at
+    that point, come along. Outputs are the values that the rest of the program uses.
+    """
+    inside = _closed(program, start, stop)
+    nodes = [program.nodes[index] for index in sorted(inside)]
+    made = {node.name for node in nodes}
+    moment = program.nodes[start].name
+    metas = program.metas()
+    given = {i.name: i for i in program.inputs}
+    needed = dict.fromkeys(name for node in nodes for name in node.refs() if name not in made)
+    inputs = []
+    for name in needed:
+        source = given.get(name)
+        if source is not None and source.golden is None:
+            inputs.append(source)
+        else:
+            inputs.append(Input(name, meta=metas[name], golden=f"{name}@{moment}"))
+    used_later = {name for index, node in enumerate(program.nodes) if index not in inside for name in node.refs()}
+    used_inside = {name for node in nodes for name in node.refs()}
+    outputs = tuple(
+        node.name
+        for node in nodes
+        if node.name in used_later or node.name in program.outputs or (node.name not in used_inside and _has_value(node))
+    )
+    return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
+
+
+def split(nodes: Sequence[Node], start: int, stop: int, depth: int = 1) -> list[Region]:
+    """Cut a run of nodes into regions by module path, deeper where a region holds most of the nodes."""
+    total = stop - start
+    if total <= SMALL:
+        return [Region(start, stop, *_common_module(nodes[start:stop]))]
+    regions: list[Region] = []
+    position = start
+    for _, group in groupby(nodes[start:stop], key=lambda node: node.module.split(".")[:depth]):
+        length = len(list(group))
+        regions.append(Region(position, position + length, *_common_module(nodes[position : position + length])))
+        position += length
+    deepest = max(len(node.module.split(".")) for node in nodes[start:stop])
+    if len(regions) == 1:
+        return split(nodes, start, stop, depth + 1) if depth < deepest else _chunks(nodes, start, stop)
+    refined: list[Region] = []
+    for region in regions:
+        is_large = region.size > max(SMALL, total // 4)
+        refined += split(nodes, region.start, region.stop, depth + 1) if is_large and depth < deepest else [region]
+    return _merge_crumbs(nodes, refined)
+
+
+def _chunks(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
+    step = max(SMALL, -(-(stop - start) // CHUNKS))
+    return [
+        Region(first, min(first + step, stop), *_common_module(nodes[first : min(first + step, stop)]))
+        for first in range(start, stop, step)
+    ]
+
+
+def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
+    """Join neighbours of one or two nodes each: a residual addition is not worth a trial of its own."""
+    merged: list[Region] = []
+    for region in regions:
+        last = merged[-1] if merged else None
+        if last is not None and (region.size <= 2 and last.size <= SMALL):
+            merged[-1] = Region(last.start, region.stop, *_common_module(nodes[last.start : region.stop]))
+        else:
+            merged.append(region)
+    return merged
+
+
+def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Outcome]:
+    """Judge every region, each distinct one first, so that the kernels of its twins are built when these are judged."""
+    programs = [cut(program, region.start, region.stop) for region in regions]
+    firsts: dict[str, int] = {}
+    for index, candidate in enumerate(programs):
+        firsts.setdefault(candidate.fingerprint(values=False), index)
+    outcomes: dict[int, Outcome] = {}
+    twins = [index for index in range(len(programs)) if index not in firsts.values()]
+    for batch in (list(firsts.values()), twins):
+        outcomes.update(zip(batch, oracle.judge([programs[index] for index in batch]), strict=True))
+    return [outcomes[index] for index in range(len(programs))]
+
+
+def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
+    """No region fails alone: try neighbours together, doubling their number, before the whole program is taken."""
+    width = 2
+    while width < len(regions):
+        spans = [
+            Region(regions[i].start, regions[min(i + width, len(regions)) - 1].stop)
+            for i in range(0, len(regions) - 1, max(1, width // 2))
+        ]
+        for span, failed in zip(spans, oracle.check([cut(program, s.start, s.stop) for s in spans]), strict=True):
+            if failed:
+                return span
+        width *= 2
+    return None
+
+
+def _narrow(program: Program, region: Region, oracle: Oracle) -> Program:
+    """From a failing region to its first failing part: by module while modules split it, then to the node that shows it."""
+    while region.size > SMALL:
+        parts = split(program.nodes, region.start, region.stop, _depth(program, region))
+        if len(parts) < 2:
+            break
+        verdicts = oracle.check([cut(program, part.start, part.stop) for part in parts])
+        failing = [part for part, failed in zip(parts, verdicts, strict=True) if failed]
+        if not failing or failing[0].size >= region.size:
+            break
+        region = failing[0]
+    singles = [cut(program, index, index + 1) for index in range(region.start, region.stop)]
+    if 1 < region.size <= SMALL:
+        for single, failed in zip(singles, oracle.check(singles), strict=True):
+            if failed:
+                return single
+    return cut(program, region.start, region.stop)
+
+
+def _depth(program: Program, region: Region) -> int:
+    paths = {node.module for node in program.nodes[region.start : region.stop]}
+    common = _common_prefix(sorted(paths))
+    return len(common) + 1
+
+
+def _choose(roots: Sequence[Region], layers: Sequence[Layer], target: str | None) -> Region:
+    """The root asked for by index or module path; else the first in execution order."""
+    if target is not None:
+        if target.isdigit() and int(target) < len(roots):
+            return roots[int(target)]
+        for root in roots:
+            if root.path == target or root.path.startswith(f"{target}."):
+                return root
+    return roots[0]
+
+
+def _layer(region: Region, order: int, outcome: Outcome, failed: bool) -> Layer:
+    differences = outcome.verdict.differences if outcome.verdict else []
+    judged = outcome.outcome in ("same", "different")
+
+    def worst(name: str) -> float | None:
+        values = [value for d in differences if (value := getattr(d, name)) is not None]
+        return max(values, default=0.0 if judged else None)
+
+    return Layer.model_validate(
+        {
+            "path": region.path,
+            "class": region.module_class,
+            "order": order,
+            "local_error": worst("max_abs"),
+            "required_atol": worst("required_atol"),
+            "required_rtol": worst("required_rtol"),
+            "verdict": "bad" if failed else "good" if judged else "unknown",
+        }
+    )
+
+
+def _closed(program: Program, start: int, stop: int) -> set[int]:
+    """The window plus what it cannot do without: producers of values that are no tensors, and open state regions."""
+    position = {node.name: index for index, node in enumerate(program.nodes)}
+    inside = set(range(start, stop)) | set(_open_state(program, start, stop))
+    pending = list(inside)
+    while pending:
+        for name in program.nodes[pending.pop()].refs():
+            index = position.get(name)
+            if index is not None and index not in inside and program.nodes[index].meta is None:
+                inside.add(index)
+                pending.append(index)
+    return inside
+
+
+def _open_state(program: Program, start: int, stop: int) -> list[int]:
+    """Indices of the nodes that set the grad mode or autocast in force at ``start``, and of those that end what began inside."""
+    needed: list[int] = []
+    open_regions: list[int] = []
+    for index, node in enumerate(program.nodes[:stop]):
+        if node.target.endswith("_set_grad_enabled") and index < start:
+            needed[:] = [i for i in needed if not program.nodes[i].target.endswith("_set_grad_enabled")]
+            needed.append(index)
+        elif node.target.endswith("_enter_autocast"):
+            open_regions.append(index)
+        elif node.target.endswith("_exit_autocast"):
+            entered = next((i for i in open_regions if program.nodes[i].name in node.refs()), None)
+            if entered is not None:
+                open_regions.remove(entered)
+                if entered < start <= index:
+                    needed += [entered]
+    for entered in open_regions:
+        name = program.nodes[entered].name
+        exits = [i for i, node in enumerate(program.nodes) if i >= stop and name in node.refs()]
+        needed += [entered, *exits[:1]]
+    return needed
+
+
+def _has_value(node: Node) -> bool:
+    return node.meta is not None
+
+
+def _common_module(nodes: Sequence[Node]) -> tuple[str, str]:
+    paths = [node.module for node in nodes]
+    prefix = ".".join(_common_prefix(sorted(set(paths))))
+    classes = {node.module_class for node in nodes if node.module == prefix}
+    return prefix, classes.pop() if len(classes) == 1 else ""
+
+
+def _common_prefix(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        return []
+    first, last = paths[0].split("."), paths[-1].split(".")
+    common = []
+    for a, b in zip(first, last, strict=False):
+        if a != b:
+            break
+        common.append(a)
+    return [part for part in common if part]

@@ -1,0 +1,206 @@
+"""The oracle: does a program still fail *in the same way*?
+
+Other ways to fail are no success of a reduction; they are kept as ``also_seen``. Noise of the machine (a library truncated by
+a trial that was killed while it compiled) is retried on a clean cache and never taken for the bug.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minimizer import render
+from minimizer.executor import Executor, Survey
+from minimizer.program import Program
+from minimizer.protocol import ExceptionInfo, Outcome, Verdict
+from minimizer.types import Kind
+
+NOISE = re.compile(
+    r"file too short|invalid ELF header|cannot open shared object file|No space left on device|Too many open files"
+    r"|Cannot allocate memory|Resource temporarily unavailable|truncated (object|file)|file format not recognized"
+)
+"""What a broken machine says, in whatever exception it comes."""
+OOM_SIGNALS = (9,)
+KINDS = {
+    "compile_error": Kind.COMPILE_ERROR,
+    "runtime_error": Kind.RUNTIME_ERROR,
+    "missing_error": Kind.MISSING_ERROR,
+    "crash": Kind.CRASH,
+    "timeout": Kind.HANG,
+}
+FIRST_TIMEOUT = 240.0
+LEAST_TIMEOUT = 30.0
+TIMEOUT_FACTOR = 8.0
+HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
+"""What every candidate may use; the emitted repro imports only what it does use."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The way in which something fails: what two failures must share to be the same.
+
+    ``exception_type`` and ``message`` are those at the root; the message has its numbers, addresses and paths removed.
+    ``where`` is the innermost frame (file and function). ``what`` names the sort of difference, for metadata only.
+    """
+
+    kind: Kind
+    exception_type: str = ""
+    message: str = ""
+    where: str = ""
+    what: str = ""
+    signal: int | None = None
+
+    @property
+    def text(self) -> str:
+        """A short stable name, for grouping."""
+        parts = (self.kind, self.exception_type, self.message, self.where, self.what, self.signal)
+        return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+    def matches(self, other: Signature) -> bool:
+        """Whether ``other`` is the same failure. For exceptions either the message or the raising frame may have drifted."""
+        if self.kind is not other.kind or self.signal != other.signal:
+            return False
+        if self.kind is Kind.WRONG_METADATA:
+            return self.what == other.what
+        if self.kind.is_numeric:
+            return True
+        return self.exception_type == other.exception_type and (
+            self.message == other.message or (self.where != "" and self.where == other.where)
+        )
+
+
+def normalise(message: str) -> str:
+    """The part of a message that does not change from run to run: no numbers, names of values, addresses or paths."""
+    compiler_error = re.search(r"error: (.+)", message)
+    if "CppCompileError" in message or "C++ compile error" in message:
+        message = compiler_error[1] if compiler_error else message
+    message = message.strip().split("\n", 1)[0]
+    message = re.sub(r"0x[0-9a-fA-F]+", "ADDRESS", message)
+    message = re.sub(r"(/[\w.+-]+)+/?", "PATH", message)
+    message = re.sub(r"\b[a-zA-Z_]+_?\d+\b", "NAME", message)
+    message = re.sub(r"\d+(\.\d+)?([eE][+-]?\d+)?", "N", message)
+    return message[:300]
+
+
+def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
+    """The signature of a failure that is an exception."""
+    if error is None:
+        return Signature(kind)
+    where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
+    return Signature(kind, error.root_type, normalise(error.root_message or error.message), where)
+
+
+def verdict_signature(verdict: Verdict) -> Signature:
+    """The signature of a failure that is a difference."""
+    kind = Kind(verdict.kind or "wrong_output")
+    first = next((d for d in verdict.differences if d.kind == kind), None)
+    return Signature(kind, what=first.what if first else "value")
+
+
+def signature_of(outcome: Outcome) -> Signature | None:
+    """How a trial failed; None if it did not fail, or could not be judged."""
+    if outcome.outcome == "different" and outcome.verdict is not None:
+        return verdict_signature(outcome.verdict)
+    kind = KINDS.get(outcome.outcome)
+    if kind is None or (kind in (Kind.CRASH, Kind.HANG) and outcome.phase in ("setup", "eager", "")):
+        return None
+    if kind is Kind.CRASH:
+        return None if outcome.signal in OOM_SIGNALS else Signature(kind, signal=outcome.signal)
+    return exception_signature(kind, outcome.exception)
+
+
+def is_noise(outcome: Outcome) -> bool:
+    """Whether the machine failed rather than the program."""
+    said = outcome.exception
+    text = f"{said.message}\n{said.root_message}" if said else ""
+    if outcome.outcome in ("crash", "lost"):
+        text += outcome.log[-2000:]
+    return outcome.outcome == "lost" or NOISE.search(text) is not None
+
+
+@dataclass
+class Oracle:
+    """Judges programs against the failure that is being reduced.
+
+    ``accepts`` are the signatures that count as the same failure: the target's own and, where a wrong gradient is reduced as
+    a joint graph, the wrong output it appears as.
+    """
+
+    executor: Executor
+    survey: Survey
+    accepts: tuple[Signature, ...]
+    tolerance: dict[str, Any] | None = None
+    also_seen: Counter[Signature] = field(default_factory=Counter)
+    trials: int = 0
+    _slowest: float = 0.0
+
+    def check(self, programs: Sequence[Program]) -> list[bool]:
+        """Which of the programs still fail in the same way. Judged in parallel."""
+        return [self.same(outcome) for outcome in self.judge(programs)]
+
+    def same(self, outcome: Outcome) -> bool:
+        """Whether an outcome is the failure looked for; another failure is remembered."""
+        signature = signature_of(outcome)
+        if signature is None:
+            return False
+        if any(accepted.matches(signature) for accepted in self.accepts):
+            return True
+        self.also_seen[signature] += 1
+        return False
+
+    def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
+        """How each program fares; ``changes`` override fields of the requests."""
+        requests = [{**self.request(program), **changes} for program in programs]
+        outcomes = self._run(requests)
+        noisy = [index for index, outcome in enumerate(outcomes) if is_noise(outcome)]
+        for index in noisy:
+            clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
+            outcomes[index] = self._run([{**requests[index], "environ": clean}])[0]
+            if is_noise(outcomes[index]):
+                outcomes[index] = outcomes[index].model_copy(update={"outcome": "lost"})
+        self.trials += len(outcomes)
+        return outcomes
+
+    def operators(self, program: Program) -> list[str]:
+        """The aten operators, as packet names, that a program runs in eager."""
+        (outcome,) = self.executor.judge([self.request(program)], timeout=self.timeout, op="observe")
+        return outcome.ops
+
+    @property
+    def timeout(self) -> float:
+        """Seconds a trial may take: a multiple of the slowest that ended by itself."""
+        return max(LEAST_TIMEOUT, TIMEOUT_FACTOR * self._slowest) if self._slowest else FIRST_TIMEOUT
+
+    def request(self, program: Program) -> dict[str, Any]:
+        """The message that asks the child to judge a program."""
+        program = program.renamed()
+        keys = frozenset(i.golden for i in program.inputs if i.golden is not None)
+        return {
+            "setup": HEADER + "\n".join(program.setup),
+            "source": render.function(program, program.name),
+            "name": program.name,
+            "inputs": [_input(i.name, i.golden, i.code, bool(i.meta and i.meta.requires_grad)) for i in program.inputs],
+            "golden_files": [str(self.survey.golden(keys))] if keys else [],
+            "compile_kwargs": ", ".join(f"{key}={value}" for key, value in program.compile_kwargs),
+            "grad": program.grad,
+            "tolerance": self.tolerance,
+        }
+
+    def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+        outcomes = self.executor.judge(requests, timeout=self.timeout)
+        ended = [o.seconds for o in outcomes if o.outcome not in ("timeout", "lost")]
+        self._slowest = max([self._slowest, *ended])
+        return outcomes
+
+
+def seen(counter: Counter[Signature]) -> Iterable[tuple[Signature, int]]:
+    """Other failures met on the way, most frequent first."""
+    return counter.most_common(20)
+
+
+def _input(name: str, golden: str | None, code: str | None, requires_grad: bool) -> dict[str, Any]:
+    return {"name": name, "golden": golden, "code": code, "requires_grad": requires_grad}

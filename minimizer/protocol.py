@@ -1,0 +1,201 @@
+"""What may come back from the sandboxed child: untrusted data, bounded and validated here and never unpickled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from minimizer.errors import ChildFailed
+from minimizer.program import Input, Node, Program, TensorMeta, decode, dotted, identifier
+
+MAX_LINE = 256 << 20
+"""Longest message, in bytes, that is read from the child."""
+MAX_NODES = 200_000
+
+Model = TypeVar("Model", bound="Loose")
+
+Text = Annotated[str, StringConstraints(max_length=20_000)]
+Number = float | None
+
+
+class Loose(BaseModel):
+    """Fields we do not know are dropped: the child may be newer, or hostile."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=True)
+
+
+class ExceptionInfo(Loose):
+    """An exception and the one at its root; frames are (file, function, line text), innermost last."""
+
+    type: Text
+    message: Text
+    root_type: Text
+    root_message: Text
+    frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+
+
+class Difference(Loose):
+    """One way in which two results differ at one place."""
+
+    where: Text = ""
+    kind: Literal["wrong_output", "wrong_gradient", "wrong_metadata"] = "wrong_output"
+    what: Text = "value"
+    max_abs: Number = None
+    max_rel: Number = None
+    mismatched: int | None = None
+    elements: int | None = None
+    required_atol: Number = None
+    required_rtol: Number = None
+    expected: Text = ""
+    actual: Text = ""
+
+
+class Verdict(Loose):
+    """What the judge says of one comparison."""
+
+    fault: bool = False
+    kind: Literal["wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
+    rule: Text = ""
+    discrete: bool = False
+    nondeterministic: bool = False
+    compiled_error: Number = None
+    eager_error: Number = None
+    differences: list[Difference] = Field(default_factory=list, max_length=10_000)
+    note: Text = ""
+
+
+class Outcome(Loose):
+    """How one trial ended. ``crash``, ``timeout`` and ``lost`` are the executor's own words, the others are the child's."""
+
+    outcome: Literal[
+        "same", "different", "compile_error", "runtime_error", "missing_error",
+        "setup_error", "eager_error", "nondeterministic", "crash", "timeout", "lost",
+    ]  # fmt: skip
+    exception: ExceptionInfo | None = None
+    verdict: Verdict | None = None
+    ops: list[Text] = Field(default_factory=list, max_length=10_000)
+    signal: int | None = None
+    phase: Text = ""
+    seconds: float = 0.0
+    log: str = ""
+
+
+class Failure(Loose):
+    """Where the survey stopped: graph and call, and what was wrong there."""
+
+    graph: int
+    call: int = -1
+    phase: Literal["compile", "run", "backward"]
+    kind: Literal["compile_error", "runtime_error", "wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
+    exception: ExceptionInfo | None = None
+    verdict: Verdict | None = None
+
+
+class Checked(Loose):
+    frames: int = 0
+    calls: int = 0
+    backward: int = 0
+
+
+class Suspect(Loose):
+    """A call whose difference may be legal rounding made visible by a discrete operator."""
+
+    graph: int
+    call: int
+    verdict: Verdict
+
+
+class Finished(Loose):
+    """The survey came to the end of the script, or to an exception that the script raised."""
+
+    exception: ExceptionInfo | None = None
+    checked: Checked = Checked()
+    suspects: list[Suspect] = Field(default_factory=list, max_length=100)
+    checks: list[dict[str, Any]] = Field(default_factory=list, max_length=100)
+    notes: list[Text] = Field(default_factory=list, max_length=100)
+
+
+class Held(Loose):
+    """The survey stopped at a call and holds it."""
+
+    failure: Failure
+    program: dict[str, Any]
+
+
+class Ready(Loose):
+    """The zygote's first words: what this Python has."""
+
+    torch: Text
+    python: Text
+    cuda: Text = ""
+    threads: int = 1
+
+
+def parse(model: type[Model], data: Any) -> Model:
+    """Validate a message.
+
+    Raises:
+        ChildFailed: it is not what was agreed.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ChildFailed(f"the child sent a malformed {model.__name__}: {error.errors()[0]['msg']}") from None
+
+
+def parse_program(data: Any) -> Program:
+    """Build a `Program` from the child's JSON; every name that will stand in source text is checked.
+
+    Raises:
+        ChildFailed: it is not what was agreed.
+    """
+    try:
+        if len(data["nodes"]) > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES:,} nodes")
+        return Program(
+            inputs=tuple(_input(item) for item in data["inputs"]),
+            nodes=tuple(_node(item) for item in data["nodes"]),
+            outputs=tuple(identifier(name) for name in data["outputs"]),
+            level="aot" if data["level"] == "aot" else "dynamo",
+            setup=tuple(str(line) for line in data["setup"]),
+            compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
+            grad=bool(data["grad"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ChildFailed(f"the child sent a malformed program: {error}") from None
+
+
+def _input(item: Any) -> Input:
+    return Input(
+        name=identifier(item["name"]),
+        meta=_meta(item.get("meta")),
+        golden=identifier(item["golden"]) if "golden" in item else None,
+        code=str(item["code"]) if "code" in item else None,
+    )
+
+
+def _node(item: Any) -> Node:
+    source = item.get("source")
+    return Node(
+        name=identifier(item["name"]),
+        target=dotted(item["target"]),
+        args=tuple(decode(arg) for arg in item["args"]),
+        kwargs=tuple((identifier(key), decode(value)) for key, value in item["kwargs"].items()),
+        meta=_meta(item.get("meta")),
+        module=str(item.get("module", ""))[:1000],
+        module_class=str(item.get("module_class", ""))[:200],
+        source=(str(source[0])[:1000], int(source[1]), str(source[2])[:1000]) if source else None,
+    )
+
+
+def _meta(item: Any) -> TensorMeta | None:
+    if item is None:
+        return None
+    return TensorMeta(
+        shape=tuple(int(size) for size in item["shape"]),
+        dtype=dotted(item["dtype"]),
+        stride=tuple(int(step) for step in item["stride"]) if item["stride"] is not None else None,
+        device=identifier(item["device"]),
+        requires_grad=bool(item["requires_grad"]),
+    )
