@@ -1,0 +1,32 @@
+"""Tells the workers that a job waits. Only a hint: the database has the job, and the reaper rings again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from celery import Celery
+
+from minimizer.broker import broker_config
+from minimizer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+TASK = "minimizer.run"
+
+Doorbell = Callable[[str], None]
+
+
+def celery_doorbell(settings: Settings) -> Doorbell:
+    """A doorbell on the configured broker. It knows the task by name only, so the web side needs no worker code."""
+    client = Celery("minimizer-web")
+    client.conf.update(broker_config(settings))
+
+    def ring(job_id: str) -> None:
+        try:
+            client.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
+        except Exception:
+            # The job is stored. Failing the request now would make its owner send it twice.
+            log.warning("the broker cannot be reached; job %s waits until a worker looks for it", job_id, exc_info=True)
+
+    return ring

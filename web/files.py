@@ -1,0 +1,104 @@
+"""The files of a job, raw. They came out of a user's script, so a browser must never take one for a page of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import Response, request
+from flask_openapi import APIBlueprint, Tag
+from werkzeug.http import dump_options_header
+
+from minimizer.store import Job, UnknownArtifact
+from web.api import INVALID, UNKNOWN, problem_response
+from web.problems import Problem
+from web.schemas import FILES, ArtifactPath, ArtifactsBody, JobPath, artifact_body
+from web.security import RAW_CONTENT_SECURITY_POLICY
+from web.service import service
+
+_RAW = {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+files = APIBlueprint(
+    "files",
+    __name__,
+    url_prefix="/api/v1/jobs/<job_id>",
+    abp_tags=[Tag(name="files", description="What a job leaves behind.")],
+    abp_responses=INVALID,
+)
+
+
+@files.get("/artifacts", summary="List the artifacts of a job", responses={200: ArtifactsBody, **UNKNOWN})
+def list_artifacts(path: JobPath) -> dict[str, Any]:
+    found = service().store.artifacts(path.job_id)
+    return ArtifactsBody(artifacts=[artifact_body(path.job_id, one) for one in found]).model_dump(mode="json")
+
+
+@files.get("/artifacts/<name>", summary="One artifact, raw", responses={200: _RAW, **UNKNOWN})
+def get_artifact(path: ArtifactPath) -> Response:
+    artifact, content = service().store.artifact(path.job_id, path.name)
+    return raw(content, artifact.name, etag=artifact.sha256)
+
+
+@files.get(
+    f"/<any({','.join(map(repr, FILES))}):name>",
+    summary=", ".join(FILES),
+    responses={
+        200: _RAW,
+        409: problem_response("The job has not come that far; Retry-After says when to look again."),
+        **UNKNOWN,
+    },
+)
+def get_file(path: ArtifactPath) -> Response:
+    store = service().store
+    job = store.job(path.job_id)
+    if path.name == "script.py":
+        return raw(store.script(job.id), job.filename, etag=job.script_sha)
+    if path.name == "report.json":
+        report = store.report(job.id)
+        if report is None:
+            raise _not_ready(job, path.name)
+        return raw(json.dumps(report, indent=1).encode() + b"\n", path.name)
+    try:
+        artifact, content = store.artifact(job.id, path.name)
+    except UnknownArtifact:
+        raise _not_ready(job, path.name) from None
+    return raw(content, path.name, etag=artifact.sha256)
+
+
+def raw(content: bytes, filename: str, etag: str | None = None) -> Response:
+    """A file that is shown as text or saved, and is nothing else to a browser."""
+    text = _is_text(content)
+    json_file = text and filename.endswith(".json")
+    response = Response(
+        content,
+        content_type="application/json"
+        if json_file
+        else "text/plain; charset=utf-8"
+        if text
+        else "application/octet-stream",
+    )
+    disposition = "inline" if text and "download" not in request.args else "attachment"
+    response.headers["Content-Disposition"] = dump_options_header(disposition, {"filename": filename})
+    response.headers["Content-Security-Policy"] = RAW_CONTENT_SECURITY_POLICY
+    response.headers["Cache-Control"] = "no-cache"
+    if etag is None:
+        response.add_etag()
+    else:
+        response.set_etag(etag)
+    return response.make_conditional(request)
+
+
+def _is_text(content: bytes) -> bool:
+    if b"\0" in content:
+        return False
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _not_ready(job: Job, name: str) -> Problem:
+    if job.status.is_final:
+        return Problem(404, "no-such-result", f"This job ended {job.status} and left no {name}.")
+    return Problem(409, "not-ready", f"The job is {job.status}; it has no {name} yet.", {"Retry-After": "2"})

@@ -1,0 +1,124 @@
+"""The submit form: its fields, what they mean, and how what was typed becomes a submission."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from werkzeug.datastructures import FileStorage, MultiDict
+
+from minimizer.errors import InvalidOption, InvalidScript
+from minimizer.options import Options
+from minimizer.settings import Settings
+from web.submission import Submission, check, toolchains
+
+
+@dataclass(frozen=True)
+class Field:
+    """One option as a form field."""
+
+    name: str
+    label: str
+    widget: Literal["number", "text", "select", "checkbox"]
+    more: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    placeholder: str = ""
+
+    @property
+    def help(self) -> str:
+        return f"{Options.model_fields[self.name].description} {self.more}".strip()
+
+    @property
+    def default(self) -> str:
+        default = Options.model_fields[self.name].get_default()
+        return "" if default is None or default == [] else str(default)
+
+
+def fields(settings: Settings) -> list[Field]:
+    """All options, the ones that are needed most first."""
+    names = toolchains(settings)
+    shown = [
+        Field("budget", "Time budget", "number", "Between 10 and 86400."),
+        Field("expect", "Expected failure", "select", choices=_choices("auto", "accuracy", "crash", "hang")),
+        Field("device", "Device", "select", choices=_choices("auto", "cpu", "cuda")),
+        Field("args", "Arguments", "text", "Quoted as in a shell.", placeholder="--size 8"),
+        Field(
+            "env",
+            "Environment",
+            "text",
+            "Separated by commas; nothing else is passed on.",
+            placeholder="HF_HOME, MY_FLAG",
+        ),
+        Field("target", "Target", "text", "Left empty: the first in the order of execution.", placeholder="blocks.7"),
+        Field("steps", "Compiled calls", "number", "Left empty: until the script ends."),
+        Field("hang_after", "Hang after", "number", "Left empty: measured from the eager run."),
+        Field("seed", "Seed", "number"),
+        Field("witness", "PyTorch's minifier", "checkbox"),
+    ]
+    if names:
+        shown.insert(
+            3, Field("toolchain", "Python", "select", choices=(("", "the default"), *((name, name) for name in names)))
+        )
+    return shown
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What stands in the form: nothing a person typed is lost when it cannot be accepted."""
+
+    source: str = ""
+    filename: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+    def value(self, option: Field) -> str:
+        return self.values.get(option.name, option.default)
+
+
+def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings) -> tuple[bytes, Draft]:
+    """The script of a posted form, and the draft to show again should it be refused."""
+    upload = files.get("script")
+    content = upload.read() if upload is not None and upload.filename else b""
+    # Browsers send line breaks of a text area as CRLF.
+    script = content or form.get("source", "").replace("\r\n", "\n").encode(errors="replace")
+    filename = (upload.filename if content and upload is not None else None) or form.get("filename", "")
+    values = {option.name: form.get(option.name, "") for option in fields(settings)}
+    return script, Draft(script.decode(errors="replace"), filename, values)
+
+
+def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
+    """Check a posted form.
+
+    Raises:
+        InvalidScript, InvalidOption, Problem: as `web.submission.check` does.
+    """
+    if not script.strip():
+        raise InvalidScript("There is no script yet: drop a file, paste its text, or pick an example.")
+    return check(script, draft.filename, _options(draft.values), settings)
+
+
+def _options(values: Mapping[str, str]) -> dict[str, object]:
+    options: dict[str, object] = {name: value.strip() for name, value in values.items() if value.strip()}
+    options["witness"] = values.get("witness") == "on"
+    try:
+        options["args"] = shlex.split(values.get("args", ""))
+    except ValueError as error:
+        raise InvalidOption(f"option 'args': {error}") from None
+    options["env"] = [name for name in values.get("env", "").replace(",", " ").split() if name]
+    return options
+
+
+def _choices(*values: str) -> tuple[tuple[str, str], ...]:
+    return tuple((value, _CHOICES.get(value, value)) for value in values)
+
+
+_CHOICES = {
+    "auto": "find out",
+    "accuracy": "wrong values",
+    "crash": "crash or error",
+    "hang": "hang",
+    "cpu": "CPU",
+    "cuda": "CUDA GPU",
+}

@@ -1,0 +1,25 @@
+"""Python source as highlighted HTML, with classes only: the colours are in the style sheet, for light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers.python import PythonLexer
+
+# Beyond this a page would be slow to make and to read; the file itself is one click away.
+MAX_CHARS = 200_000
+
+
+def python(source: str, marked: Collection[int] = ()) -> Markup:
+    """Highlight ``source``; the lines ``marked`` (from 1) stand out. Line numbers come from a CSS counter."""
+    html = highlight(source[:MAX_CHARS].rstrip("\n"), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))
+    # Pygments closes its spans at the end of every line, so that each line can be wrapped.
+    lines = html.removesuffix("\n").split("\n")
+    return Markup("\n".join(_line(line, number in marked) for number, line in enumerate(lines, 1)))  # Pygments escapes
+
+
+def _line(html: str, is_marked: bool) -> str:
+    return f'<span class="{"ln marked" if is_marked else "ln"}">{html}</span>'

@@ -1,0 +1,76 @@
+"""Prometheus metrics: counted here for requests, read from the store for jobs, so that every process tells the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from flask import Flask, Response, g, request
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from web.service import Service
+
+
+class Metrics:
+    """The metrics of one application."""
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_StoreCollector(service))
+        self.requests = Counter(
+            "minimizer_http_requests", "Requests answered.", ["endpoint", "method", "status"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "minimizer_http_request_seconds", "Time until the answer began.", ["endpoint"], registry=self._registry
+        )
+
+    def exposition(self) -> tuple[bytes, str]:
+        """The text Prometheus reads, and its media type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def install(self, app: Flask) -> None:
+        """Count the requests of ``app``."""
+        app.extensions["minimizer.metrics"] = self
+
+        @app.before_request
+        def start_clock() -> None:
+            g.started = time.perf_counter()
+
+        @app.after_request
+        def count(response: Response) -> Response:
+            # By endpoint, never by path: ids in labels would make a new series per job.
+            endpoint = request.endpoint or "unknown"
+            self.requests.labels(endpoint, request.method, response.status_code).inc()
+            if "started" in g:
+                self.seconds.labels(endpoint).observe(time.perf_counter() - g.started)
+            return response
+
+
+class _StoreCollector(Collector):
+    """Asks the store at the moment of the scrape."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> list[Metric]:
+        # Without this the registry would call collect() at registration, when the tables may not be there yet.
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily("minimizer_jobs", "Jobs by status.", labels=["status"])
+        for status, count in self._service.store.counts().items():
+            jobs.add_metric([status], count)
+        yield jobs
+        yield GaugeMetricFamily(
+            "minimizer_workers", "Workers that have registered.", value=len(self._service.store.workers())
+        )
+        yield GaugeMetricFamily(
+            "minimizer_event_streams", "Event streams open in this process.", value=self._service.streams.taken
+        )
+        yield GaugeMetricFamily(
+            "minimizer_long_polls", "Long polls waiting in this process.", value=self._service.polls.taken
+        )

@@ -1,0 +1,69 @@
+"""For those who run the service: probes, metrics, workers, and the API's own documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import flask_openapi_swagger
+from flask import Blueprint, Response, current_app, render_template, send_from_directory
+from flask_openapi import APIBlueprint, OpenAPI, Tag
+
+from web.api import INVALID, problem_response
+from web.metrics import Metrics
+from web.schemas import HealthBody, WorkersBody, worker_body
+from web.service import service
+
+_SWAGGER = Path(flask_openapi_swagger.__file__).parent / "templates" / "swagger"
+
+operations = APIBlueprint(
+    "operations", __name__, abp_tags=[Tag(name="operations", description="Is it well?")], abp_responses=INVALID
+)
+documentation = Blueprint("documentation", __name__)
+
+
+@operations.get("/healthz", summary="The process is alive", responses={200: HealthBody})
+def healthz() -> dict[str, Any]:
+    return HealthBody(status="ok").model_dump()
+
+
+@operations.get(
+    "/readyz",
+    summary="The database answers",
+    responses={200: HealthBody, 503: problem_response("The database does not answer.")},
+)
+def readyz() -> dict[str, Any]:
+    service().store.ping()
+    return HealthBody(status="ok").model_dump()
+
+
+@operations.get("/api/v1/workers", summary="The workers that were seen lately", responses={200: WorkersBody})
+def list_workers() -> dict[str, Any]:
+    return WorkersBody(workers=[worker_body(row) for row in service().store.workers()]).model_dump(mode="json")
+
+
+@operations.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    responses={200: {"description": "Text exposition.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics() -> Response:
+    found = current_app.extensions["minimizer.metrics"]
+    assert isinstance(found, Metrics)
+    text, content_type = found.exposition()
+    return Response(text, content_type=content_type)
+
+
+@documentation.get("/api/v1/openapi.json")
+def openapi_json() -> dict[str, Any]:
+    return cast("dict[str, Any]", cast(OpenAPI, current_app).api_doc)
+
+
+@documentation.get("/docs")
+def docs() -> str:
+    return render_template("docs.html")
+
+
+@documentation.get("/docs/swagger/<path:name>")
+def swagger_file(name: str) -> Response:
+    return send_from_directory(_SWAGGER, name, max_age=3600)

@@ -1,0 +1,130 @@
+"""Pages for people: the form, the list, a job."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from minimizer.errors import UserError
+from minimizer.store import Job, StoreError
+from minimizer.types import Kind, Status
+from web import form as forms
+from web import job_view
+from web.examples import EXAMPLES, example
+from web.problems import Problem, problem_of
+from web.service import service
+from web.verdict import KINDS
+
+pages = Blueprint("pages", __name__)
+
+PAGE_SIZE = 30
+
+
+@pages.after_request
+def keep_fresh(response: Response) -> Response:
+    # A page shows how things stand now; the browser's "back" must not show how they stood then.
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+@pages.get("/")
+def index() -> str:
+    draft = forms.Draft()
+    name = request.args.get("example")
+    if name is not None:
+        chosen = example(name) or abort(404, "There is no example of this name.")
+        draft = forms.Draft(source=chosen.source, filename=f"{chosen.name}.py")
+    return _form(draft)
+
+
+@pages.post("/jobs")
+def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
+    here = service()
+    script, draft = forms.read(request.form, request.files, here.settings)
+    try:
+        job = here.submit(forms.submission(script, draft, here.settings))
+    except (UserError, StoreError, Problem) as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        refused = forms.Draft(draft.source, draft.filename, draft.values, problem.detail)
+        return _form(refused), problem.status, problem.headers
+    return redirect(url_for("pages.job", job_id=job.id), 303)
+
+
+@pages.get("/jobs")
+def jobs() -> str:
+    status = _one_of(Status, request.args.get("status"))
+    kind = _one_of(Kind, request.args.get("kind"))
+    q = (request.args.get("q") or "").strip()[:200]
+    store = service().store
+    found, next_cursor = store.jobs(
+        status=status, kind=kind, q=q or None, cursor=request.args.get("cursor") or None, limit=PAGE_SIZE
+    )
+    return render_template(
+        "jobs.html",
+        jobs=found,
+        next_cursor=next_cursor,
+        filters={"status": status or "", "kind": kind or "", "q": q},
+        counts=store.counts(),
+        statuses=list(Status),
+        kinds=KINDS,
+        live=any(not job.status.is_final for job in found) and "cursor" not in request.args,
+    )
+
+
+@pages.get("/jobs/<job_id>")
+def job(job_id: str) -> str:
+    return render_template("job.html", view=job_view.view(service().store, job_id))
+
+
+@pages.get("/jobs/<job_id>/script")
+def script(job_id: str) -> str:
+    store = service().store
+    lines = [int(line) for line in request.args.getlist("line") if line.isascii() and line.isdigit()]
+    return render_template("_code.html", code=job_view.script(store, job_id, lines[:50]))
+
+
+@pages.post("/jobs/<job_id>/cancel")
+def cancel(job_id: str) -> BaseResponse:
+    return _to(service().store.request_cancel(job_id))
+
+
+@pages.post("/jobs/<job_id>/retry")
+def retry(job_id: str) -> BaseResponse:
+    return _to(service().retry(job_id))
+
+
+@pages.post("/jobs/<job_id>/delete")
+def delete(job_id: str) -> BaseResponse:
+    service().store.delete(job_id)
+    return redirect(url_for("pages.jobs"), 303)
+
+
+@pages.get("/favicon.ico")
+def favicon() -> BaseResponse:
+    return redirect(url_for("static", filename="favicon.svg"), 301)
+
+
+def _form(draft: forms.Draft) -> str:
+    here = service()
+    recent, _ = here.store.jobs(limit=5)
+    return render_template(
+        "index.html",
+        draft=draft,
+        fields=forms.fields(here.settings),
+        examples=EXAMPLES,
+        recent=recent,
+        max_bytes=here.settings.max_script_bytes,
+    )
+
+
+def _to(job: Job) -> BaseResponse:
+    return redirect(url_for("pages.job", job_id=job.id), 303)
+
+
+def _one_of(words: Any, value: str | None) -> Any:
+    """A filter value, or ``None`` if it is no word of ours: an old bookmark still opens the list."""
+    return cast(Any, words)(value) if value in list(words) else None

@@ -1,0 +1,56 @@
+"""How values read on a page: Jinja filters and what every template knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from flask import Flask
+
+import minimizer
+from web import highlight, verdict
+
+
+def install(app: Flask) -> None:
+    """Make the filters and the constants known to the templates of ``app``."""
+    app.jinja_env.filters.update(
+        ago=ago, clock=clock, number=number, size=size, python=highlight.python, tone=verdict.tone, label=verdict.label
+    )
+    app.jinja_env.globals.update(version=minimizer.__version__)
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago a moment was, in the largest unit that fits."""
+    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        count = seconds // length
+        if count:
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now" if seconds < 10 else f"{seconds} seconds ago"
+
+
+def clock(seconds: float | None) -> str:
+    """A duration: ``4.2 s``, ``48 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60:02d} s" if whole % 60 else f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def number(value: float | None) -> str:
+    """A measured number with three digits that matter; ``None`` where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+
+
+def size(count: int) -> str:
+    """A number of bytes."""
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"

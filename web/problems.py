@@ -1,0 +1,176 @@
+"""Errors as ``application/problem+json`` (RFC 9457) for programs, and as a page for people. No traceback leaves."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from flask import Flask, Response, g, jsonify, render_template, request
+from pydantic import BaseModel, Field, ValidationError
+from sqlalchemy.exc import OperationalError
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from minimizer.errors import InvalidOption, InvalidScript, UserError
+from minimizer.store import (
+    IdempotencyConflict,
+    InvalidCursor,
+    JobActive,
+    QueueFull,
+    SchemaOutdated,
+    UnknownArtifact,
+    UnknownJob,
+)
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemBody(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str = Field(
+        description="Names the sort of problem; stable, made for programs.",
+        examples=["urn:minimizer:problem:unknown-job"],
+    )
+    title: str = Field(description="The status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What is wrong, and what to do next.")
+    instance: str = Field(description="The path that was asked for.")
+    request_id: str = Field(description="Names this request in the log of the service.")
+
+
+class Problem(Exception):
+    """An error whose text is meant for the client."""
+
+    def __init__(self, status: int, slug: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = HTTPStatus(status)
+        self.slug = slug
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem that an error of the layers below is for a client; ``None`` if it is our own fault."""
+    match error:
+        case Problem():
+            return error
+        case InvalidScript():
+            return Problem(422, "invalid-script", str(error))
+        case InvalidOption():
+            return Problem(422, "invalid-option", str(error))
+        case InvalidCursor():
+            return Problem(
+                422,
+                "invalid-cursor",
+                "The cursor is not one of ours: take it from the Link header or from next_cursor.",
+            )
+        case IdempotencyConflict():
+            return Problem(
+                422, "idempotency-conflict", "This Idempotency-Key was used for another script or other options."
+            )
+        case UnknownJob():
+            return Problem(404, "unknown-job", "There is no job with this id. It may have been deleted.")
+        case UnknownArtifact():
+            return Problem(
+                404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."
+            )
+        case JobActive():
+            return Problem(409, "job-active", str(error))
+        case QueueFull():
+            return Problem(429, "queue-full", str(error), {"Retry-After": "30"})
+        case SchemaOutdated():
+            return Problem(503, "schema-outdated", str(error))
+        case OperationalError():
+            log.error("the database does not answer", exc_info=error)
+            return Problem(
+                503, "unavailable", "The database does not answer at the moment. Try again soon.", {"Retry-After": "5"}
+            )
+        case UserError():
+            return Problem(422, "invalid-input", str(error))
+    return None
+
+
+def invalid_request(error: ValidationError) -> Response:
+    """What flask-openapi answers when a path, query or header does not fit its model."""
+    detail = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    return respond(Problem(422, "invalid-parameter", detail))
+
+
+def install(app: Flask) -> None:
+    """Make ``app`` answer every error as a problem, and name every request."""
+
+    @app.before_request
+    def name_request() -> None:
+        g.request_id = secrets.token_hex(8)
+
+    @app.after_request
+    def tell_name(response: Response) -> Response:
+        response.headers["X-Request-Id"] = _request_id()
+        return response
+
+    @app.errorhandler(HTTPException)
+    def on_http_error(error: HTTPException) -> Response | HTTPException:
+        status = error.code
+        if status is None or status < 400:  # a redirect, or a response that was aborted with
+            return error
+        headers = {name: value for name, value in error.get_headers() if name in ("Allow", "Retry-After")}
+        return respond(Problem(status, _slug(status), _detail(error), headers))
+
+    @app.errorhandler(Exception)
+    def on_error(error: Exception) -> Response:
+        problem = problem_of(error)
+        if problem is None:
+            log.error("request %s to %s failed", _request_id(), request.path, exc_info=error)
+            problem = Problem(
+                500,
+                "internal-error",
+                f"This is a fault of the service, not yours. Its log has the details under {_request_id()}.",
+            )
+        return respond(problem)
+
+
+def respond(problem: Problem) -> Response:
+    """Answer with a problem: JSON for programs, a page for people."""
+    body = ProblemBody(
+        type=f"urn:minimizer:problem:{problem.slug}",
+        title=problem.status.phrase,
+        status=problem.status,
+        detail=problem.detail,
+        instance=request.path,
+        request_id=_request_id(),
+    )
+    if wants_page():
+        response = Response(render_template("error.html", problem=body), mimetype="text/html")
+    else:
+        response = jsonify(body.model_dump())
+        response.mimetype = MEDIA_TYPE
+    response.status_code = problem.status
+    response.headers.update(problem.headers)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def wants_page() -> bool:
+    """Whether a person is looking: the path is not the API's, and HTML is what the client likes best."""
+    if request.path.startswith("/api/"):
+        return False
+    accept = request.accept_mimetypes
+    return bool(accept) and accept.best_match(["application/json", "text/html"]) == "text/html"
+
+
+def _request_id() -> str:
+    return str(g.get("request_id", "-"))
+
+
+def _slug(status: int) -> str:
+    return HTTPStatus(status).phrase.lower().replace(" ", "-")
+
+
+def _detail(error: HTTPException) -> str:
+    if isinstance(error, RequestEntityTooLarge):
+        return "The request is too large. The largest script that is accepted is a setting: MINIMIZER_MAX_SCRIPT_BYTES."
+    return error.description or HTTPStatus(error.code or 500).description

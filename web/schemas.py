@@ -1,0 +1,193 @@
+"""The shapes of the REST interface: what OpenAPI documents is what is sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from flask import url_for
+from pydantic import BaseModel, ConfigDict, Field
+
+from minimizer.options import Options
+from minimizer.store import ArtifactInfo, Job, WorkerRow
+from minimizer.types import Kind, Reason, Status
+
+JOB_ID = r"^[A-Za-z0-9_][A-Za-z0-9_-]{3,63}$"
+
+
+class JobPath(BaseModel):
+    job_id: str = Field(description="Id of the job.")
+
+
+class ArtifactPath(JobPath):
+    name: str = Field(description="Name of the artifact.")
+
+
+class WaitQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    wait: float = Field(
+        0,
+        ge=0,
+        description="Long poll: hold the answer for up to this many seconds (60 at most) until the job is final or, "
+        "with If-None-Match, until it has changed.",
+    )
+
+
+class EventsQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(0, ge=0, description="Begin after this event; the header Last-Event-ID says the same and wins.")
+
+
+class ListQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: Status | None = Field(None, description="Only jobs of this status.")
+    kind: Kind | None = Field(None, description="Only jobs with this kind of failure.")
+    q: str | None = Field(None, max_length=200, description="Only jobs whose file name or verdict contains this.")
+    cursor: str | None = Field(
+        None, max_length=200, description="Where to go on; taken from next_cursor or the Link header."
+    )
+    limit: int = Field(50, ge=1, le=200, description="Jobs per page.")
+
+
+class ScriptBody(BaseModel):
+    """A job as JSON."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    script: str = Field(description="Text of the Python script that fails under torch.compile.")
+    filename: str | None = Field(None, description="Name to show for it.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of the job, see Options.")
+
+
+class JobBody(BaseModel):
+    """A job."""
+
+    id: str
+    status: Status
+    final: bool = Field(description="Whether the status will not change any more.")
+    reason: Reason | None = Field(description="Why the job did not end minimized.")
+    summary: str = Field(description="The verdict in plain English.")
+    stage: str | None = Field(description="The step of the pipeline the job is at.")
+    progress: dict[str, Any] = Field(description="Nodes left, trials, elapsed seconds.")
+    failure: dict[str, Any] | None
+    culprit: dict[str, Any] | None = Field(description="The first culprit; all of them are in the report.")
+    reduction: dict[str, Any] | None
+    filename: str
+    options: Options
+    attempt: int = Field(description="How many workers have begun it.")
+    worker: str | None
+    cancel_requested: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    report: dict[str, Any] | None = Field(None, description="The report so far; in a list it is left out.")
+    links: dict[str, str]
+
+
+class JobsBody(BaseModel):
+    """A page of jobs, newest first."""
+
+    jobs: list[JobBody]
+    next_cursor: str | None
+
+
+class ArtifactBody(BaseModel):
+    name: str
+    size: int = Field(description="Bytes.")
+    sha256: str
+    media_type: str
+    created_at: datetime
+    url: str
+
+
+class ArtifactsBody(BaseModel):
+    artifacts: list[ArtifactBody]
+
+
+class WorkerBody(BaseModel):
+    name: str
+    device: str
+    torch: str
+    job_id: str | None = Field(description="The job it works on.")
+    started_at: datetime
+    last_seen: datetime
+
+
+class WorkersBody(BaseModel):
+    workers: list[WorkerBody]
+
+
+class HealthBody(BaseModel):
+    status: str
+
+
+def job_body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
+    """A job as the API shows it."""
+    return JobBody(
+        id=job.id,
+        status=job.status,
+        final=job.status.is_final,
+        reason=job.reason,
+        summary=job.summary,
+        stage=job.step,
+        progress=job.progress,
+        failure=job.failure,
+        culprit=job.culprit,
+        reduction=job.reduction,
+        filename=job.filename,
+        options=job.options,
+        attempt=job.attempt,
+        worker=job.worker,
+        cancel_requested=job.cancel_requested,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        updated_at=job.updated_at,
+        report=report,
+        links=_links(job.id),
+    )
+
+
+def artifact_body(job_id: str, artifact: ArtifactInfo) -> ArtifactBody:
+    """An artifact as the API shows it."""
+    return ArtifactBody(
+        name=artifact.name,
+        size=artifact.size,
+        sha256=artifact.sha256,
+        media_type=artifact.media_type,
+        created_at=artifact.created_at,
+        url=url_for("files.get_artifact", job_id=job_id, name=artifact.name),
+    )
+
+
+def worker_body(worker: WorkerRow) -> WorkerBody:
+    """A worker as the API shows it."""
+    return WorkerBody(
+        name=worker.name,
+        device=worker.device,
+        torch=worker.torch,
+        job_id=worker.job_id,
+        started_at=worker.started_at,
+        last_seen=worker.last_seen,
+    )
+
+
+def _links(job_id: str) -> dict[str, str]:
+    raw = {name: url_for("files.get_file", job_id=job_id, name=name) for name in FILES}
+    return {
+        "self": url_for("api.get_job", job_id=job_id),
+        "html": url_for("pages.job", job_id=job_id),
+        "events": url_for("api.get_events", job_id=job_id),
+        "artifacts": url_for("files.list_artifacts", job_id=job_id),
+        "cancel": url_for("api.cancel_job", job_id=job_id),
+        "retry": url_for("api.retry_job", job_id=job_id),
+        **raw,
+    }
+
+
+# The files every job offers under its own path.
+FILES = ("repro.py", "report.json", "report.md", "run.log", "script.py")

@@ -1,0 +1,76 @@
+// Small helpers for every page. No inline handlers anywhere: the content security policy forbids them.
+"use strict";
+
+// Copy buttons: data-copy names the element whose text is copied.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const text = document.getElementById(button.dataset.copy).textContent;
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    // No permission: select it, so that the keyboard can copy it.
+    getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+    button.textContent = "Press Ctrl+C";
+  }
+  setTimeout(() => (button.textContent = label), 1600);
+});
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});
+
+// The submit form: a file that is dropped or chosen goes into the text area, where it can be read before it is sent.
+const form = document.getElementById("submit");
+if (form) {
+  const drop = form.querySelector("[data-drop]");
+  const source = form.elements.source;
+  const picker = form.elements.script;
+
+  const take = async (file) => {
+    // Too large, or no text: the server says what is wrong with it, so it goes there as it is.
+    if (file.size > Number(form.dataset.maxBytes)) return;
+    let text;
+    try {
+      text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    } catch {
+      return;
+    }
+    source.value = text;
+    form.elements.filename.value = file.name;
+    picker.value = "";
+    source.focus();
+    source.setSelectionRange(0, 0);
+  };
+
+  picker.addEventListener("change", () => picker.files.length && take(picker.files[0]));
+  let depth = 0;
+  const mark = (on) => drop.classList.toggle("over", on);
+  drop.addEventListener("dragenter", (event) => { event.preventDefault(); depth += 1; mark(true); });
+  drop.addEventListener("dragover", (event) => event.preventDefault());
+  drop.addEventListener("dragleave", () => { depth -= 1; mark(depth > 0); });
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    depth = 0;
+    mark(false);
+    const file = event.dataTransfer.files[0];
+    if (!file) return;
+    picker.files = event.dataTransfer.files;
+    take(file);
+  });
+
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  form.addEventListener("submit", () => {
+    const button = form.querySelector("button[type=submit]");
+    button.setAttribute("aria-busy", "true");
+    button.textContent = "Sending…";
+  });
+  // Coming back with the browser's "back" button must not leave it busy.
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
+  document.getElementById("refusal")?.focus();
+}

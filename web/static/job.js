@@ -1,0 +1,87 @@
+// Keeps the page of a job up to date. The server renders; this only says when, and which part to take.
+"use strict";
+
+(() => {
+  const job = document.getElementById("job");
+  if (!job || job.dataset.final === "true") return;
+
+  const REFRESH_MS = 400; // at most so often, however many events come
+  const TICK_MS = 3000; // for the clock, and for all when no event stream is to be had
+  let stream = null;
+  let timer = null;
+  let ticks = null;
+  let wanted = new Set();
+
+  const refresh = async () => {
+    timer = null;
+    const parts = wanted;
+    wanted = new Set();
+    let page;
+    try {
+      const response = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+      if (!response.ok) throw new Error(response.statusText);
+      page = new DOMParser().parseFromString(await response.text(), "text/html");
+    } catch {
+      parts.forEach((part) => wanted.add(part)); // the server is away for a moment; the next tick asks again
+      return;
+    }
+    const fresh = page.getElementById("job");
+    if (!fresh) return;
+    if (fresh.dataset.final === "true") return finish(fresh);
+    const feed = document.querySelector(".feed")?.scrollTop ?? 0;
+    for (const id of parts) document.getElementById(id)?.replaceWith(page.getElementById(id));
+    const list = document.querySelector(".feed");
+    if (list) list.scrollTop = feed;
+    tell();
+  };
+
+  const finish = (fresh) => {
+    stop();
+    document.getElementById("job").replaceWith(fresh);
+    htmx.process(fresh);
+    tell();
+  };
+
+  const tell = () => {
+    const live = document.getElementById("live");
+    document.title = live.dataset.title;
+    const line = document.getElementById("announce");
+    if (line.textContent !== live.dataset.announce) line.textContent = live.dataset.announce;
+  };
+
+  const ask = (...parts) => {
+    parts.forEach((part) => wanted.add(part));
+    timer ??= setTimeout(refresh, REFRESH_MS);
+  };
+
+  const stop = () => {
+    stream?.close();
+    stream = null;
+    clearInterval(ticks);
+    ticks = null;
+    clearTimeout(timer);
+    timer = null;
+  };
+
+  const start = () => {
+    let refused = false;
+    ticks = setInterval(() => (refused ? ask("live", "results") : ask("live")), TICK_MS);
+    stream = new EventSource(job.dataset.events);
+    for (const type of ["status", "step", "progress", "note"]) stream.addEventListener(type, () => ask("live"));
+    for (const type of ["failure", "culprit", "repro"]) stream.addEventListener(type, () => ask("live", "results"));
+    stream.addEventListener("end", () => { stream.close(); ask("live", "results"); });
+    stream.onerror = () => {
+      // CLOSED means refused for good (all streams are taken); otherwise the browser reconnects by itself.
+      if (stream?.readyState === EventSource.CLOSED) refused = true;
+    };
+  };
+
+  // A hidden tab needs no stream; there are only so many of them.
+  document.addEventListener("visibilitychange", () => {
+    if (document.getElementById("job").dataset.final === "true") return;
+    stop();
+    if (!document.hidden) start();
+  });
+  addEventListener("pagehide", stop);
+  start();
+})();

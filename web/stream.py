@@ -1,0 +1,108 @@
+"""Waiting for a job: server-sent events and long polls, both fed by the watcher.
+
+Either holds a thread of the web server, so both are counted; above the limit a client is told when to come back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from flask import Response
+
+from minimizer.store import Job, Store, UnknownJob
+from web.problems import Problem
+from web.watch import Slots, Watcher
+
+MAX_WAIT = 60.0
+KEEP_ALIVE_SECONDS = 15.0
+RETRY_SECONDS = 2
+_BATCH = 500
+
+
+def wait_for_job(store: Store, watcher: Watcher, polls: Slots, job: Job, seconds: float, known: int | None) -> Job:
+    """Hold the answer until the job is final or, if the client knows a version of it, until it has changed.
+
+    With every place taken the job is answered as it is: the client polls a little faster, and nobody is refused.
+    """
+    deadline = time.monotonic() + min(seconds, MAX_WAIT)
+    if not polls.take():
+        return job
+    try:
+        with watcher.watching(job.id):
+            while not job.status.is_final and (known is None or job.version == known):
+                left = deadline - time.monotonic()
+                if left <= 0 or watcher.closing:
+                    break
+                watcher.wait(job.id, job.version, left)
+                job = store.job(job.id)
+    finally:
+        polls.give_back()
+    return job
+
+
+def event_stream(store: Store, watcher: Watcher, streams: Slots, job: Job, after: int) -> Response:
+    """A stream of the job's events after a sequence number, ended by ``end`` when the job is final."""
+    if not streams.take():
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "too-many-streams",
+            "All event streams of this process are taken. Poll the job instead, or come back later.",
+            {"Retry-After": str(RETRY_SECONDS)},
+        )
+    return Response(
+        _Stream(_events(store, watcher, job, after), streams),
+        mimetype="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+class _Stream(Iterator[str]):
+    """Gives the place back when the server closes the response, also when not a single event was read from it."""
+
+    def __init__(self, events: Iterator[str], streams: Slots) -> None:
+        self._events = events
+        self._streams = streams
+        self._open = True
+
+    def __next__(self) -> str:
+        return next(self._events)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._streams.give_back()
+
+
+def _events(store: Store, watcher: Watcher, job: Job, after: int) -> Iterator[str]:
+    yield f"retry: {RETRY_SECONDS * 1000}\n\n"
+    told: tuple[str, str | None] | None = None
+    with watcher.watching(job.id):
+        while not watcher.closing:
+            try:
+                # The job before its events: what is final then has no events left to come.
+                job = store.job(job.id)
+            except UnknownJob:
+                yield _message("end", {"status": "deleted"})
+                return
+            while rows := store.events(job.id, after=after, limit=_BATCH):
+                for row in rows:
+                    yield _message(row.type, {"time": row.time.timestamp(), **row.data}, row.seq)
+                after = rows[-1].seq
+            state = (job.status.value, job.step)
+            if state != told:
+                told = state
+                yield _message("status", {"status": job.status.value, "stage": job.step})
+            if job.status.is_final:
+                yield _message("end", {"status": job.status.value, "reason": job.reason})
+                return
+            if not watcher.wait(job.id, job.version, KEEP_ALIVE_SECONDS):
+                yield ": keep-alive\n\n"
+
+
+def _message(event: str, data: dict[str, object], seq: int | None = None) -> str:
+    # JSON has no raw line breaks, so one data line is enough.
+    number = f"id: {seq}\n" if seq is not None else ""
+    return f"{number}event: {event}\ndata: {json.dumps(data)}\n\n"

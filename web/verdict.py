@@ -1,0 +1,157 @@
+"""The verdict of a job in plain English: one headline, one explanation, one tone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from minimizer.store import Job
+from minimizer.types import Kind, Reason, Status, Step
+
+Tone = Literal["waiting", "working", "found", "well", "unsure", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the banner on top of a job says."""
+
+    tone: Tone
+    label: str
+    title: str
+    text: str
+
+
+KINDS: dict[Kind, str] = {
+    Kind.CRASH: "The compiled code crashes the process",
+    Kind.HANG: "The compiled code never ends",
+    Kind.COMPILE_ERROR: "torch.compile cannot compile it",
+    Kind.RUNTIME_ERROR: "The compiled code raises an error that eager does not",
+    Kind.MISSING_ERROR: "Eager raises an error, and the compiled code does not",
+    Kind.WRONG_OUTPUT: "The compiled code returns wrong values",
+    Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
+    Kind.WRONG_METADATA: "The compiled code returns tensors of another dtype, shape, stride or aliasing",
+}
+
+STEPS: dict[Step, tuple[str, str]] = {
+    Step.PREPARE: ("Prepare", "Reading the script and starting its sandbox"),
+    Step.SURVEY: ("Survey", "Running it with and without the compiler"),
+    Step.LOCALIZE: ("Localize", "Finding the graph, the module and the node where it goes wrong"),
+    Step.REDUCE: ("Reduce", "Taking away everything that the failure does not need"),
+    Step.EMIT: ("Write", "Writing repro.py"),
+    Step.VERIFY: ("Verify", "Running repro.py alone, in clean processes"),
+    Step.BLAME: ("Blame", "Finding the part of the compiler that is at fault"),
+    Step.WITNESS: ("Witness", "Asking PyTorch's own minifier for its view"),
+}
+
+_REASONS: dict[Reason, tuple[str, str]] = {
+    Reason.FAILS_IN_EAGER: (
+        "It fails without the compiler too",
+        "The script ends in the same way with the compiler switched off, so torch.compile is not to blame. "
+        "Make it run in eager mode first.",
+    ),
+    Reason.NONDETERMINISTIC: (
+        "Eager differs from eager",
+        "Two runs without the compiler do not agree, so there is nothing to hold the compiled run against. "
+        "Fix the seeds, or remove the source of chance.",
+    ),
+    Reason.DISPUTED: (
+        "The script's own check fails, but only by rounding",
+        "Measured against higher precision, the compiled code is as good as eager. The check of the script is stricter than that.",
+    ),
+    Reason.NOTHING_COMPILED: (
+        "Nothing was compiled",
+        "The script never ran a compiled function, so nothing can be said about the compiler. "
+        "Call what torch.compile returns, and make sure that TORCHDYNAMO_DISABLE is not set.",
+    ),
+    Reason.SANDBOX_DENIED: (
+        "The sandbox was in the way",
+        "The script needs a file, a variable or the network that the sandbox does not give it.",
+    ),
+    Reason.NOT_RUNNABLE: (
+        "The script could not be run",
+        "It ended before torch.compile came into play. Its output is in the log.",
+    ),
+    Reason.NOT_VERIFIED: (
+        "Failure seen, but the repro is not verified",
+        "The failure is real; the reduced script did not fail in the same way every time in a clean process.",
+    ),
+    Reason.BUDGET: (
+        "The time was up",
+        "This is the best that was found within the budget. Run it again with a larger one to go on.",
+    ),
+    Reason.INTERRUPTED: ("The job was interrupted", "Its workers went away more than once. Run it again."),
+    Reason.INTERNAL_ERROR: (
+        "Something went wrong on our side",
+        "This is a fault of minimizer, not of your script. The log of the job has the details.",
+    ),
+}
+
+_LABELS: dict[Status, tuple[Tone, str]] = {
+    Status.QUEUED: ("waiting", "Queued"),
+    Status.RUNNING: ("working", "Running"),
+    Status.MINIMIZED: ("found", "Minimized"),
+    Status.HEALTHY: ("well", "Healthy"),
+    Status.PARTIAL: ("unsure", "Partial"),
+    Status.FAILED: ("failed", "Failed"),
+    Status.CANCELLED: ("stopped", "Cancelled"),
+}
+
+
+def tone(status: Status) -> Tone:
+    """The colour family of a status."""
+    return _LABELS[status][0]
+
+
+def label(status: Status) -> str:
+    """The word for a status."""
+    return _LABELS[status][1]
+
+
+def verdict(job: Job) -> Verdict:
+    """What to tell the person who submitted a job."""
+    title, text = _words(job)
+    return Verdict(
+        tone(job.status), label(job.status), title, job.summary if job.status.is_final and job.summary else text
+    )
+
+
+def _words(job: Job) -> tuple[str, str]:
+    match job.status:
+        case Status.QUEUED:
+            return (
+                "Waiting for a worker",
+                "It starts as soon as a worker is free. You can close this page; nothing is lost.",
+            )
+        case Status.RUNNING if job.cancel_requested:
+            return "Stopping", "The worker ends at the next trial and keeps what it has found so far."
+        case Status.RUNNING:
+            step = Step(job.step) if job.step in list(Step) else Step.PREPARE
+            return STEPS[step][1], _so_far(job)
+        case Status.HEALTHY:
+            return "No failure found", "Compiled and eager agree in everything that was compared."
+        case Status.CANCELLED:
+            return "Cancelled", "It was stopped on request. What was found until then is kept."
+        case Status.MINIMIZED:
+            return _kind_title(job.failure, "Minimized"), "The repro below fails in the same way in a clean process."
+        case _:
+            return _of_reason(job)
+
+
+def _of_reason(job: Job) -> tuple[str, str]:
+    if job.reason is None:
+        return _kind_title(job.failure, label(job.status)), "The report and the log have the details."
+    title, text = _REASONS[job.reason]
+    if job.reason is Reason.BUDGET and job.failure:
+        title = f"{_kind_title(job.failure, title)}; then the time was up"
+    return title, text
+
+
+def _so_far(job: Job) -> str:
+    if job.failure:
+        return f"{_kind_title(job.failure, 'It fails')}. The result so far is safe, whatever happens next."
+    return "You can close this page; the job goes on and keeps its address."
+
+
+def _kind_title(failure: dict[str, Any] | None, otherwise: str) -> str:
+    kind = (failure or {}).get("kind")
+    return KINDS[Kind(kind)] if kind in list(Kind) else otherwise

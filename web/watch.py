@@ -1,0 +1,123 @@
+"""One thread per process that looks for changes, so that a hundred waiting clients cost one query per tick.
+
+Clients that wait (long polls and event streams) say which job and which version of it they know, and sleep on a
+condition. The watcher reads the versions of exactly those jobs, and sleeps itself when nobody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
+
+# A deleted job has no version; this one wakes those who wait, and they find out.
+_DELETED = -1
+
+Versions = Callable[[Collection[str]], Mapping[str, int]]
+
+
+class Watcher:
+    """Wakes those who wait for a job to change."""
+
+    def __init__(self, versions: Versions, interval: float = 0.25) -> None:
+        self._read_versions = versions
+        self._interval = interval
+        self._changed = threading.Condition()
+        self._watched: Counter[str] = Counter()
+        self._versions: dict[str, int] = {}
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    @contextmanager
+    def watching(self, job_id: str) -> Iterator[None]:
+        """Keep an eye on a job for as long as the block runs."""
+        with self._changed:
+            self._watched[job_id] += 1
+            self._start()
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._watched[job_id] -= 1
+                if not self._watched[job_id]:
+                    del self._watched[job_id]
+                    self._versions.pop(job_id, None)
+
+    def wait(self, job_id: str, version: int, timeout: float) -> bool:
+        """Sleep until the job is newer than ``version``, within ``watching(job_id)``; whether it is."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing.is_set() or self._is_newer(job_id, version), timeout)
+            return self._is_newer(job_id, version)
+
+    def _is_newer(self, job_id: str, version: int) -> bool:
+        # "Newer", not "other": what the watcher saw last may be older than what the client has just read.
+        seen = self._versions.get(job_id, version)
+        return seen > version or seen == _DELETED
+
+    @property
+    def closing(self) -> bool:
+        return self._closing.is_set()
+
+    def close(self) -> None:
+        """Stop the thread and send everybody home."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _start(self) -> None:
+        # On the first wait, not at start-up: gunicorn forks after the app was made, and threads do not survive that.
+        if self._thread is None and not self._closing.is_set():
+            self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing.is_set() or bool(self._watched))
+                ids = list(self._watched)
+            if ids:
+                self._look(ids)
+            self._closing.wait(self._interval)
+
+    def _look(self, ids: list[str]) -> None:
+        try:
+            versions = self._read_versions(ids)
+        except Exception:
+            # A database that is away must not end the thread: those who wait run into their own timeouts.
+            log.warning("cannot read job versions", exc_info=True)
+            return
+        with self._changed:
+            for job_id in ids:
+                if job_id in self._watched:
+                    self._versions[job_id] = versions.get(job_id, _DELETED)
+            self._changed.notify_all()
+
+
+class Slots:
+    """A counted number of places; nobody waits for one."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = threading.BoundedSemaphore(size)
+        self._lock = threading.Lock()
+        self.taken = 0
+
+    def take(self) -> bool:
+        if not self._free.acquire(blocking=False):
+            return False
+        with self._lock:
+            self.taken += 1
+        return True
+
+    def give_back(self) -> None:
+        with self._lock:
+            self.taken -= 1
+        self._free.release()
