@@ -6,6 +6,7 @@ nothing here has to be reliable; it has to be quick.
 
 from __future__ import annotations
 
+from minimizer import mailbox
 from minimizer.settings import Settings
 
 TASK = "minimizer.run"
@@ -17,10 +18,10 @@ def broker_config(settings: Settings) -> dict[str, object]:
 
     Makes the folders of the embedded broker where that is the one in use.
     """
-    url = settings.resolved_broker_url
+    url, options = _transport(settings)
     return {
         "broker_url": url,
-        "broker_transport_options": _transport_options(url, settings),
+        "broker_transport_options": options,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "task_default_queue": "minimizer",
@@ -30,15 +31,16 @@ def broker_config(settings: Settings) -> dict[str, object]:
     }
 
 
-def _transport_options(url: str, settings: Settings) -> dict[str, object]:
+def _transport(settings: Settings) -> tuple[str, dict[str, object]]:
+    url = settings.resolved_broker_url
     match url.partition(":")[0]:
         case "filesystem":
-            return _folders(settings) | {"polling_interval": 0.1}
+            return f"{mailbox.SCHEME}://localhost", _folders(settings) | {"polling_interval": 0.1}
         case "redis" | "rediss":
-            # A message that a killed worker has taken comes back after seconds; by Redis' defaults it takes minutes.
-            return {"visibility_timeout": 30, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
+            # A message that a killed worker has taken comes back after seconds; by kombu's defaults it takes minutes.
+            return url, {"visibility_timeout": 30, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
         case _:
-            return {}
+            return url, {}
 
 
 def _folders(settings: Settings) -> dict[str, object]:

@@ -30,6 +30,8 @@ log = logging.getLogger("worker")
 def main(engine: Engine = minimize) -> int:
     """Run a worker with the settings of the environment; returns the exit status."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    for chatty in ("alembic", "celery.app.trace", "celery.worker.strategy"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     settings = Settings()
     try:
         require_current(settings.resolved_database_url)
@@ -55,8 +57,9 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         stopping.set()
 
     worker_shutting_down.connect(stop)
+    ring = doorbell(app)
     store.register_worker(name, device=_device(), torch=_torch_version())
-    reaper = Reaper(store, settings, name, doorbell(app), stopping).start()
+    reaper = Reaper(store, settings, name, ring, stopping).start()
     worker = app.Worker(
         hostname=name,
         pool="solo",
@@ -74,6 +77,9 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         stopping.set()
         reaper.join()
         store.remove_worker(name)
+        # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
+        for job_id in store.stale_queued(older_than=0):
+            ring(job_id)
     return int(worker.exitcode or 0)
 
 

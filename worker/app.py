@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 
 from celery import Celery
-from celery.exceptions import OperationalError as CeleryError
-from kombu.exceptions import OperationalError
 
 from minimizer.broker import TASK, broker_config
 from minimizer.settings import Settings
@@ -34,11 +32,10 @@ def create_app(
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
     )
-    ring = doorbell(app)
 
     @app.task(name=TASK)  # type: ignore[untyped-decorator]
     def run(job_id: str) -> None:
-        run_job(store, settings, job_id, worker=worker, stopping=stopping, ring=ring, engine=engine)
+        run_job(store, settings, job_id, worker=worker, stopping=stopping, engine=engine)
 
     return app
 
@@ -49,7 +46,7 @@ def doorbell(app: Celery) -> Callable[[str], None]:
     def ring(job_id: str) -> None:
         try:
             app.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
-        except (CeleryError, OperationalError, OSError):
+        except Exception:
             log.warning("job %s: the broker is away, nobody was rung for it", job_id, exc_info=True)
 
     return ring

@@ -6,8 +6,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from minimizer.settings import Settings
 from minimizer.store import Store
 
@@ -44,6 +42,7 @@ class Reaper:
         while not self._stopping.is_set():
             try:
                 self.sweep()
-            except SQLAlchemyError:
-                log.warning("the database is away", exc_info=True)
+            except Exception:
+                # Whatever it is (most likely the database is away), the next round must come.
+                log.warning("this round of the reaper failed", exc_info=True)
             self._stopping.wait(self._settings.reap_seconds)

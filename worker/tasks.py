@@ -6,7 +6,6 @@ import logging
 import re
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -48,13 +47,14 @@ def run_job(
     *,
     worker: str,
     stopping: threading.Event,
-    ring: Callable[[str], None],
     engine: Engine = minimize,
 ) -> None:
     """Run a job if it waits; a message that comes twice, late, or for a deleted job finds that it does not.
 
-    When the worker is ``stopping``, the job goes back to the queue and somebody is rung for it.
+    When the worker is ``stopping``, it takes no job, and the running one goes back to the queue.
     """
+    if stopping.is_set():
+        return
     claim = store.claim_job(job_id, worker, lease_seconds=settings.lease_seconds)
     if claim is None:
         log.info("job %s does not wait for a worker", job_id)
@@ -66,7 +66,6 @@ def run_job(
         if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
             lease.write(lambda: store.release(claim))
             log.info("job %s goes back to the queue", job_id)
-            ring(job_id)
         else:
             lease.write(lambda: store.finish(claim, report))
             log.info("job %s is %s", job_id, report.status)

@@ -1,0 +1,51 @@
+"""The embedded broker: messages as files in a folder, for a service that has no Redis.
+
+kombu's own transport of this kind creates a message under its final name and fills it afterwards. A worker that looks in
+between reads an empty file and dies of it, so here a file appears whole, and is taken by a rename that only one can win.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, filesystem
+
+SCHEME = "mailbox"
+
+
+class Channel(filesystem.Channel):
+    """Puts and gets messages without a moment in which a file is half there.
+
+    Files whose name begins with a dot are being written or read; nobody else touches them.
+    """
+
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        name = f"{time.time_ns():020d}_{uuid.uuid4()}.{queue}.msg"
+        hidden = Path(self.data_folder_out, f".{name}")
+        hidden.write_text(json.dumps(message))
+        hidden.rename(hidden.with_name(name))
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        for path in sorted(Path(self.data_folder_in).glob(f"[!.]*.{queue}.msg")):
+            try:
+                hidden = path.rename(path.with_name(f".{path.name}"))
+            except FileNotFoundError:
+                continue  # another worker was quicker
+            message: dict[str, Any] = json.loads(hidden.read_text())
+            hidden.unlink()
+            return message
+        raise Empty
+
+
+class Transport(filesystem.Transport):
+    """The transport behind ``mailbox://``."""
+
+    Channel = Channel
+
+
+TRANSPORT_ALIASES[SCHEME] = f"{__name__}:{Transport.__qualname__}"
