@@ -1,0 +1,303 @@
+"""`minimizer run`: what it hands to the pipeline, what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minimizer.cli import main
+from minimizer.options import Options
+from minimizer.report import Culprit, Failure, Reduction, Report, Verification
+from minimizer.sink import Sink
+from minimizer.types import Exit, Kind, Reason, Stage, Status
+
+Engine = Callable[..., Report]
+
+
+class Ran:
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+class CommandLine:
+    """Calls `minimizer` in this process, with an engine of the test's choice behind it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        self.calls: list[dict[str, Any]] = []
+
+    def engine(self, minimize: Engine) -> None:
+        def recorded(script: Path, **arguments: Any) -> Report:
+            self.calls.append({"script": script, **arguments})
+            return minimize(arguments["sink"])
+
+        module = types.ModuleType("minimizer.pipeline")
+        module.minimize = recorded  # type: ignore[attr-defined]
+        self._monkeypatch.setitem(sys.modules, "minimizer.pipeline", module)
+
+    def __call__(self, *arguments: str | Path) -> Ran:
+        self._monkeypatch.setattr(sys, "argv", ["minimizer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = self._capsys.readouterr()
+        assert isinstance(exit_.value.code, int)
+        return Ran(exit_.value.code, captured.out, captured.err)
+
+
+@pytest.fixture
+def minimizer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    line = CommandLine(monkeypatch, capsys)
+    line.engine(lambda sink: Report(status=Status.HEALTHY))
+    return line
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text("import torch\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (Status.MINIMIZED, None, 0),
+        (Status.HEALTHY, None, 3),
+        (Status.PARTIAL, Reason.BUDGET, 4),
+        (Status.FAILED, Reason.FAILS_IN_EAGER, 5),
+        (Status.FAILED, Reason.INTERNAL_ERROR, 1),
+        (Status.CANCELLED, Reason.INTERRUPTED, 130),
+    ],
+)
+def test_exit_status_says_how_it_ended(
+    minimizer: CommandLine, script: Path, status: Status, reason: Reason | None, expected: int
+) -> None:
+    minimizer.engine(lambda sink: Report(status=status, reason=reason))
+    assert minimizer("run", script).status == expected
+
+
+def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA", "x")
+    folder = script.parent / "weights"
+    folder.mkdir()
+    settings = ["--jobs", "3", "--sandbox", "off", "--bind", str(folder), "--network", "--python", sys.executable]
+    job = ["--budget", "60", "--device", "cpu", "--expect", "crash", "--target", "blocks.1", "--steps", "2"]
+    more = ["--hang-after", "9", "--env", "DATA", "--no-witness", "--seed", "7"]
+    minimizer("run", script, *settings, *job, *more, "--", "--batch", "4")
+
+    (call,) = minimizer.calls
+    assert call["options"] == Options(
+        budget=60,
+        device="cpu",
+        expect="crash",
+        target="blocks.1",
+        steps=2,
+        hang_after=9,
+        env=["DATA"],
+        witness=False,
+        seed=7,
+        args=["--batch", "4"],
+    )
+    assert (call["settings"].trial_jobs, call["settings"].sandbox) == (3, "off")
+    assert (call["script"], list(call["binds"]), call["network"]) == (script, [folder], True)
+    assert call["python"] == Path(sys.executable)
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_every_option_of_a_job_is_an_option_here(minimizer: CommandLine, command: str) -> None:
+    shown = minimizer(command, "--help").out
+    left_out = {"args"} | ({"toolchain"} if command == "run" else set())
+    for name in set(Options.model_fields) - left_out:
+        assert "--" + name.replace("_", "-") in shown
+    assert "-- ARGS" in shown
+    assert "Examples:" in shown
+
+
+def test_results_go_to_the_out_folder(minimizer: CommandLine, script: Path, tmp_path: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        sink.artifact("repro.py", b"import torch\n")
+        report = Report(
+            status=Status.MINIMIZED,
+            summary="relu is wrong.",
+            failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR),
+            culprits=[Culprit(module="blocks.7.activation", ops=["aten.relu"])],
+            reduction=Reduction(nodes_before=750, nodes_after=1, trials=21, seconds=30, one_minimal=True),
+            verification=Verification(runs=3, failed_same=3),
+        )
+        sink.report(report)
+        return report
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script, "--out", tmp_path / "bug")
+    assert (tmp_path / "bug" / "repro.py").read_bytes() == b"import torch\n"
+    assert json.loads((tmp_path / "bug" / "report.json").read_text())["status"] == "minimized"
+    for fact in ("wrong_output in inductor", "aten.relu in blocks.7.activation", "750 nodes to 1", "3 of 3"):
+        assert fact in ran.out
+    assert str(tmp_path / "bug" / "repro.py") in ran.out
+
+
+def test_the_default_folder_names_the_script(minimizer: CommandLine, script: Path) -> None:
+    minimizer("run", script)
+    (folder,) = (script.parent / "minimizer-out").iterdir()
+    assert folder.name.startswith("train-2")
+
+
+def test_json_is_one_object_a_line_and_ends_with_the_report(minimizer: CommandLine, script: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        sink.event("step", step="survey", state="started")
+        sink.event("note", message="hello")
+        return Report(status=Status.HEALTHY, summary="All is well.")
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script, "--json")
+    first, second, report = map(json.loads, ran.out.splitlines())
+    assert (first["type"], first["step"], second["message"]) == ("step", "survey", "hello")
+    assert Report.model_validate(report).summary == "All is well."
+
+
+def test_progress_is_plain_lines_on_stderr(minimizer: CommandLine, script: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        sink.event("step", step="reduce", state="started")
+        sink.event("failure", failure={"kind": "wrong_output", "reproducibility": {"failed": 3, "runs": 3}})
+        for nodes in (40, 40, 7):
+            sink.event("progress", nodes=nodes, nodes_before=40, trials=5, message="")
+        sink.event("culprit", culprit={"ops": ["aten.relu"], "module": "blocks.7"})
+        return Report(status=Status.HEALTHY)
+
+    minimizer.engine(minimize)
+    said = [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()]
+    assert said == [
+        "Reduce ...",
+        "It fails: wrong_output (3 of 3 runs)",
+        "  40 nodes of 40, 5 trials",
+        "  7 nodes of 40, 5 trials",
+        "At fault: aten.relu in blocks.7",
+    ]
+
+
+def test_a_script_cannot_steer_the_terminal(minimizer: CommandLine, script: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        sink.event("note", message="\x1b]0;owned\x07 \x1b[2Jtext")
+        return Report(status=Status.HEALTHY, summary="\x1b[31mred")
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script)
+    assert "\x1b" not in ran.err + ran.out
+    assert "text" in ran.err and "red" in ran.out
+
+
+def test_interrupt_keeps_the_best_so_far(minimizer: CommandLine, script: Path, tmp_path: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        sink.artifact("repro.py", b"best so far")
+        assert not sink.cancelled()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert sink.cancelled()
+        return Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED)
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script, "--out", tmp_path / "out")
+    assert ran.status == Exit.CANCELLED
+    assert "Stopping" in ran.err
+    assert (tmp_path / "out" / "repro.py").read_bytes() == b"best so far"
+
+
+def test_a_second_interrupt_does_not_wait(minimizer: CommandLine, script: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second interrupt was lost")
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script)
+    assert ran.status == Exit.CANCELLED
+    assert "Traceback" not in ran.err
+
+
+def test_a_fault_of_ours_is_named_as_such(minimizer: CommandLine, script: Path) -> None:
+    def minimize(sink: Sink) -> Report:
+        raise ZeroDivisionError("oops")
+
+    minimizer.engine(minimize)
+    ran = minimizer("run", script)
+    assert ran.status == Exit.INTERNAL
+    assert "minimizer itself failed: ZeroDivisionError: oops" in ran.err
+    assert "Traceback" not in ran.err
+    log = Path(ran.err.split("The details are in ")[1].split(";")[0])
+    assert "Traceback" in log.read_text()
+    log.unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"def f(:\n", "is not Python"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"#" * ((1 << 20) + 1), "at most 1,048,576"),
+    ],
+)
+def test_refuses_what_is_no_script(minimizer: CommandLine, script: Path, content: bytes, message: str) -> None:
+    script.write_bytes(content)
+    ran = minimizer("run", script)
+    assert ran.status == Exit.USAGE
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert not minimizer.calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "1"], "budget"),
+        (["--budget", "soon"], "--budget"),
+        (["--device", "tpu"], "'tpu'"),
+        (["--frobnicate"], "--frobnicate"),
+        (["--env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE: this variable is not set"),
+        (["--env", "NO-NAME"], "env.0"),
+        (["--python", "no-such-python"], "no such program"),
+        (["--bind", "/no/such/place"], "/no/such/place"),
+        (["--jobs", "0"], "--jobs"),
+    ],
+)
+def test_refuses_wrong_options(minimizer: CommandLine, script: Path, arguments: list[str], message: str) -> None:
+    ran = minimizer("run", script, *arguments)
+    assert ran.status == Exit.USAGE
+    assert message in ran.err
+    assert not minimizer.calls
+
+
+def test_a_missing_script_is_a_usage_error(minimizer: CommandLine, tmp_path: Path) -> None:
+    ran = minimizer("run", tmp_path / "nowhere.py")
+    assert ran.status == Exit.USAGE
+    assert "does not exist" in ran.err
+
+
+def test_a_bad_setting_is_named(minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMIZER_TRIAL_MEMORY_BYTES", "plenty")
+    ran = minimizer("run", script)
+    assert ran.status == Exit.USAGE
+    assert "MINIMIZER_TRIAL_MEMORY_BYTES" in ran.err
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; import minimizer.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"torch", "pydantic", "rich", "sqlalchemy", "celery", "flask"} & set(loaded)
+
+
+def test_help_names_every_command(minimizer: CommandLine) -> None:
+    ran = minimizer("--help")
+    assert ran.status == 0
+    for command in ("run", "serve", "submit", "status", "download", "doctor", "db"):
+        assert f"  {command} " in ran.out
