@@ -1,0 +1,153 @@
+"""Runs a repro from its text, in fresh processes with empty caches, and says whether it keeps its promise.
+
+Only a script that fails in every run, each time for the reason it states, and that passes with the compiler switched off, is
+called verified.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro
+from minimizer.report import Verification
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+
+PRESENT, GONE, CANNOT_RUN = 1, 0, 125
+"""Exit statuses of a repro."""
+OUTPUT_BYTES = 64 << 10
+"""How much of the end of a run's output is read."""
+FILE_BYTES = 2 << 30
+INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one run of a repro ended; ``status`` is None where it had to be stopped."""
+
+    status: int | None
+    output: str
+    seconds: float
+
+    def shows(self, repro: Repro) -> bool:
+        """Whether it failed for the reason that the repro states."""
+        return self.status == PRESENT and repro.evidence in self.output
+
+    @property
+    def last_line(self) -> str:
+        return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
+
+
+def verify(
+    repro: Repro,
+    data: bytes | None,
+    *,
+    sandbox: Sandbox,
+    python: Path,
+    scratch: Path,
+    timeout: float,
+    runs: int = 3,
+    parallel: int = 1,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Verification:
+    """Run a repro ``runs`` times as it is and once with the compiler off.
+
+    Args:
+        repro: what was emitted.
+        data: the content of ``data.pt``, if it needs one.
+        sandbox: where to run it.
+        python: the interpreter, the same that the failure was found with.
+        scratch: an existing folder of ours; what is made in it is removed again.
+        timeout: seconds that one run may take, beyond the time after which a hang gives up by itself.
+        runs: how often it must fail.
+        parallel: how many runs at a time.
+        on_note: is told, in a sentence, of every run that did not do as promised.
+    """
+    limit = timeout + (repro.hang_after or 0.0)
+
+    def run(number: int) -> Run:
+        extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
+        return _run(repro, data, sandbox, python, scratch / f"verify-{number}", limit, extra)
+
+    # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
+    with ThreadPoolExecutor(max(1, parallel)) as pool:
+        *compiled, eager = pool.map(run, range(runs + 1))
+    for outcome in compiled:
+        if not outcome.shows(repro):
+            on_note(_complaint(outcome, limit))
+    if eager.status != GONE:
+        on_note(f"With the compiler switched off: {_complaint(eager, limit)}")
+    return Verification(
+        runs=runs,
+        failed_same=sum(outcome.shows(repro) for outcome in compiled),
+        clean_process=True,
+        public_api="torch.compile(" in repro.source and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
+        passes_with_compiler_off=eager.status == GONE,
+    )
+
+
+def _run(
+    repro: Repro, data: bytes | None, sandbox: Sandbox, python: Path, folder: Path, limit: float, extra: dict[str, str]
+) -> Run:
+    """One run in a folder of its own, with caches that nothing has touched."""
+    work, home = folder / "work", folder / "home"
+    work.mkdir(parents=True)
+    home.mkdir()
+    try:
+        (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
+        if data is not None:
+            (work / DATA_FILE).write_bytes(data)
+        with (folder / "output").open("w+b") as output:
+            started = time.monotonic()
+            process = sandbox.start(
+                [str(real_interpreter(python)), SCRIPT_FILE],
+                cwd=work,
+                read=runtime_paths(python),
+                write=[work, home],
+                env=_environment(home) | extra,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                file_bytes=FILE_BYTES,
+            )
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                sandbox.kill(process)
+            output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES))
+            return Run(status, output.read(OUTPUT_BYTES).decode("utf-8", "replace"), time.monotonic() - started)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """As little as a compiler needs, so that nothing of ours can make a repro fail."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "TORCHINDUCTOR_CACHE_DIR": str(home / "cache"),
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+
+
+def _complaint(outcome: Run, limit: float) -> str:
+    if outcome.status is None:
+        return f"the repro was stopped after {limit:.0f} seconds"
+    said = f"it said {outcome.last_line[:300]!r}"
+    if outcome.status == CANNOT_RUN:
+        return f"the repro could not run here (exit status 125); {said}"
+    if outcome.status == GONE:
+        return "the repro passed"
+    if outcome.status == PRESENT:
+        return f"the repro failed in another way; {said}"
+    return f"the repro ended with exit status {outcome.status}; {said}"
