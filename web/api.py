@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Response, jsonify, request, url_for
-from flask_openapi import APIBlueprint, Tag
+from flask_openapi.blueprint import APIBlueprint
+from flask_openapi.models.tag import Tag
+from flask_openapi.types import ResponseDict
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
+from werkzeug.wrappers import Response as BaseResponse
 
 from web import stream
 from web.problems import MEDIA_TYPE, Problem, ProblemBody
@@ -32,8 +36,8 @@ def problem_response(description: str) -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}}
 
 
-UNKNOWN = {404: problem_response("There is no such job.")}
-INVALID = {422: problem_response("A parameter is unknown or out of range.")}
+UNKNOWN: ResponseDict = {404: problem_response("There is no such job.")}
+INVALID: ResponseDict = {422: problem_response("A parameter is unknown or out of range.")}
 
 _SUBMIT_BODY = {
     "required": True,
@@ -92,13 +96,13 @@ def list_jobs(query: ListQuery) -> Response:
     response = jsonify(JobsBody(jobs=[job_body(job) for job in jobs], next_cursor=next_cursor).model_dump(mode="json"))
     response.headers["Cache-Control"] = "no-cache"
     if next_cursor is not None:
-        following = url_for("api.list_jobs", **{**request.args.to_dict(), "cursor": next_cursor})
-        response.headers["Link"] = f'<{following}>; rel="next"'
+        following = urlencode({**request.args.to_dict(), "cursor": next_cursor})
+        response.headers["Link"] = f'<{url_for("api.list_jobs")}?{following}>; rel="next"'
     return response
 
 
 @api.get("/jobs/<job_id>", summary="Look at a job, or wait for it", responses={200: JobBody, 304: None, **UNKNOWN})
-def get_job(path: JobPath, query: WaitQuery) -> Response:
+def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     here = service()
     job = here.store.job(path.job_id)
     if query.wait and not job.status.is_final:

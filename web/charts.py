@@ -76,8 +76,7 @@ def _time_axis(x: Scale, start: float, end: float) -> str:
 
 def _staircase(points: Sequence[Point], x: Scale, y: Scale, end: float) -> str:
     steps = [f"M{x(points[0].seconds):.1f},{y(points[0].nodes):.1f}"]
-    for point in points[1:]:
-        steps.append(f"H{x(point.seconds):.1f}V{y(point.nodes):.1f}")
+    steps += [f"H{x(point.seconds):.1f}V{y(point.nodes):.1f}" for point in points[1:]]
     steps.append(f"H{x(end):.1f}")
     line = "".join(steps)
     floor = HEIGHT - BOTTOM

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 from celery import Celery
 
-from minimizer.broker import broker_config
+from minimizer.broker import TASK, broker_config
 from minimizer.settings import Settings
 
 log = logging.getLogger(__name__)
-
-TASK = "minimizer.run"
 
 Doorbell = Callable[[str], None]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flask_openapi import Info, OpenAPI
+from flask_openapi.models.info import Info
+from flask_openapi.openapi import OpenAPI
 
 import minimizer
 from minimizer.settings import Settings

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from flask import Response, request
-from flask_openapi import APIBlueprint, Tag
+from flask_openapi.blueprint import APIBlueprint
+from flask_openapi.models.tag import Tag
 from werkzeug.http import dump_options_header
+from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.store import Job, UnknownArtifact
 from web.api import INVALID, UNKNOWN, problem_response
@@ -34,7 +36,7 @@ def list_artifacts(path: JobPath) -> dict[str, Any]:
 
 
 @files.get("/artifacts/<name>", summary="One artifact, raw", responses={200: _RAW, **UNKNOWN})
-def get_artifact(path: ArtifactPath) -> Response:
+def get_artifact(path: ArtifactPath) -> BaseResponse:
     artifact, content = service().store.artifact(path.job_id, path.name)
     return raw(content, artifact.name, etag=artifact.sha256)
 
@@ -48,7 +50,7 @@ def get_artifact(path: ArtifactPath) -> Response:
         **UNKNOWN,
     },
 )
-def get_file(path: ArtifactPath) -> Response:
+def get_file(path: ArtifactPath) -> BaseResponse:
     store = service().store
     job = store.job(path.job_id)
     if path.name == "script.py":
@@ -65,7 +67,7 @@ def get_file(path: ArtifactPath) -> Response:
     return raw(content, path.name, etag=artifact.sha256)
 
 
-def raw(content: bytes, filename: str, etag: str | None = None) -> Response:
+def raw(content: bytes, filename: str, etag: str | None = None) -> BaseResponse:
     """A file that is shown as text or saved, and is nothing else to a browser."""
     text = _is_text(content)
     json_file = text and filename.endswith(".json")

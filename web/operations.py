@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-import flask_openapi_swagger
 from flask import Blueprint, Response, current_app, render_template, send_from_directory
-from flask_openapi import APIBlueprint, OpenAPI, Tag
+from flask_openapi.blueprint import APIBlueprint
+from flask_openapi.models.tag import Tag
+from flask_openapi.openapi import OpenAPI
 
 from web.api import INVALID, problem_response
 from web.metrics import Metrics
 from web.schemas import HealthBody, WorkersBody, worker_body
 from web.service import service
 
-_SWAGGER = Path(flask_openapi_swagger.__file__).parent / "templates" / "swagger"
+_SWAGGER = Path(str(files("flask_openapi_swagger"))) / "templates" / "swagger"
 
 operations = APIBlueprint(
     "operations", __name__, abp_tags=[Tag(name="operations", description="Is it well?")], abp_responses=INVALID

@@ -9,6 +9,9 @@ from flask import Flask
 import minimizer
 from web import highlight, verdict
 
+# In place of a value that there is none of.
+NOTHING = "\N{EN DASH}"
+
 
 def install(app: Flask) -> None:
     """Make the filters and the constants known to the templates of ``app``."""
@@ -31,7 +34,7 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
 def clock(seconds: float | None) -> str:
     """A duration: ``4.2 s``, ``48 s``, ``3 min 05 s``, ``2 h 10 min``."""
     if seconds is None:
-        return "–"
+        return NOTHING
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -45,7 +48,7 @@ def clock(seconds: float | None) -> str:
 def number(value: float | None) -> str:
     """A measured number with three digits that matter; ``None`` where there is none."""
     if value is None:
-        return "–"
+        return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Scripts to try the service with, shipped with it. They are data here: nothing imports them."""
+"""Scripts to try the service with, shipped with it. They are data, hence ``.txt``: nothing imports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Example:
 
     @property
     def source(self) -> str:
-        return (resources.files(__package__) / f"{self.name}.py").read_text(encoding="utf-8")
+        return (resources.files(__package__) / f"{self.name}.py.txt").read_text(encoding="utf-8")
 
 
 EXAMPLES = (
