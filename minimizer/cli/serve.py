@@ -86,8 +86,9 @@ class WorkerKeeper:
         self._thread.start()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C in the terminal is for us, and we stop the worker in order.
-        command = [sys.executable, "-m", "worker"]
+        # A session of its own: Ctrl-C in the terminal is for us, and we stop the worker in order. With -P, a worker.py in
+        # the current folder is not mistaken for ours.
+        command = [sys.executable, "-P", "-m", "worker"]
         return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def _keep(self) -> None:
