@@ -1,17 +1,21 @@
-"""The options that ``run`` and ``submit`` share: one click option for each field of `minimizer.options.Options`.
+"""What several commands take from outside: the options of a job, settings, an interpreter.
 
-Ranges and choices are read off the model, so that the command line cannot accept what REST would refuse.
+``run`` and ``submit`` share one click option for each field of `minimizer.options.Options`. Ranges and choices are
+read off the model, so that the command line cannot accept what REST would refuse.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from pydantic import ValidationError
 
-from minimizer.errors import InvalidOption
+from minimizer.errors import InvalidOption, MissingTool
 from minimizer.options import Options, parse_options
 from minimizer.settings import Settings
 
@@ -48,6 +52,18 @@ def options_from(values: dict[str, Any]) -> Options:
     """
     raw = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return parse_options({name: value for name, value in raw.items() if value is not None})
+
+
+def find_interpreter(name: str) -> Path:
+    """The interpreter of ``--python``, kept as given: following the link of a virtual environment would leave it.
+
+    Raises:
+        MissingTool: there is no such program.
+    """
+    found = shutil.which(os.path.expanduser(name))  # noqa: PTH111 - a bare name must stay one
+    if found is None:
+        raise MissingTool(f"--python {name}: no such program; give the path of a Python that has torch installed")
+    return Path(found).absolute()
 
 
 def _option(name: str) -> Callable[[Command], Command]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minimizer.cli.options import job_options, options_from, settings_from_environment
+from minimizer.cli.options import find_interpreter, job_options, options_from, settings_from_environment
 from minimizer.cli.progress import View, open_view
 from minimizer.cli.verdict import verdict_lines
-from minimizer.errors import InvalidOption, MissingTool
+from minimizer.errors import InvalidOption
 from minimizer.options import check_script
 from minimizer.sink import Event, FolderSink
 from minimizer.types import Exit, exit_status
@@ -89,7 +88,7 @@ def run(
     options = options_from(job)
     _require_set(options.env)
     settings = settings_from_environment(sandbox=sandbox, **({"trial_jobs": jobs} if jobs else {}))
-    interpreter = _interpreter(python) if python else None
+    interpreter = find_interpreter(python) if python else None
     folder = out or _default_folder(script)
     view = open_view()
     try:
@@ -165,14 +164,6 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
 
 def _default_folder(script: Path) -> Path:
     return Path("minimizer-out") / f"{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def _interpreter(name: str) -> Path:
-    """The interpreter of ``--python``, kept as given: following the link of a virtual environment would leave it."""
-    found = shutil.which(os.path.expanduser(name))  # noqa: PTH111 - a bare name must stay one
-    if found is None:
-        raise MissingTool(f"--python {name}: no such program; give the path of a Python that has torch installed")
-    return Path(found).absolute()
 
 
 def _require_set(names: list[str]) -> None:
