@@ -24,7 +24,7 @@ class Channel(filesystem.Channel):
     Files whose name begins with a dot are being written or read; nobody else touches them.
     """
 
-    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:  # type: ignore[override]
         name = f"{time.time_ns():020d}_{uuid.uuid4()}.{queue}.msg"
         hidden = Path(self.data_folder_out, f".{name}")
         hidden.write_text(json.dumps(message))

@@ -1,0 +1,112 @@
+"""Databases and brokers for all tests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+import servers
+from sqlalchemy import create_engine, make_url, text
+
+from minimizer.store import Store
+from minimizer.store.migrate import upgrade
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def _postgres_database(postgres_server: str) -> Iterator[str]:
+    """One migrated database for the session: making one takes longer than most tests."""
+    with _new_database(postgres_server) as url:
+        upgrade(url)
+        yield url
+
+
+@pytest.fixture
+def postgres_url(_postgres_database: str) -> str:
+    """A migrated PostgreSQL database without a row in it."""
+    engine = create_engine(_postgres_database)
+    with engine.begin() as connection:
+        connection.execute(text("TRUNCATE jobs, blobs, workers RESTART IDENTITY CASCADE"))
+    engine.dispose()
+    return _postgres_database
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A migrated SQLite database without a row in it."""
+    url = f"sqlite:///{tmp_path / 'minimizer.db'}"
+    upgrade(url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Every database we support, migrated and without a row in it."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Every database we support, without a table in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+    else:
+        with _new_database(request.getfixturevalue("postgres_server")) as url:
+            yield url
+
+
+@pytest.fixture
+def open_store(database_url: str) -> Iterator[Callable[..., Store]]:
+    """Opens the test's database; each store has connections of its own, as in another process."""
+    opened: list[Store] = []
+
+    def open_(**options: int) -> Store:
+        opened.append(Store.open(database_url, **options))
+        return opened[-1]
+
+    yield open_
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Callable[..., Store]) -> Store:
+    return open_store()
+
+
+@pytest.fixture
+def redis_url(_redis_server: str) -> str:
+    """An empty Redis database."""
+    with redis.Redis.from_url(_redis_server) as client:
+        client.flushdb()
+    return _redis_server
+
+
+@pytest.fixture(scope="session")
+def _redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@contextmanager
+def _new_database(server: str) -> Iterator[str]:
+    name = f"minimizer_test_{secrets.token_hex(6)}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    try:
+        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        engine.dispose()
