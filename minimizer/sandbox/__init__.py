@@ -4,9 +4,8 @@ The user's script is hostile, and so is all that shares a process with it. Whoev
 see: the folders in ``read`` and ``write`` at the very paths they have outside, the system's libraries and compilers,
 the environment that is passed and nothing else of the caller's. ``kill`` ends everything that came of it.
 
-A sandbox dies with the *thread* that started it (that is how the kernel defines the death signal), so it must be
-started from a thread that outlives it. A command that was ended by signal N reports the exit status 128 + N; only in
-mode "off" it is -N, as ``subprocess`` has it.
+A sandbox dies with the process that started it. A command that was ended by signal N reports the exit status 128 + N;
+only in mode "off" it is -N, as ``subprocess`` has it.
 """
 
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Mode, Sandbox

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,16 +62,31 @@ class Command:
     def popen(
         self, argv: Sequence[str], env: Mapping[str, str], *, extra_fds: Sequence[int] = (), cwd: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=self.stdin,
-            stdout=self.stdout,
-            stderr=self.stderr,
-            pass_fds=(*self.pass_fds, *extra_fds),
-            start_new_session=True,
-        )
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=self.stdin,
+                stdout=self.stdout,
+                stderr=self.stderr,
+                pass_fds=(*self.pass_fds, *extra_fds),
+                start_new_session=True,
+            )
+
+        return _nursery().submit(start).result()
+
+
+@functools.cache
+def _nursery() -> ThreadPoolExecutor:
+    """One thread that starts all sandboxes and lives as long as we do.
+
+    "Dies with its parent" means, to the kernel, with the *thread* that started it; a caller's thread may well end first.
+    """
+    return ThreadPoolExecutor(1, "sandbox")
+
+
+os.register_at_fork(after_in_child=_nursery.cache_clear)
 
 
 class Sandbox(ABC):

@@ -50,7 +50,7 @@ class Bubblewrap(Sandbox):
             # the machine, and LD_PRELOAD in the environment of bwrap itself would be loaded outside the sandbox.
             options_fd = _file(theirs, "\0".join([*options, ""]).encode())
             process = command.popen(
-                [_bwrap(), "--args", str(options_fd), "--", *command.argv],
+                [bwrap(), "--args", str(options_fd), "--", *command.argv],
                 {},
                 extra_fds=[options_fd, info_end, gate_end, *private_fds],
             )
@@ -144,7 +144,7 @@ def why_no_bubblewrap() -> str | None:
 
 
 @functools.cache
-def _bwrap() -> str:
+def bwrap() -> str:
     found = shutil.which("bwrap")
     if found is None:
         raise MissingTool(f"bubblewrap is not installed. {HOW_TO_GET_BUBBLEWRAP}")
@@ -152,13 +152,13 @@ def _bwrap() -> str:
 
 
 @functools.cache
-def _bwrap_help() -> str:
-    return subprocess.run([_bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
+def bwrap_help() -> str:
+    return subprocess.run([bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def _namespaces(command: Command) -> list[str]:
     options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    if "--disable-userns" in _bwrap_help():  # since 0.8; a nested user namespace is the kernel's widest open flank
+    if "--disable-userns" in bwrap_help():  # since 0.8; a nested user namespace is the kernel's widest open flank
         options.append("--disable-userns")
     if command.network:
         options.append("--share-net")
@@ -186,7 +186,7 @@ def _system(command: Command) -> list[str]:
     for device in _gpu_devices():
         options += ["--dev-bind-try", device, device]
     # Memory that RLIMIT_DATA does not count must not be without bound.
-    size = ["--size", str(command.memory_bytes)] if command.memory_bytes and "--size" in _bwrap_help() else []
+    size = ["--size", str(command.memory_bytes)] if command.memory_bytes and "--size" in bwrap_help() else []
     return [*options, *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", *size, "--tmpfs", "/tmp"]
 
 

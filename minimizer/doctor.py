@@ -1,0 +1,242 @@
+"""Says what this machine lacks, and how to get it. Every check does the real thing instead of guessing.
+
+torch is asked in a process of its own: importing it here would take seconds, and a broken one may take us down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from minimizer.errors import MinimizerError, MissingTool
+from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, real_interpreter, why_no_bubblewrap
+from minimizer.settings import Settings
+
+OLDEST_PYTHON = (3, 11)
+TORCH_VERSIONS = ((2, 11), (2, 13))
+COMPILERS = ("g++", "clang++")
+FREE_BYTES = 5 << 30
+"""What the kernel caches of one large job may take."""
+TORCH_SECONDS = 120
+CONNECT_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check. ``ok`` is None for a warning: something is missing that not everybody needs."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+def diagnose(settings: Settings, python: Path | None = None) -> list[Finding]:
+    """Check this machine, and the Python interpreter that scripts will run in (default: the one we run in)."""
+    interpreter = python or Path(sys.executable)
+    findings = [check_python(interpreter)]
+    if findings[0].ok:
+        findings += [check_torch(interpreter), *check_compiler(), check_cuda(interpreter)]
+    return [
+        *findings,
+        check_sandbox(settings),
+        check_disk(Path(tempfile.gettempdir())),
+        check_database(settings),
+        check_broker(settings),
+        check_port(settings),
+    ]
+
+
+def check_python(python: Path) -> Finding:
+    name, remedy = "Python", "Install Python 3.11 or later, or name another interpreter with --python."
+    try:
+        version = tuple(_ask(real_interpreter(python), "tuple(sys.version_info[:3])", seconds=10))
+    except MissingTool as error:
+        return Finding(name, False, str(error), remedy)
+    except _NoAnswer as error:
+        return Finding(name, False, f"{python}: {error}", remedy)
+    fits = version >= OLDEST_PYTHON
+    return Finding(name, fits, f"{_dotted(version)} at {python}", "" if fits else remedy)
+
+
+def check_torch(python: Path) -> Finding:
+    oldest, newest = TORCH_VERSIONS
+    remedy = f"Install torch {_dotted(oldest)} to {_dotted(newest)} there: {python} -m pip install torch"
+    try:
+        version = str(_ask(python, "str(__import__('torch').__version__)", seconds=TORCH_SECONDS))
+    except _NoAnswer as error:
+        return Finding("torch", False, f"it cannot be imported: {error}", remedy)
+    fits = oldest <= tuple(map(int, version.split(".")[:2])) <= newest
+    return Finding("torch", fits, version, "" if fits else remedy)
+
+
+def check_cuda(python: Path) -> Finding:
+    question = "(lambda cuda: cuda.is_available() and cuda.get_device_name())(__import__('torch').cuda)"
+    try:
+        device = _ask(python, question, seconds=TORCH_SECONDS)
+    except _NoAnswer as error:
+        return Finding("CUDA device", None, f"torch cannot say: {error}", "Repair torch first.")
+    if device:
+        return Finding("CUDA device", True, str(device))
+    remedy = "Only scripts for CUDA need one: install the driver, and a torch that is built for CUDA."
+    return Finding("CUDA device", None, "none; scripts run on the CPU", remedy)
+
+
+def check_compiler() -> list[Finding]:
+    """Whether inductor will find a C++ compiler, and whether that one compiles and links."""
+    remedy = "apt-get install g++ (or clang), or name one in CXX."
+    wanted = (os.environ["CXX"],) if os.environ.get("CXX") else COMPILERS
+    found = next(filter(None, map(shutil.which, wanted)), None)
+    if found is None:
+        return [Finding("C++ compiler", False, f"none of {', '.join(wanted)} is on the PATH", remedy)]
+    return [Finding("C++ compiler", True, found), check_compile(found)]
+
+
+def check_compile(compiler: str) -> Finding:
+    name, remedy = "compile", f"{compiler} is incomplete: apt-get install --reinstall g++ libc6-dev"
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
+        source.write_text(
+            "#include <cmath>\n#include <vector>\nint probe() { return (int)std::vector<int>{1}.size(); }\n"
+        )
+        command = [compiler, "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Finding(name, False, str(error), remedy)
+    if done.returncode != 0:
+        return Finding(name, False, _last_line(done.stderr), remedy)
+    return Finding(name, True, "a small shared library compiles and links")
+
+
+def check_sandbox(settings: Settings) -> Finding:
+    if settings.sandbox == "off":
+        return Finding("sandbox", None, "switched off: scripts can do all that you can", "Unset MINIMIZER_SANDBOX.")
+    trouble = why_no_bubblewrap()
+    if trouble is None:
+        return Finding("sandbox", True, "bubblewrap works")
+    ok = False if settings.sandbox == "required" else None
+    return Finding("sandbox", ok, f"{trouble}; without it only resource limits apply", HOW_TO_GET_BUBBLEWRAP)
+
+
+def check_disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / (1 << 30):.1f} GiB free in {folder}"
+    if free >= FREE_BYTES:
+        return Finding("disk space", True, detail)
+    return Finding(
+        "disk space", None, detail, f"Free {FREE_BYTES >> 30} GiB, or set TMPDIR to a folder with more room."
+    )
+
+
+def check_database(settings: Settings) -> Finding:
+    """Asks without making anything: opening a SQLite file that does not exist would create it."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    from minimizer.store.migrate import require_current
+
+    name, url = "database", settings.resolved_database_url
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+            return Finding(
+                name, None, f"{parsed.database} does not exist yet", "minimizer db upgrade, or serve, makes it."
+            )
+        require_current(url)
+    except ArgumentError:
+        return Finding(name, False, "the URL is not one that SQLAlchemy reads", "Correct MINIMIZER_DATABASE_URL.")
+    except MinimizerError as error:  # another schema, or none
+        return Finding(name, False, str(error), "minimizer db upgrade")
+    except (SQLAlchemyError, ImportError) as error:
+        shown = parsed.render_as_string(hide_password=True)
+        remedy = "Start the database, or correct MINIMIZER_DATABASE_URL."
+        return Finding(name, False, f"{shown} does not answer: {_first_line(str(error.args[0]))}", remedy)
+    return Finding(name, True, f"{parsed.render_as_string(hide_password=True)} is up to date")
+
+
+def check_broker(settings: Settings) -> Finding:
+    url = settings.resolved_broker_url
+    if url.startswith("filesystem:"):
+        return _check_broker_folder(settings.data_dir.resolve())
+    from kombu.connection import Connection
+    from kombu.exceptions import KombuError
+
+    shown = _without_password(url)
+    try:
+        with Connection(url, connect_timeout=CONNECT_SECONDS) as connection:  # type: ignore[no-untyped-call]
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_SECONDS)
+    except (OSError, KombuError, ImportError, KeyError, ValueError) as error:
+        remedy = "Start the broker, or correct MINIMIZER_BROKER_URL."
+        return Finding("broker", False, f"{shown} does not answer: {_last_line(str(error))}", remedy)
+    return Finding("broker", True, f"{shown} answers")
+
+
+def _check_broker_folder(folder: Path) -> Finding:
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Finding("broker", True, f"embedded, in {folder}")
+    return Finding("broker", False, f"{existing} cannot be written", "Set MINIMIZER_DATA_DIR to a folder of yours.")
+
+
+def check_port(settings: Settings) -> Finding:
+    where = f"{settings.host}:{settings.port}"
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as a server does: a port that was just left is free
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            remedy = "Only `minimizer serve` needs it: end who listens there, or set MINIMIZER_PORT."
+            return Finding("port", None, f"{where}: {error.strerror}", remedy)
+    return Finding("port", True, f"{where} is free")
+
+
+class _NoAnswer(Exception):
+    """An interpreter did not answer; the message says why."""
+
+
+def _ask(python: Path, expression: str, *, seconds: float) -> Any:
+    """The value of an expression in another interpreter, told apart from whatever else importing torch prints."""
+    script = f"import json, sys\nanswer = {expression}\nprint()\nprint(json.dumps(answer))"
+    try:
+        done = subprocess.run([python, "-c", script], capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise _NoAnswer(f"no answer within {seconds:.0f} s") from None
+    except OSError as error:
+        raise _NoAnswer(error.strerror or str(error)) from None
+    if done.returncode != 0:
+        raise _NoAnswer(_last_line(done.stderr) or f"it ended with status {done.returncode}")
+    return json.loads(_last_line(done.stdout))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, _, _ = parts.netloc.rpartition("@")[0].partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

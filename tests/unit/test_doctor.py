@@ -1,0 +1,243 @@
+"""The checks of ``minimizer doctor``, under the conditions they are there to notice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from minimizer import doctor
+from minimizer.settings import Settings
+from minimizer.store.migrate import upgrade
+
+PYTHON = Path(sys.executable)
+POSTGRES = os.environ.get("MINIMIZER_TEST_POSTGRES_URL", "postgresql+psycopg://postgres@127.0.0.1:5432/postgres")
+REDIS = os.environ.get("MINIMIZER_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data", port=free_port())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def executable(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_sound_machine_has_nothing_to_mend(settings: Settings) -> None:
+    findings = doctor.diagnose(settings)
+    names = [finding.name for finding in findings]
+    assert names == [
+        "Python",
+        "torch",
+        "C++ compiler",
+        "compile",
+        "CUDA device",
+        "sandbox",
+        "disk space",
+        "database",
+        "broker",
+        "port",
+    ]
+    assert [finding for finding in findings if finding.ok is False] == []
+
+
+def test_every_finding_that_is_not_fine_says_what_to_do(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    findings = doctor.diagnose(settings, PYTHON)
+    troubled = [finding for finding in findings if finding.ok is not True]
+    assert "C++ compiler" in [finding.name for finding in troubled]
+    assert all(finding.remedy for finding in troubled)
+    assert not any(finding.remedy for finding in findings if finding.ok)
+
+
+def test_torch_is_never_imported_here(settings: Settings) -> None:
+    doctor.check_torch(PYTHON)
+    assert "torch" not in sys.modules
+
+
+def test_an_interpreter_that_is_none_ends_the_questions_to_it(settings: Settings, tmp_path: Path) -> None:
+    findings = doctor.diagnose(settings, tmp_path / "python")
+    assert findings[0].name == "Python"
+    assert findings[0].ok is False
+    assert "torch" not in [finding.name for finding in findings]
+
+
+def test_an_interpreter_without_torch(tmp_path: Path) -> None:
+    bare = executable(tmp_path / "python", f'exec {PYTHON} -S -I "$@"')
+    finding = doctor.check_torch(bare)
+    assert finding.ok is False
+    assert "No module named 'torch'" in finding.detail
+    assert "pip install torch" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"),
+    [("2.10.1", False), ("2.11.0", True), ("2.13.1+cu130", True), ("2.14.0a0+git1", False), ("3.0", False)],
+)
+def test_versions_of_torch(tmp_path: Path, version: str, fits: bool) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"print('importing torch is noisy')\n__version__ = {version!r}\n")
+    python = executable(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {PYTHON} "$@"')
+    finding = doctor.check_torch(python)
+    assert (finding.ok, finding.detail) == (fits, version)
+
+
+def test_a_torch_that_takes_its_interpreter_down(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n")
+    python = executable(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {PYTHON} "$@"')
+    finding = doctor.check_torch(python)
+    assert finding.ok is False
+    assert "-11" in finding.detail
+
+
+def test_a_cuda_device_is_a_wish_not_a_need(tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "class cuda:\n    is_available = staticmethod(lambda: True)\n    get_device_name = staticmethod(lambda: 'H200')\n"
+    )
+    python = executable(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {PYTHON} "$@"')
+    assert doctor.check_cuda(python) == doctor.Finding("CUDA device", True, "H200")
+    (package / "__init__.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    assert doctor.check_cuda(python).ok is None
+
+
+def test_no_compiler_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [finding] = doctor.check_compiler()
+    assert finding.ok is False
+    assert "apt-get install g++" in finding.remedy
+
+
+def test_the_compiler_named_in_cxx_is_the_one_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(tmp_path / "missing"))
+    assert [finding.ok for finding in doctor.check_compiler()] == [False]
+    compiler = shutil.which("g++")
+    assert compiler is not None
+    monkeypatch.setenv("CXX", compiler)
+    assert [finding.ok for finding in doctor.check_compiler()] == [True, True]
+
+
+def test_a_compiler_that_cannot_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = executable(tmp_path / "g++", "echo 'cannot execute cc1plus' >&2; exit 1")
+    monkeypatch.setenv("CXX", str(broken))
+    found, compiles = doctor.check_compiler()
+    assert found.ok is True
+    assert (compiles.ok, compiles.detail) == (False, "cannot execute cc1plus")
+
+
+def test_the_sandbox_that_is_off_is_a_warning(settings: Settings) -> None:
+    assert doctor.check_sandbox(settings.model_copy(update={"sandbox": "off"})).ok is None
+    assert doctor.check_sandbox(settings).ok is True
+
+
+def test_a_database_that_is_not_there_yet_is_not_made(settings: Settings) -> None:
+    finding = doctor.check_database(settings)
+    assert finding.ok is None
+    assert "does not exist yet" in finding.detail
+    assert not settings.data_dir.exists()
+
+
+def test_an_sqlite_database(settings: Settings) -> None:
+    settings.data_dir.mkdir()
+    (settings.data_dir / "minimizer.db").touch()
+    assert doctor.check_database(settings).ok is False
+    upgrade(settings.resolved_database_url)
+    assert doctor.check_database(settings).ok is True
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """A database of our own on a real server."""
+    name = f"doctor_{uuid.uuid4().hex}"
+    server = sqlalchemy.create_engine(POSTGRES, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+        yield server.url.set(database=name, password="hunter2").render_as_string(hide_password=False)
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    server.dispose()
+
+
+def test_a_postgresql_database(settings: Settings, postgres: str) -> None:
+    settings = settings.model_copy(update={"database_url": postgres})
+    finding = doctor.check_database(settings)
+    assert (finding.ok, finding.remedy) == (False, "minimizer db upgrade")
+    upgrade(postgres)
+    finding = doctor.check_database(settings)
+    assert finding.ok is True
+    assert "hunter2" not in finding.detail
+
+
+def test_a_database_that_does_not_answer(settings: Settings) -> None:
+    url = f"postgresql://user:hunter2@127.0.0.1:{free_port()}/nothing"
+    finding = doctor.check_database(settings.model_copy(update={"database_url": url}))
+    assert finding.ok is False
+    assert "refused" in finding.detail.lower()
+    assert "hunter2" not in finding.detail
+
+
+def test_a_database_url_that_is_none(settings: Settings) -> None:
+    finding = doctor.check_database(settings.model_copy(update={"database_url": "nonsense"}))
+    assert finding.ok is False
+    assert "MINIMIZER_DATABASE_URL" in finding.remedy
+
+
+def test_a_broker_that_answers(settings: Settings) -> None:
+    assert doctor.check_broker(settings.model_copy(update={"broker_url": REDIS})).ok is True
+
+
+def test_a_broker_that_does_not_answer(settings: Settings) -> None:
+    url = f"redis://user:hunter2@127.0.0.1:{free_port()}/0"
+    finding = doctor.check_broker(settings.model_copy(update={"broker_url": url}))
+    assert finding.ok is False
+    assert "refused" in finding.detail.lower()
+    assert "hunter2" not in finding.detail
+
+
+def test_a_broker_of_an_unknown_kind(settings: Settings) -> None:
+    finding = doctor.check_broker(settings.model_copy(update={"broker_url": "carrier-pigeon://coop"}))
+    assert finding.ok is False
+    assert "MINIMIZER_BROKER_URL" in finding.remedy
+
+
+def test_the_embedded_broker_needs_a_folder(settings: Settings, tmp_path: Path) -> None:
+    assert doctor.check_broker(settings).ok is True
+    blocked = tmp_path / "file"
+    blocked.touch()
+    finding = doctor.check_broker(settings.model_copy(update={"data_dir": blocked / "data"}))
+    assert finding.ok is False
+    assert "MINIMIZER_DATA_DIR" in finding.remedy
+
+
+def test_a_port_that_is_taken(settings: Settings) -> None:
+    assert doctor.check_port(settings).ok is True
+    with socket.create_server(("127.0.0.1", settings.port)):
+        finding = doctor.check_port(settings)
+    assert finding.ok is None
+    assert str(settings.port) in finding.detail
+
+
+def test_little_disk_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.check_disk(Path("/")).name == "disk space"
+    monkeypatch.setattr(doctor, "FREE_BYTES", shutil.disk_usage(tmp_path).total + 1)
+    assert doctor.check_disk(tmp_path).ok is None

@@ -1,0 +1,309 @@
+"""How sandboxes are chosen, what they show of the file system, and how they end. Attacks: tests/security."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minimizer.errors import ChildFailed, InvalidOption, MissingTool
+from minimizer.sandbox import (
+    Bubblewrap,
+    Limits,
+    Sandbox,
+    Unconfined,
+    bubblewrap,
+    real_interpreter,
+    runtime_paths,
+    why_no_bubblewrap,
+)
+
+PYTHON = Path(sys.executable)
+ALL = [Bubblewrap(), Limits("this is a test"), Unconfined()]
+
+
+@pytest.fixture(params=ALL, ids=[each.name for each in ALL])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    chosen: Sandbox = request.param
+    return chosen
+
+
+def start(sandbox: Sandbox, *argv: str | Path, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
+    defaults: dict[str, Any] = {"read": (), "write": [cwd], "env": {"PATH": os.defpath}, "stdout": subprocess.PIPE}
+    return sandbox.start(list(map(str, argv)), cwd=cwd, **defaults | options)
+
+
+def output(sandbox: Sandbox, *argv: str | Path, cwd: Path, **options: Any) -> str:
+    process = start(sandbox, *argv, cwd=cwd, **options)
+    text = process.communicate()[0].decode()
+    sandbox.kill(process)
+    assert process.returncode == 0
+    return text.strip()
+
+
+@pytest.fixture
+def detection() -> Iterator[None]:
+    """Forgets what is known about bubblewrap, before and after."""
+    for cached in (why_no_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
+        cached.cache_clear()
+    yield
+    for cached in (why_no_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
+        cached.cache_clear()
+
+
+def test_names_and_notices() -> None:
+    assert [each.name for each in ALL] == ["bubblewrap", "limits", "off"]
+    assert [each.is_strong for each in ALL] == [True, False, False]
+    assert all(each.notice for each in ALL if not each.is_strong)
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("auto", Bubblewrap), ("required", Bubblewrap), ("off", Unconfined)])
+def test_choice(mode: Any, kind: type[Sandbox]) -> None:
+    assert isinstance(Sandbox.choose(mode), kind)
+
+
+@pytest.mark.usefixtures("detection")
+def test_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    weaker = Sandbox.choose("auto")
+    assert isinstance(weaker, Limits)
+    assert "not installed" in weaker.notice
+    with pytest.raises(MissingTool, match="apt-get install bubblewrap"):
+        Sandbox.choose("required")
+
+
+@pytest.mark.usefixtures("detection")
+def test_where_user_namespaces_are_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    with pytest.raises(MissingTool, match="cannot create namespaces"):
+        Sandbox.choose("required")
+
+
+def test_exit_status_and_output(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "sh", "-c", "echo hello; exit 7", cwd=tmp_path)
+    assert process.communicate()[0] == b"hello\n"
+    assert process.returncode == 7
+
+
+def test_exit_status_after_a_signal(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "sh", "-c", "kill -SEGV $$", cwd=tmp_path)
+    process.communicate()
+    assert process.returncode == (-signal.SIGSEGV if sandbox.name == "off" else 128 + signal.SIGSEGV)
+
+
+def test_kill_ends_it_and_may_be_repeated(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "sleep", "600", cwd=tmp_path)
+    sandbox.kill(process)
+    assert process.returncode != 0
+    sandbox.kill(process)
+
+
+def test_kill_after_the_end(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "true", cwd=tmp_path)
+    assert process.wait() == 0
+    sandbox.kill(process)
+    assert process.returncode == 0
+
+
+def test_many_ends_leave_no_descriptor_behind(sandbox: Sandbox, tmp_path: Path) -> None:
+    output(sandbox, "true", cwd=tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        output(sandbox, "true", cwd=tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_outlives_the_thread_that_started_it(sandbox: Sandbox, tmp_path: Path) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    thread = threading.Thread(target=lambda: started.append(start(sandbox, "cat", cwd=tmp_path, stdin=subprocess.PIPE)))
+    thread.start()
+    thread.join()
+    assert started[0].communicate(b"still here")[0] == b"still here"
+    assert started[0].returncode == 0
+
+
+def test_starts_in_a_forked_process(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A worker forks after it has used the sandbox; threads do not come along."""
+    output(sandbox, "true", cwd=tmp_path)
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom minimizer.sandbox import Bubblewrap, Limits, Unconfined\n"
+        "sandbox = {'bubblewrap': Bubblewrap, 'limits': lambda: Limits('x'), 'off': Unconfined}[sys.argv[1]]()\n"
+        "go = lambda: sandbox.start(['true'], cwd=Path('/'), read=(), write=(), env={'PATH': os.defpath}).wait()\n"
+        "assert go() == 0\n"
+        "if os.fork() == 0:\n    os._exit(go())\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    subprocess.run([PYTHON, "-W", "ignore", "-c", script, sandbox.name], check=True, timeout=60)
+
+
+def test_environment_and_folder(sandbox: Sandbox, tmp_path: Path) -> None:
+    environment = {"PATH": os.defpath, "WORDS": "with spaces\nand lines", "EMPTY": ""}
+    script = "import os; print([os.getcwd(), os.environ['WORDS'], os.environ['EMPTY'], 'HOME' in os.environ])"
+    seen = output(sandbox, "/usr/bin/env", "python3", "-c", script, cwd=tmp_path, env=environment)
+    assert seen == str([str(tmp_path), "with spaces\nand lines", "", False])
+
+
+def test_a_passed_pipe_works_and_ends_with_the_command(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Nobody between us and the command may keep a copy, or we would wait for an end that never comes."""
+    reader, writer = os.pipe()
+    script = "import os, sys; fd = int(sys.argv[1]); os.write(fd, b'through'); os.close(fd); sys.stdin.read()"
+    process = start(
+        sandbox,
+        *("/usr/bin/env", "python3", "-c", script, str(writer)),
+        cwd=tmp_path,
+        pass_fds=[writer],
+        stdin=subprocess.PIPE,
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        assert stream.read() == b"through"
+    assert process.poll() is None
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_folders_keep_their_paths(tmp_path: Path) -> None:
+    outer, inner = tmp_path / "readable", tmp_path / "readable" / "writable"
+    inner.mkdir(parents=True)
+    (outer / "given").write_text("given")
+    script = f"cat {outer}/given; echo made > {inner}/made; touch {outer}/no 2>/dev/null || echo :denied"
+    seen = output(Bubblewrap(), "sh", "-c", script, cwd=outer, read=[outer], write=[inner])
+    assert seen == "given:denied"
+    assert (inner / "made").read_text() == "made\n"
+
+
+def test_a_file_to_read_in_a_folder_to_write(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('original')")
+    seen = output(
+        Bubblewrap(),
+        "sh",
+        "-c",
+        f"echo > {script}; cat {script}",
+        cwd=tmp_path,
+        read=[script],
+        stderr=subprocess.DEVNULL,
+    )
+    assert seen == "print('original')"
+
+
+def test_a_link_is_seen_under_both_names(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    (real / "file").write_text("found ")
+    link.symlink_to(real)
+    assert (
+        output(Bubblewrap(), "cat", link / "file", real / "file", cwd=Path("/"), read=[link], write=()) == "found found"
+    )
+
+
+def test_shared_memory_works_and_tmp_is_its_own(tmp_path: Path) -> None:
+    script = "echo x > /dev/shm/x && echo x > /tmp/x && cat /dev/shm/x /tmp/x"
+    assert output(Bubblewrap(), "sh", "-c", script, cwd=tmp_path).split() == ["x", "x"]
+    assert not Path("/tmp/x").exists()
+
+
+@pytest.mark.parametrize("path", ["/", "/proc", "/dev", "/sys", "/missing"])
+def test_what_is_never_bound(sandbox: Sandbox, tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidOption, match="cannot be opened to the script"):
+        start(sandbox, "true", cwd=tmp_path, read=[Path(path)])
+
+
+@pytest.mark.usefixtures("detection")
+def test_a_sandbox_that_does_not_come_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    with pytest.raises(ChildFailed, match="did not come up"):
+        start(Bubblewrap(), "true", cwd=tmp_path)
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    for each in ALL[:2]:
+        process = start(each, "no-such-command", cwd=tmp_path, stderr=subprocess.PIPE)
+        assert b"no-such-command" in process.communicate()[1]
+        assert process.returncode != 0
+
+
+def test_runtime_paths_of_a_virtual_environment(tmp_path: Path) -> None:
+    """It works inside, and the folder around it stays closed."""
+    home = tmp_path / "project"
+    venv.create(home / ".venv", with_pip=False)
+    (home / "secret").write_text("hunter2")
+    python = home / ".venv" / "bin" / "python"
+    paths = runtime_paths(python)
+    assert home / ".venv" in paths
+    assert not {home, tmp_path, Path.home(), Path("/")} & set(paths)
+    script = "import sys, os, ssl, ctypes; print(sys.prefix, os.path.exists(sys.argv[1]))"
+    work = tmp_path / "work"
+    work.mkdir()
+    seen = output(Bubblewrap(), python, "-c", script, home / "secret", cwd=work, read=paths)
+    assert seen == f"{home / '.venv'} False"
+
+
+def test_runtime_paths_leave_a_development_install_closed(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=False)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    [packages] = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    (packages / "checkout.pth").write_text(f"{checkout}\n")
+    python = tmp_path / "env" / "bin" / "python"
+    assert (
+        str(checkout)
+        in subprocess.run(
+            [python, "-c", "import sys; print(sys.path)"], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    assert checkout not in runtime_paths(python)
+
+
+def test_runtime_paths_include_torch_wherever_it_is() -> None:
+    paths = runtime_paths(PYTHON)
+    assert any(path.name == "torch" and (path / "__init__.py").is_file() for path in paths)
+
+
+def test_a_launcher_leads_to_the_interpreter(tmp_path: Path) -> None:
+    shim = tmp_path / "python"
+    shim.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
+    shim.chmod(0o755)
+    assert real_interpreter(shim) == PYTHON
+
+
+def test_what_is_no_interpreter(tmp_path: Path) -> None:
+    with pytest.raises(MissingTool, match="--python"):
+        runtime_paths(tmp_path / "python")
+    with pytest.raises(MissingTool, match="--python"):
+        runtime_paths(Path("/usr/bin/true"))
+
+
+def test_inductor_compiles_inside(tmp_path: Path) -> None:
+    """With no environment but PATH and the caches: user name, compiler, linker and cores are all found."""
+    script = (
+        "import torch\nx = torch.randn(8)\ny = torch.compile(lambda x: torch.relu(x) + 1)(x)\n"
+        "assert torch.equal(y, torch.relu(x) + 1)\nprint('compiled')"
+    )
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    seen = output(
+        Bubblewrap(),
+        PYTHON,
+        "-c",
+        script,
+        cwd=tmp_path,
+        env=environment,
+        read=runtime_paths(PYTHON),
+        memory_bytes=4 << 30,
+    )
+    assert seen == "compiled"
+    assert list((tmp_path / "cache").rglob("*.so"))
