@@ -160,6 +160,15 @@ def compare(
     return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
 
 
+def places(outputs: Any, inputs: Sequence[Any] = (), grads: Sequence[Any] = ()) -> dict[str, Tensor]:
+    """The tensors of one side by the name of their place, as in ``Difference.where``."""
+    boundary = Boundary()
+    walker = _Walker(boundary, None)
+    for name, values in (("output", outputs), ("input", list(inputs)), ("grad", list(grads))):
+        walker.walk(name, values, values)
+    return {pair.where: pair.expected for pair in boundary.tensors}
+
+
 # --- the checks ---------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,132 @@
+"""The referee's truth: the same program in double precision, where that means the same program.
+
+All floating operands are double, whatever the program casts to; complex ones are double complex. Random numbers are those of the
+eager run. A program whose meaning depends on the precision (``nextafter``, bits of floats, ``finfo`` constants, branches on a
+dtype) has no such truth, and the answer says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from .snapshot import clone
+from .survey import Calls, Survey, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
+
+
+class InvalidInFp64(Exception):
+    """The program means something else in double precision."""
+
+
+def widen(inputs: Sequence[Any]) -> list[Any]:
+    """Copies of the inputs with floating tensors in double precision, storage sharing kept.
+
+    Raises:
+        InvalidInFp64: tensors of different types share a storage, which cannot be kept.
+    """
+    bases: dict[int, tuple[torch.dtype, Tensor]] = {}
+    copies = clone(list(inputs))
+    return tree_map(lambda leaf: _widen(leaf, bases) if isinstance(leaf, Tensor) else leaf, copies)
+
+
+def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tensor:
+    if tensor.layout is not torch.strided or tensor.is_quantized or type(tensor) not in (Tensor, torch.nn.Parameter):
+        if not is_inexact(tensor):
+            return tensor
+        return tensor.detach().to(_wide_dtype(tensor.dtype)).requires_grad_(tensor.requires_grad)
+    storage = tensor.untyped_storage()
+    if storage._cdata not in bases:
+        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
+        bases[storage._cdata] = (tensor.dtype, flat.to(_wide_dtype(tensor.dtype)))
+    dtype, base = bases[storage._cdata]
+    if dtype != tensor.dtype:
+        raise InvalidInFp64("inputs of different types share a storage")
+    if not is_inexact(tensor):
+        return tensor
+    with torch.no_grad():
+        result = base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).detach()
+        torch._C._set_conj(result, tensor.is_conj())
+        torch._C._set_neg(result, tensor.is_neg())
+    if tensor.requires_grad and not tensor.is_leaf:
+        with torch.enable_grad():
+            return result.requires_grad_() * 1  # in-place ops on it are allowed, as on its source
+    return result.requires_grad_(tensor.requires_grad)
+
+
+def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], survey: Survey, calls: Calls) -> Any:
+    """Run the program on widened inputs.
+
+    Args:
+        program: takes the list of inputs, returns what is to be looked at.
+        inputs: in their own precision, before the call.
+        survey: of the eager run; holds the random numbers that it drew.
+        calls: of the eager run.
+
+    Raises:
+        InvalidInFp64: there is no such truth; the message says why.
+    """
+    if survey.invalid_in_fp64:
+        raise InvalidInFp64(survey.invalid_in_fp64)
+    default = torch.get_default_dtype()
+    here = Calls()
+    wide = widen(inputs)
+    try:
+        torch.set_default_dtype(torch.float64)
+        with _Double(survey.drawn), here:
+            result = program(wide)
+    except InvalidInFp64:
+        raise
+    except Exception as error:
+        raise InvalidInFp64(f"cannot run in float64: {type(error).__name__}: {error}"[:200]) from error
+    finally:
+        torch.set_default_dtype(default)
+    if not here.agrees_with(calls):
+        raise InvalidInFp64("the program branches on a dtype or uses constants of one")
+    return result
+
+
+class _Double(TorchDispatchMode):
+    """Sees to it that nothing falls back to a lower precision."""
+
+    def __init__(self, drawn: list[Tensor]) -> None:
+        super().__init__()
+        self._drawn = iter(drawn)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+            return self._call(func, args, kwargs or {})
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if any(map(_is_narrow, written_operands(func, args, kwargs))):
+            raise InvalidInFp64("changes a tensor in place that is no input")
+        args, kwargs = tree_map(_double, (args, kwargs))
+        if operator_name(func) in ("_softmax", "_log_softmax"):
+            args = (*args[:2], False)  # half_to_float, which only half precision allows
+        result, drew = call_and_see_draws(func, args, kwargs)
+        if drew:
+            for output in tensors(result):
+                output.copy_(next(self._drawn))
+        return result
+
+
+def _double(leaf: Any) -> Any:
+    if isinstance(leaf, torch.dtype):
+        return _wide_dtype(leaf)
+    if isinstance(leaf, Tensor) and _is_narrow(leaf):
+        return leaf.to(_wide_dtype(leaf.dtype))
+    return leaf
+
+
+def _is_narrow(tensor: Tensor) -> bool:
+    return is_inexact(tensor) and tensor.dtype != _wide_dtype(tensor.dtype)
+
+
+def _wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype

@@ -1,0 +1,473 @@
+"""The referee: which differences between compiled and eager are faults, and which are legal rounding.
+
+What decides, first rule that applies to a place:
+
+1. *The script's own tolerance.* A script that compares has said what it calls wrong; every difference beyond that counts.
+2. *Metadata* (dtype, shape, stride, aliasing, requires_grad, type) and plain Python values never differ legally.
+3. *Nondeterminism.* A second eager run, with uninitialised memory filled anew, shows eager's own spread. Where eager differs from
+   eager beyond the tolerance nothing can be said about the compiler.
+4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller has fed both sides the same numbers.
+5. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
+6. *Discrete values.* Where a jump (round, argmax, a comparison ...) was fed rounded values, a difference proves nothing by itself:
+   it is a fault only if it survives with eager's inputs given to the jump alone. If redrawing eager's roundings moves as many
+   elements as far, it is amplified rounding; else a suspect, to be confirmed locally. Gradients are not discrete in this sense:
+   a jump in a backward (the mask of a relu, the index of a maximum) shows in eager's redrawn roundings, which rule 7 respects.
+7. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
+   ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
+   alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
+   worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
+   larger: a lucky eager is no measure.
+8. *ulps.* Where double precision means another program, eager in its own precision is the truth, and the compiled value may be
+   off by ``ULPS`` units in the last place, or by 3 times what redrawing eager's roundings does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import fp64
+from .compare import WRONG_GRADIENT, WRONG_OUTPUT, Difference, compare, places
+from .elements import default_tolerance, plain, wide
+from .snapshot import clone, rng_state, set_rng_state
+from .survey import Calls, Mark, Perturbation, Survey, is_inexact
+
+ULPS = 4
+"""Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
+
+MARGIN = 3
+"""Compiled may be this many times as far from the truth as eager."""
+
+_SEEDS = (1, 2)  # repetitions with redrawn roundings
+_ELEMENTWISE = ("value", "nan", "inf")
+
+
+@dataclass
+class Verdict:
+    """What the referee says about one call.
+
+    ``discrete`` without ``fault`` marks a suspect that the caller must confirm locally. ``differences`` are those that count
+    (faults, or suspects), or all of them when none does. Errors are relative to the norm of the fp64 truth, of the worst place.
+    """
+
+    fault: bool = False
+    kind: str | None = None
+    rule: str = "equal"
+    discrete: bool = False
+    nondeterministic: bool = False
+    note: str = ""
+    differences: list[Difference] = field(default_factory=list)
+    compiled_error: float | None = None
+    eager_error: float | None = None
+    noise: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        errors = {name: getattr(self, name) for name in ("compiled_error", "eager_error", "noise")}
+        return {
+            "fault": self.fault,
+            "kind": self.kind,
+            "rule": self.rule,
+            "discrete": self.discrete,
+            "nondeterministic": self.nondeterministic,
+            "note": self.note,
+            "differences": [difference.to_json() for difference in self.differences],
+            **{name: str(e) if e is not None and not math.isfinite(e) else e for name, e in errors.items()},
+        }
+
+
+def judge(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    rng: Mapping[str, Any],
+    expected: Any,
+    expected_inputs: Sequence[Any],
+    actual: Any,
+    actual_inputs: Sequence[Any],
+    *,
+    random: bool = False,
+    tolerance: Mapping[str, Any] | None = None,
+    grad: bool | None = None,
+) -> Verdict:
+    """Judge one call of a compiled callable.
+
+    Args:
+        function: the program itself, to be run again in eager.
+        inputs: its inputs before the call; not changed.
+        rng: the random state before the call, from ``snapshot.rng_state``.
+        expected: what eager returned.
+        expected_inputs: eager's inputs after the call.
+        actual: what the compiled callable returned.
+        actual_inputs: its inputs after the call.
+        random: both sides were fed the same random numbers (``fallback_random``), so random values are judged too.
+        tolerance: ``rtol`` and ``atol`` of the script's own comparison, if it has one.
+        grad: the grad mode of the call; None for the present one.
+    """
+    differences = compare(
+        expected, actual, inputs_expected=expected_inputs, inputs_actual=actual_inputs, **_numbers(tolerance)
+    )
+    mode = torch.is_grad_enabled() if grad is None else grad
+
+    def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        with torch.set_grad_enabled(mode):
+            return function(*values), values, []
+
+    sides = (places(expected, expected_inputs), places(actual, actual_inputs))
+    return _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+
+
+def judge_gradients(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    rng: Mapping[str, Any],
+    cotangents: Sequence[Tensor] | None,
+    expected: Sequence[Tensor | None],
+    actual: Sequence[Tensor | None],
+    *,
+    random: bool = False,
+    tolerance: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """Judge the gradients of one call, as made by ``gradients``; the arguments are those of ``judge``."""
+    differences = compare(None, None, grads_expected=expected, grads_actual=actual, **_numbers(tolerance))
+
+    def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        return None, [], list(gradients(function, values, cotangents))
+
+    sides = (places(None, (), expected), places(None, (), actual))
+    return _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+
+
+def gradients(
+    function: Callable[..., Any], inputs: Sequence[Any], cotangents: Sequence[Tensor] | None
+) -> list[Tensor | None]:
+    """Run forward and backward; the gradients of all inputs that require one, in order, None for an unused one.
+
+    Args:
+        function: eager or compiled.
+        inputs: the function may change them.
+        cotangents: one for each output that requires a gradient; ones for None.
+    """
+    with torch.enable_grad():
+        sources = [leaf for leaf in places(list(inputs)).values() if leaf.requires_grad]
+        # Of the values before the call: an input that is changed in place has another history afterwards.
+        edges = [torch.autograd.graph.get_gradient_edge(source) for source in sources]
+        outputs = [output for output in places(function(*inputs)).values() if output.requires_grad]
+        if not outputs or not sources:
+            return [None] * len(sources)
+        if cotangents is None:
+            weights = [torch.ones_like(output) for output in outputs]
+        else:
+            weights = [c.to(output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
+        return list(torch.autograd.grad(outputs, edges, weights, allow_unused=True))
+
+
+def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
+    """Whether the function draws random numbers; runs it once on these inputs, which it may change."""
+    with Survey() as survey:
+        function(*inputs)
+    return survey.random
+
+
+def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """The function's outputs in double precision, or None where that means another program."""
+    bench = _Bench(lambda values: (function(*values), values, []), inputs, rng_state(), ({}, {}))
+    return None if bench.truth is None else bench.truth_outputs
+
+
+def discrete_producers(function: Callable[..., Any], inputs: Sequence[Any]) -> list[str]:
+    """The places whose value comes from rounded floats through an operator that jumps, such as ``output[1]``."""
+    bench = _Bench(lambda values: (function(*values), values, []), inputs, rng_state(), ({}, {}))
+    return [where for where, marks in bench.marks.items() if Mark.DISCRETE in marks]
+
+
+Program = Callable[[list[Any]], "tuple[Any, Sequence[Any], Sequence[Any]]"]
+Side = Mapping[str, Tensor]
+
+
+class _Bench:
+    """One case before the referee: reruns the program only as far as the decision needs it, each rerun once."""
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Sequence[Any],
+        rng: Mapping[str, Any],
+        sides: tuple[Side, Side],
+        *,
+        random: bool = False,
+        own: bool = False,
+    ) -> None:
+        self._program = program
+        self._inputs = inputs
+        self._rng = rng
+        self._expected, self._actual = sides
+        self._random_is_shared = random
+        self._own_tolerance = own
+        self.why_no_truth = ""
+        self.truth_outputs: Any = None
+
+    # reruns, each at most once ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _surveyed(self) -> tuple[Survey, Calls, dict[str, Tensor], dict[str, Mark]]:
+        survey, calls = Survey(), Calls()
+        values = clone(list(self._inputs))
+        with self._same_random_numbers(), survey, calls:
+            result = self._program(values)
+        again = places(*result)
+        return survey, calls, again, {where: survey.marks(tensor) for where, tensor in again.items()}
+
+    @property
+    def survey(self) -> Survey:
+        return self._surveyed[0]
+
+    @property
+    def again(self) -> Side:
+        """A second eager run."""
+        return self._surveyed[2]
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        return self._surveyed[3]
+
+    @cached_property
+    def truth(self) -> Side | None:
+        """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
+        survey, calls, _, _ = self._surveyed
+        try:
+            result = fp64.run(self._program, self._inputs, survey, calls)
+        except fp64.InvalidInFp64 as error:
+            self.why_no_truth = str(error)
+            return None
+        self.truth_outputs = result[0]
+        return places(*result)
+
+    @cached_property
+    def redrawn(self) -> list[Side]:
+        """Eager runs whose roundings were drawn anew."""
+        runs: list[Side] = []
+        for seed in _SEEDS:
+            values = clone(list(self._inputs))
+            with self._same_random_numbers(), Perturbation(seed), contextlib.suppress(RuntimeError):
+                runs.append(places(*self._program(values)))
+        return runs
+
+    @contextlib.contextmanager
+    def _same_random_numbers(self) -> Any:
+        before = rng_state()
+        set_rng_state(dict(self._rng))
+        try:
+            yield
+        finally:
+            set_rng_state(before)
+
+    # the rules ---------------------------------------------------------------------------------------------------------------
+
+    def verdict(self, differences: list[Difference]) -> Verdict:
+        if self._own_tolerance:
+            if differences and not self._is_noise(differences):
+                return _fault(differences, "the script's own tolerance")
+        else:
+            differences = differences + self._inexact_bits(differences)
+        if not differences:
+            return Verdict()
+        return self._ruled(differences)
+
+    def _ruled(self, differences: list[Difference]) -> Verdict:
+        if self._is_noise(differences):
+            note = "eager differs from eager"
+            return Verdict(nondeterministic=True, rule="nondeterministic", note=note, differences=differences)
+        rulings = [self._rule(difference) for difference in differences]
+        faults = [ruling for ruling in rulings if ruling.fault]
+        suspects = [ruling for ruling in rulings if ruling.discrete]
+        counted = faults or suspects or rulings
+        result = counted[0]
+        result.differences = [difference for ruling in counted for difference in ruling.differences]
+        result.kind = result.differences[0].kind if faults else None
+        result.note = "" if faults else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
+        return result
+
+    def _inexact_bits(self, known: list[Difference]) -> list[Difference]:
+        """Differences too small for the tolerance at places that have one right answer."""
+        expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
+        actual = {where: self._actual[where] for where in expected if where in self._actual}
+        unequal = [w for w in actual if expected[w].shape == actual[w].shape and not _same_bits(expected[w], actual[w])]
+        unequal = [where for where in unequal if where not in {difference.where for difference in known}]
+        found = []
+        for where in unequal:
+            if self.marks.get(where, Mark.ROUNDED) is Mark.EXACT and expected[where].dtype == actual[where].dtype:
+                tiny = torch.finfo(expected[where].dtype).tiny
+                (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
+                if bits is not None and bits.what in _ELEMENTWISE:
+                    kind = WRONG_GRADIENT if where.startswith("grad") else WRONG_OUTPUT
+                    found.append(Difference(**{**vars(bits), "where": where, "kind": kind}))
+        return found
+
+    def _is_noise(self, differences: list[Difference]) -> bool:
+        """Whether everything that differs also differs between eager and eager."""
+        return all(d.what in _ELEMENTWISE and self._eager_differs(d.where) for d in differences)
+
+    def _eager_differs(self, where: str) -> bool:
+        one, other = self._expected.get(where), self.again.get(where)
+        if one is None or other is None:
+            return False
+        return any(difference.what in _ELEMENTWISE for difference in compare(one, other))
+
+    def _rule(self, difference: Difference) -> Verdict:
+        where = difference.where
+        if difference.what not in _ELEMENTWISE:
+            return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
+        if self._eager_differs(where):
+            return _excused(difference, "nondeterministic", "eager differs from eager")
+        marks = self.marks.get(where, Mark.EXACT)
+        if Mark.RANDOM in marks and not self._random_is_shared:
+            return _excused(difference, "random stream", "random values come from another stream")
+        if Mark.DISCRETE in marks and not where.startswith("grad"):
+            return self._rule_discrete(difference)
+        if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
+            return _fault([difference], "exact: every producer is exact")
+        if self.truth is not None and where in self.truth and self.truth[where].shape == self._expected[where].shape:
+            return self._rule_fp64(difference, self.truth[where])
+        return self._rule_ulps(difference)
+
+    def _rule_discrete(self, difference: Difference) -> Verdict:
+        where = difference.where
+        expected, actual = self._expected[where], self._actual[where]
+        moved = _moved_elements(expected, actual)
+        legal = [_moved_elements(expected, run[where]) for run in self.redrawn if where in run]
+        count, step = max((n for n, _ in legal), default=0), max((s for _, s in legal), default=0.0)
+        if moved[0] <= MARGIN * count and moved[1] <= max(step, 1.0) * MARGIN:
+            return _excused(difference, "amplified rounding", "discrete values differ by amplified rounding")
+        note = "discrete values differ: a fault only if they differ with the same inputs too"
+        return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
+
+    def _rule_fp64(self, difference: Difference, truth: Tensor) -> Verdict:
+        expected, actual = _wide(self._expected[difference.where]), _wide(self._actual[difference.where])
+        truth = _wide(truth)
+        dtype = self._expected[difference.where].dtype
+        floor = rounding_floor(dtype, self.survey.terms)
+        compiled, eager = _Error.of(actual, truth), _Error.of(expected, truth)
+        if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
+            return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
+        noise = [_Error.of(_wide(run[difference.where]), truth) for run in self.redrawn if difference.where in run]
+        loosest = eager.worst_of(noise)
+        spread = max((error.norm for error in noise), default=0.0)
+        if compiled.exceeds(loosest, floor, truth, expected, actual, dtype):
+            return self._with_errors(_fault([difference], "fp64"), compiled, eager, spread)
+        return self._with_errors(_excused(difference, "fp64", "amplified rounding"), compiled, eager, spread)
+
+    @staticmethod
+    def _with_errors(verdict: Verdict, compiled: _Error, eager: _Error, noise: float) -> Verdict:
+        verdict.compiled_error, verdict.eager_error, verdict.noise = compiled.norm, eager.norm, noise
+        return verdict
+
+    def _rule_ulps(self, difference: Difference) -> Verdict:
+        why = self.why_no_truth or "no such place in fp64"
+        where = difference.where
+        if difference.what != "value":
+            spread = any(_moved_elements(self._expected[where], run[where])[0] for run in self.redrawn if where in run)
+            if spread:
+                return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
+            return _fault([difference], f"ulps (no fp64: {why})")
+        expected, actual = _wide(self._expected[where]), _wide(self._actual[where])
+        eps = torch.finfo(self._expected[where].dtype).eps
+        legal = ULPS * eps * expected.abs()
+        for run in self.redrawn:
+            if where in run:
+                legal = torch.maximum(legal, MARGIN * (_wide(run[where]) - expected).abs().max())
+        if bool((((actual - expected).abs() > legal) & _outside(expected, actual, expected.dtype)).any()):
+            return _fault([difference], f"ulps (no fp64: {why})")
+        return _excused(difference, "ulps", "")
+
+
+@dataclass(frozen=True)
+class _Error:
+    """How far one side is from the truth: relative in the norm, and by element in units of the tolerance."""
+
+    norm: float
+    worst: float
+    missing: int
+    """Elements that are NaN or Inf where the truth is not, or the other way round."""
+
+    @classmethod
+    def of(cls, value: Tensor, truth: Tensor) -> _Error:
+        finite = value.isfinite() & truth.isfinite()
+        lost = ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
+        error = torch.where(finite, (value - truth).abs(), 0.0)
+        size = torch.where(finite, truth.abs(), 0.0)
+        scale = float(size.norm())
+        norm = float(error.norm())
+        worst = float(error.max()) if error.numel() else 0.0
+        return cls(norm / scale if scale else norm, worst, int(lost.count_nonzero()))
+
+    def worst_of(self, others: Sequence[_Error]) -> _Error:
+        every = (self, *others)
+        return _Error(max(e.norm for e in every), max(e.worst for e in every), max(e.missing for e in every))
+
+    def exceeds(
+        self, eager: _Error, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
+    ) -> bool:
+        """Whether this error of the compiled side is a fault, given eager's."""
+        if self.missing > MARGIN * eager.missing:
+            return True
+        if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
+            return True
+        legal = torch.clamp(floor * truth.abs(), min=MARGIN * eager.worst)
+        wrong = ((actual - truth).abs() > legal) & _outside(expected, actual, dtype) & truth.isfinite()
+        return bool(wrong.any())
+
+
+def rounding_floor(dtype: torch.dtype, terms: int) -> float:
+    """The relative error that any correct implementation may have: one result's rounding and that of a sum of this many terms.
+
+    Sums of half precision are kept in single precision, so their length costs little.
+    """
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    eps = torch.finfo(dtype).eps
+    summed = min(eps, torch.finfo(torch.float32).eps)
+    return 2 * eps + 2 * summed * math.sqrt(terms)
+
+
+def _numbers(tolerance: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The rtol and atol of a script's comparison; a script that gave none compared with the defaults."""
+    return {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
+
+
+def _outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
+    tolerance = default_tolerance(dtype)
+    return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
+
+
+def _moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
+    """How many elements differ beyond the tolerance, and by how much at most."""
+    if expected.shape != actual.shape:
+        return expected.numel(), math.inf
+    found = [difference for difference in compare(expected, actual) if difference.what in _ELEMENTWISE]
+    return sum(d.mismatched or 0 for d in found), max((d.max_abs or 0.0 for d in found), default=0.0)
+
+
+def _same_bits(expected: Tensor, actual: Tensor) -> bool:
+    try:
+        return torch.equal(plain(expected), plain(actual))
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    tensor = wide(plain(tensor))
+    return tensor if is_inexact(tensor) else tensor.to(torch.float64)
+
+
+def _fault(differences: list[Difference], rule: str) -> Verdict:
+    return Verdict(fault=True, kind=differences[0].kind, rule=rule, differences=differences)
+
+
+def _excused(difference: Difference, rule: str, note: str) -> Verdict:
+    return Verdict(rule=rule, note=note, differences=[difference])
