@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
 
@@ -19,12 +20,16 @@ def celery_doorbell(settings: Settings) -> Doorbell:
     """A doorbell on the configured broker. It knows the task by name only, so the web side needs no worker code."""
     client = Celery("minimizer-web")
     client.conf.update(broker_config(settings))
+    # A broker that is down takes seconds to say so. The request does not wait for it: its job is stored.
+    ringer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
-    def ring(job_id: str) -> None:
+    def send(job_id: str) -> None:
         try:
             client.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
-        except Exception:
-            # The job is stored. Failing the request now would make its owner send it twice.
-            log.warning("the broker cannot be reached; job %s waits until a worker looks for it", job_id, exc_info=True)
+        except Exception as error:
+            log.warning("the broker cannot be reached (%s); job %s waits until a worker looks for it", error, job_id)
+
+    def ring(job_id: str) -> None:
+        ringer.submit(send, job_id)
 
     return ring

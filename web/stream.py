@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from http import HTTPStatus
 
 from flask import Response
@@ -60,23 +60,28 @@ def event_stream(store: Store, watcher: Watcher, streams: Slots, job: Job, after
 
 
 class _Stream(Iterator[str]):
-    """Gives the place back when the server closes the response, also when not a single event was read from it."""
+    """Gives the place back at the end, or when the server closes the response: also if nothing was ever read from it."""
 
-    def __init__(self, events: Iterator[str], streams: Slots) -> None:
+    def __init__(self, events: Generator[str], streams: Slots) -> None:
         self._events = events
         self._streams = streams
         self._open = True
 
     def __next__(self) -> str:
-        return next(self._events)
+        try:
+            return next(self._events)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         if self._open:
             self._open = False
+            self._events.close()
             self._streams.give_back()
 
 
-def _events(store: Store, watcher: Watcher, job: Job, after: int) -> Iterator[str]:
+def _events(store: Store, watcher: Watcher, job: Job, after: int) -> Generator[str]:
     yield f"retry: {RETRY_SECONDS * 1000}\n\n"
     told: tuple[str, str | None] | None = None
     with watcher.watching(job.id):

@@ -1,0 +1,62 @@
+"""The files of a job, as a program or a browser gets them."""
+
+from __future__ import annotations
+
+import pytest
+from flask.testing import FlaskClient
+from webtest import REPRO, SCRIPT, Hands, refused
+
+from minimizer.report import Report
+from minimizer.store import Job
+from minimizer.types import Status
+
+
+def test_files_come_raw(client: FlaskClient, minimized: Job) -> None:
+    base = f"/api/v1/jobs/{minimized.id}"
+    assert client.get(f"{base}/repro.py").data == REPRO
+    assert client.get(f"{base}/script.py").data == SCRIPT
+    assert client.get(f"{base}/run.log").data == b"all of it\n"
+    assert client.get(f"{base}/report.md").data == b"# Report\n"
+    report = client.get(f"{base}/report.json")
+    assert report.mimetype == "application/json"
+    assert Report.model_validate(report.get_json()).status is Status.MINIMIZED
+
+
+@pytest.mark.parametrize("name", ["repro.py", "report.json", "report.md", "run.log"])
+def test_not_ready_is_409(client: FlaskClient, hands: Hands, name: str) -> None:
+    response = client.get(f"/api/v1/jobs/{hands.claim.job_id}/{name}")
+    refused(response, 409, f"no {name} yet")
+    assert int(response.headers["Retry-After"]) > 0
+
+
+def test_what_a_job_ended_without_is_404(client: FlaskClient, hands: Hands) -> None:
+    hands.finish(Report(status=Status.HEALTHY))
+    refused(client.get(f"/api/v1/jobs/{hands.claim.job_id}/repro.py"), 404, "left no repro.py")
+
+
+def test_best_so_far_can_be_taken_while_running(client: FlaskClient, hands: Hands) -> None:
+    hands.artifact("repro.py", REPRO)
+    assert client.get(f"/api/v1/jobs/{hands.claim.job_id}/repro.py").data == REPRO
+
+
+def test_artifacts_are_listed_with_their_addresses(client: FlaskClient, hands: Hands) -> None:
+    hands.artifact("data.pt", b"\x80\x02\0binary")
+    hands.artifact("witness-dynamo.txt", b"text")
+    listed = client.get(f"/api/v1/jobs/{hands.claim.job_id}/artifacts").get_json()["artifacts"]
+    assert [one["name"] for one in listed] == ["data.pt", "witness-dynamo.txt"]
+    binary, text = (client.get(one["url"]) for one in listed)
+    assert binary.data == b"\x80\x02\0binary" and binary.mimetype == "application/octet-stream"
+    assert binary.headers["Content-Disposition"].startswith("attachment")
+    assert text.mimetype == "text/plain"
+    refused(client.get(f"/api/v1/jobs/{hands.claim.job_id}/artifacts/none"), 404, "no artifact")
+
+
+def test_file_is_not_sent_twice(client: FlaskClient, minimized: Job) -> None:
+    url = f"/api/v1/jobs/{minimized.id}/repro.py"
+    etag = client.get(url).headers["ETag"]
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+
+
+def test_download_is_an_attachment(client: FlaskClient, minimized: Job) -> None:
+    response = client.get(f"/api/v1/jobs/{minimized.id}/repro.py?download=1")
+    assert response.headers["Content-Disposition"] == "attachment; filename=repro.py"

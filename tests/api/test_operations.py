@@ -1,0 +1,114 @@
+"""Probes, metrics, workers, the API's description, and errors nobody planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from webtest import refused
+
+from minimizer.settings import Settings
+from minimizer.store import Job, Store
+from web import create_app
+
+
+def test_probes(client: FlaskClient) -> None:
+    assert client.get("/healthz").get_json() == {"status": "ok"}
+    assert client.get("/readyz").get_json() == {"status": "ok"}
+
+
+def test_not_ready_without_a_database(tmp_path: Path) -> None:
+    # A folder where the file should be: SQLite cannot open it.
+    settings = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}")
+    client = create_app(settings, ring=lambda job_id: None).test_client()
+    assert client.get("/healthz").status_code == 200
+    refused(client.get("/readyz"), 503, "database")
+    refused(client.get("/api/v1/jobs"), 503, "database")
+
+
+def test_metrics_count_jobs_and_requests(client: FlaskClient, queued: Job) -> None:
+    client.get(f"/api/v1/jobs/{queued.id}")
+    text = client.get("/metrics").text
+    assert 'minimizer_jobs{status="queued"} 1.0' in text
+    assert 'minimizer_http_requests_total{endpoint="api.get_job",method="GET",status="200"} 1.0' in text
+    assert queued.id not in text
+
+
+def test_workers(client: FlaskClient, store: Store) -> None:
+    store.register_worker("w1", device="cpu", torch="2.13.0")
+    (worker,) = client.get("/api/v1/workers").get_json()["workers"]
+    assert (worker["name"], worker["torch"], worker["job_id"]) == ("w1", "2.13.0", None)
+
+
+def test_openapi_describes_every_route(client: FlaskClient) -> None:
+    document = client.get("/api/v1/openapi.json").get_json()
+    assert document["openapi"] == "3.1.0"
+    documented = {(path, method) for path, item in document["paths"].items() for method in item}
+    for path, method in [
+        ("/api/v1/jobs", "post"),
+        ("/api/v1/jobs", "get"),
+        ("/api/v1/jobs/{job_id}", "get"),
+        ("/api/v1/jobs/{job_id}", "delete"),
+        ("/api/v1/jobs/{job_id}/events", "get"),
+        ("/api/v1/jobs/{job_id}/cancel", "post"),
+        ("/api/v1/jobs/{job_id}/retry", "post"),
+        ("/api/v1/jobs/{job_id}/artifacts", "get"),
+        ("/api/v1/jobs/{job_id}/artifacts/{name}", "get"),
+        ("/api/v1/workers", "get"),
+        ("/healthz", "get"),
+        ("/readyz", "get"),
+        ("/metrics", "get"),
+    ]:
+        assert (path, method) in documented
+    references = {text.split('"')[0] for text in json.dumps(document).split('"$ref": "#/components/schemas/')[1:]}
+    assert references <= set(document["components"]["schemas"])
+    errors = [
+        content
+        for item in document["paths"].values()
+        for operation in item.values()
+        for status, answer in operation["responses"].items()
+        if status >= "400"
+        for content in answer["content"]
+    ]
+    assert set(errors) == {"application/problem+json"}
+
+
+def test_documentation_is_served_from_here(client: FlaskClient) -> None:
+    page = client.get("/docs").text
+    assert "http://" not in page and "https://" not in page
+    assert client.get("/docs/swagger/js/swagger-ui-bundle.js").status_code == 200
+    assert client.get("/docs/swagger/../../plugins.py").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1/jobs/x/y/z", "/nothing"])
+def test_unknown_address_is_404(client: FlaskClient, path: str) -> None:
+    refused(client.get(path), 404, "")
+
+
+def test_wrong_method_is_405_and_says_which(client: FlaskClient) -> None:
+    response = client.put("/api/v1/jobs")
+    refused(response, 405, "")
+    assert "POST" in response.headers["Allow"]
+
+
+def test_our_own_fault_is_500_without_a_traceback(
+    client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(job_id: str) -> Job:
+        raise ZeroDivisionError("a secret of the inside")
+
+    monkeypatch.setattr(store, "job", fail)
+    response = client.get("/api/v1/jobs/abcdefgh")
+    refused(response, 500, response.headers["X-Request-Id"])
+    assert "secret" not in response.text
+    # What is kept from the client is in the log, under the same name.
+    assert response.headers["X-Request-Id"] in caplog.text and "a secret of the inside" in caplog.text
+
+
+def test_people_get_pages_and_programs_get_problems(client: FlaskClient) -> None:
+    page = client.get("/nothing", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert page.status_code == 404 and page.mimetype == "text/html"
+    problem = client.get("/api/v1/nothing", headers={"Accept": "text/html"})
+    assert problem.mimetype == "application/problem+json"

@@ -1,0 +1,95 @@
+"""For tests of the web side: a client on an application, a worker's hands, and what a problem looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from minimizer.report import Culprit, Failure, HistoryStep, Reduction, Report, Source, Verification
+from minimizer.settings import Settings
+from minimizer.store import Claim, Job, Store
+from minimizer.types import Kind, Stage, Status
+from web import create_app
+
+SCRIPT = b"import torch\nprint(torch.compile(torch.relu)(torch.ones(2)))\n"
+REPRO = b"import torch\n\n\ndef f(x):\n    return torch.relu(x)\n"
+
+
+@contextmanager
+def client_of(
+    settings: Settings, store: Store, ring: Callable[[str], None] = lambda job_id: None
+) -> Iterator[FlaskClient]:
+    """A client of an application on this store."""
+    app = create_app(settings, store, ring)
+    client = app.test_client()
+    client.environ_base["HTTP_HOST"] = "127.0.0.1:8000"
+    yield client
+    app.extensions["minimizer"].close()
+
+
+class Hands:
+    """A worker that does what the test says."""
+
+    def __init__(self, store: Store, job: Job) -> None:
+        claim = store.claim_job(job.id, "worker-1", lease_seconds=60)
+        assert claim is not None
+        self.store = store
+        self.claim: Claim = claim
+
+    def event(self, type_: str, **data: object) -> None:
+        self.store.record_event(self.claim, type_, dict(data))
+
+    def artifact(self, name: str, content: bytes) -> None:
+        self.store.put_artifact(self.claim, name, content)
+
+    def finish(self, report: Report) -> None:
+        self.store.finish(self.claim, report)
+
+    def minimize(self) -> Job:
+        """Do the whole job, and well."""
+        self.event("step", step="reduce", state="started")
+        self.event("progress", nodes=40, nodes_before=40, trials=0, elapsed=1.0)
+        self.event("progress", nodes=1, nodes_before=40, trials=7, elapsed=2.5)
+        self.event("step", step="reduce", state="finished", seconds=1.5)
+        self.artifact("repro.py", REPRO)
+        self.artifact("run.log", b"all of it\n")
+        self.artifact("report.md", b"# Report\n")
+        self.finish(minimized_report())
+        return self.store.job(self.claim.job_id)
+
+
+def minimized_report() -> Report:
+    """The report of a wrong relu."""
+    return Report(
+        status=Status.MINIMIZED,
+        summary="torch.relu returns wrong values.",
+        failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, message="2 of 2 differ", signature="relu"),
+        culprits=[Culprit(module="blocks.7", ops=["aten.relu"], source=Source(file="model.py", line=2, code="f(x)"))],
+        reduction=Reduction(
+            nodes_before=40,
+            nodes_after=1,
+            trials=7,
+            one_minimal=True,
+            history=[
+                HistoryStep(trial=0, seconds=0.0, nodes=40, by="capture"),
+                HistoryStep(trial=7, seconds=2.5, nodes=1, by="ddmin"),
+            ],
+        ),
+        verification=Verification(
+            runs=3, failed_same=3, clean_process=True, public_api=True, passes_with_compiler_off=True
+        ),
+    )
+
+
+def refused(response: TestResponse, status: int, words: str) -> None:
+    """The response is a problem of this status that says these words and shows no traceback."""
+    assert response.status_code == status, response.text
+    assert response.mimetype == "application/problem+json"
+    problem = response.get_json()
+    assert problem["status"] == status
+    assert problem["type"].startswith("urn:minimizer:problem:")
+    assert words in problem["detail"]
+    assert "Traceback" not in response.text
