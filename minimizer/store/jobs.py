@@ -141,7 +141,7 @@ class Jobs:
 
     def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
         """The versions of those of the jobs that exist: one cheap query for everybody who waits for a change."""
-        query = select(JobRow.id, JobRow.version).where(JobRow.id.in_(filter(_JOB_ID.fullmatch, job_ids)))
+        query = select(JobRow.id, JobRow.version).where(JobRow.id.in_(filter(is_id, job_ids)))
         with self._database.read() as session:
             return {row.id: row.version for row in session.execute(query)}
 
@@ -208,6 +208,11 @@ class Jobs:
             yield find(session, job_id, lock=True), self._database.now(session)
 
 
+def is_id(job_id: str) -> bool:
+    """Whether a job may have this id."""
+    return _JOB_ID.fullmatch(job_id) is not None
+
+
 def find(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
     """The row of a job.
 
@@ -216,7 +221,7 @@ def find(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
     """
     row = None
     # An id from outside may hold what PostgreSQL does not even take as a parameter.
-    if _JOB_ID.fullmatch(job_id):
+    if is_id(job_id):
         query = select(JobRow).where(JobRow.id == job_id)
         row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:

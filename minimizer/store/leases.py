@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from minimizer.store.database import Database
 from minimizer.store.errors import LeaseLost
-from minimizer.store.jobs import close_cancelled, touch, view
+from minimizer.store.jobs import close_cancelled, is_id, touch, view
 from minimizer.store.models import JobRow
 from minimizer.store.views import Claim
 from minimizer.types import Reason, Status
@@ -40,6 +40,8 @@ class Leases:
 
     def claim_job(self, job_id: str, worker: str, *, lease_seconds: float) -> Claim | None:
         """Take this job, or ``None`` if it does not wait: taken, ended, or deleted."""
+        if not is_id(job_id):
+            return None
         with self._database.write() as session:
             now = self._database.now(session)
             row = session.scalars(

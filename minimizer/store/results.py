@@ -16,12 +16,15 @@ from minimizer.store.jobs import find, touch
 from minimizer.store.leases import held
 from minimizer.store.models import ArtifactRow, BlobRow, EventRecord, JobRow
 from minimizer.store.views import ArtifactInfo, Claim, EventRow
+from minimizer.types import Kind
 
 MAX_ARTIFACT_BYTES = 256 << 20
 MAX_EVENTS = 20_000
+MAX_SEQ = 2**31 - 1
 MAX_REPORT_ITEMS = 10_000
 REPORT = "report.json"
 
+_KINDS = frozenset(str(kind) for kind in Kind)
 _MEDIA_TYPES = {
     ".json": "application/json",
     ".log": "text/plain; charset=utf-8",
@@ -110,7 +113,8 @@ class Results:
         """The events of a job after a sequence number, in order."""
         with self._database.read() as session:
             number = find(session, job_id).number
-            query = select(EventRecord).where(EventRecord.job_number == number, EventRecord.seq > after)
+            # A number from outside may be larger than any database knows; so is no event's.
+            query = select(EventRecord).where(EventRecord.job_number == number, EventRecord.seq > min(after, MAX_SEQ))
             rows = session.scalars(query.order_by(EventRecord.seq).limit(limit))
             return [EventRow(row.seq, row.type, row.time, row.data) for row in rows]
 
@@ -184,10 +188,10 @@ def _info(row: ArtifactRow, size: int) -> ArtifactInfo:
 def _follow(row: JobRow, type_: str, data: dict[str, Any]) -> None:
     match type_, data:
         case "step", {"step": str(step), "state": "started"}:
-            row.step = step
+            row.step = bounds.text(step, 32)
         case "progress", _:
             row.progress = data
-        case "failure", {"failure": dict(failure)}:
+        case "failure", {"failure": {"kind": str(kind)} as failure} if kind in _KINDS:
             _keep_failure(row, failure)
         case "culprit", {"culprit": dict(culprit)}:
             row.culprit = culprit

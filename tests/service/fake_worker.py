@@ -22,7 +22,7 @@ FOLDER = Path(sys.argv[1])
 
 
 def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
-    with open(FOLDER / "runs", "a") as runs:
+    with (FOLDER / "runs").open("a") as runs:
         runs.write(f"{os.getpid()} {script.read_text().splitlines()[0]}\n")
     sink.event("step", step="survey", state="started")
     sink.artifact("run.log", f"by {os.getpid()}\n".encode())

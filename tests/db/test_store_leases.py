@@ -1,0 +1,242 @@
+"""Who may run a job: claims, fences, leases, and what happens to the jobs of workers that fall silent."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from minimizer.options import Options
+from minimizer.report import Report
+from minimizer.store import Claim, Job, LeaseLost, Store, UnknownArtifact
+from minimizer.store.models import JobRow
+from minimizer.types import Reason, Status
+
+
+def submit(store: Store) -> Job:
+    return store.submit(b"import torch\n", "a.py", Options())[0]
+
+
+def claim(store: Store, worker: str = "w") -> Claim:
+    claimed = store.claim(worker, lease_seconds=60)
+    assert claimed is not None
+    return claimed
+
+
+def expire(store: Store, claimed: Claim) -> None:
+    """Let the lease run out, without waiting for it."""
+    assert store.heartbeat(claimed, lease_seconds=-1) is False
+
+
+def claim_all(store: Store, worker: str) -> list[str]:
+    taken = []
+    while (claimed := store.claim(worker, lease_seconds=60)) is not None:
+        taken.append(claimed.job_id)
+        store.finish(claimed, Report(status=Status.HEALTHY))
+    return taken
+
+
+def claim_all_in_process(url: str, worker: str) -> list[str]:
+    store = Store.open(url)
+    try:
+        return claim_all(store, worker)
+    finally:
+        store.close()
+
+
+def test_the_job_that_has_waited_longest_is_first(store: Store) -> None:
+    jobs = [submit(store) for _ in range(3)]
+    store.request_cancel(jobs[0].id)
+    store.retry(jobs[0].id)
+    order = [claim(store).job_id for _ in jobs]
+    assert order == [jobs[1].id, jobs[2].id, jobs[0].id], "a retried job queues up behind"
+    assert store.claim("w", lease_seconds=60) is None
+
+
+def test_a_claim_shows_in_the_job(store: Store) -> None:
+    job = submit(store)
+    store.register_worker("w-1", device="cpu", torch="2.13.0")
+    claimed = store.claim_job(job.id, "w-1", lease_seconds=60)
+    assert claimed is not None
+    running = store.job(job.id)
+    assert claimed.job == running
+    assert (running.status, running.worker, running.attempt) == (Status.RUNNING, "w-1", 1)
+    assert running.started_at is not None
+    assert [(row.name, row.device, row.torch, row.job_id) for row in store.workers()] == [
+        ("w-1", "cpu", "2.13.0", job.id)
+    ]
+    store.finish(claimed, Report(status=Status.HEALTHY))
+    assert [row.job_id for row in store.workers()] == [None]
+    store.remove_worker("w-1")
+    assert store.workers() == []
+
+
+@pytest.mark.parametrize("job_id", ["nosuchjob", "a\0b"])
+def test_a_message_for_a_job_that_is_not_there_claims_nothing(store: Store, job_id: str) -> None:
+    assert store.claim_job(job_id, "w", lease_seconds=60) is None
+
+
+def test_a_job_is_claimed_once(store: Store) -> None:
+    job = submit(store)
+    assert store.claim_job(job.id, "first", lease_seconds=60) is not None
+    assert store.claim_job(job.id, "second", lease_seconds=60) is None
+    assert store.job(job.id).worker == "first"
+
+
+def test_threads_that_claim_at_once_share_the_jobs(store: Store) -> None:
+    ids = [submit(store).id for _ in range(24)]
+    with ThreadPoolExecutor(6) as pool:
+        taken = list(pool.map(lambda number: claim_all(store, f"w-{number}"), range(6)))
+    assert sorted(job_id for jobs in taken for job_id in jobs) == sorted(ids)
+    assert store.counts()[Status.HEALTHY] == len(ids)
+
+
+def test_processes_that_claim_at_once_share_the_jobs(store: Store, database_url: str) -> None:
+    ids = [submit(store).id for _ in range(24)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(3, mp_context=context) as pool:
+        taken = [pool.submit(claim_all_in_process, database_url, f"w-{number}") for number in range(3)]
+        assert sorted(job_id for jobs in taken for job_id in jobs.result()) == sorted(ids)
+    assert store.counts()[Status.HEALTHY] == len(ids)
+
+
+def test_a_worker_that_is_alive_keeps_its_job(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    expire(store, claimed)
+    store.heartbeat(claimed, lease_seconds=60)
+    assert store.requeue_expired(max_attempts=3) == []
+    assert store.job(claimed.job_id).status is Status.RUNNING
+
+
+def test_the_job_of_a_silent_worker_waits_again(store: Store) -> None:
+    submit(store)
+    claimed = claim(store, "silent")
+    expire(store, claimed)
+    assert store.requeue_expired(max_attempts=3) == [claimed.job_id]
+    job = store.job(claimed.job_id)
+    assert (job.status, job.worker) == (Status.QUEUED, None)
+    second = claim(store, "second")
+    assert (second.job_id, second.job.attempt) == (claimed.job_id, 2)
+    assert second.fence > claimed.fence
+
+
+WRITES: dict[str, Callable[[Store, Claim], object]] = {
+    "heartbeat": lambda store, claimed: store.heartbeat(claimed, 60),
+    "record_event": lambda store, claimed: store.record_event(claimed, "step", {"step": "reduce", "state": "started"}),
+    "put_artifact": lambda store, claimed: store.put_artifact(claimed, "repro.py", b"wrong"),
+    "put_report": lambda store, claimed: store.put_report(claimed, Report(summary="wrong")),
+    "finish": lambda store, claimed: store.finish(claimed, Report(status=Status.HEALTHY, summary="wrong")),
+    "release": lambda store, claimed: store.release(claimed),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("since", ["requeued", "claimed", "finished"])
+def test_a_worker_that_lost_its_lease_changes_nothing(store: Store, write: str, since: str) -> None:
+    submit(store)
+    lost = claim(store, "lost")
+    expire(store, lost)
+    store.requeue_expired(max_attempts=3)
+    if since != "requeued":
+        second = claim(store, "second")
+        if since == "finished":
+            store.finish(second, Report(status=Status.MINIMIZED, summary="right"))
+    before = store.job(lost.job_id)
+    with pytest.raises(LeaseLost):
+        WRITES[write](store, lost)
+    assert store.job(lost.job_id) == before
+    assert store.events(lost.job_id) == []
+    with pytest.raises(UnknownArtifact):
+        store.artifact(lost.job_id, "repro.py")
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_nothing_is_written_after_the_end(store: Store, write: str) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.finish(claimed, Report(status=Status.MINIMIZED, summary="right"))
+    ended = store.job(claimed.job_id)
+    with pytest.raises(LeaseLost):
+        WRITES[write](store, claimed)
+    assert store.job(claimed.job_id) == ended
+
+
+def test_nothing_is_written_about_a_deleted_job(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    expire(store, claimed)
+    store.requeue_expired(max_attempts=3)
+    store.delete(claimed.job_id)
+    with pytest.raises(LeaseLost):
+        store.record_event(claimed, "note", {})
+
+
+def test_a_job_that_silences_its_workers_is_given_up(store: Store) -> None:
+    submit(store)
+    for attempt in (1, 2, 3):
+        claimed = claim(store)
+        assert claimed.job.attempt == attempt
+        expire(store, claimed)
+        requeued = store.requeue_expired(max_attempts=3)
+        assert requeued == ([claimed.job_id] if attempt < 3 else [])
+    job = store.job(claimed.job_id)
+    assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
+    assert "fell silent 3 times" in job.summary
+    assert job.finished_at is not None
+    assert store.retry(job.id).attempt == 0
+    assert claim(store).job.attempt == 1
+
+
+def test_a_cancelled_job_of_a_silent_worker_is_cancelled(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    expire(store, claimed)
+    store.request_cancel(claimed.job_id)
+    assert store.requeue_expired(max_attempts=3) == []
+    assert store.job(claimed.job_id).status is Status.CANCELLED
+
+
+def test_two_reapers_requeue_a_job_once(store: Store) -> None:
+    submit(store)
+    expire(store, claim(store))
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: store.requeue_expired(max_attempts=3), range(4)))
+    assert sorted(len(ids) for ids in answers) == [0, 0, 0, 1]
+
+
+def test_a_job_that_was_given_back_has_lost_no_attempt_and_keeps_its_place(store: Store) -> None:
+    first, second = submit(store), submit(store)
+    claimed = claim(store)
+    store.put_artifact(claimed, "repro.py", b"so far")
+    store.release(claimed)
+    job = store.job(first.id)
+    assert (job.status, job.attempt, job.worker) == (Status.QUEUED, 0, None)
+    assert store.artifact(first.id, "repro.py")[1] == b"so far", "the best so far survives"
+    again = claim(store)
+    assert (again.job_id, again.job.attempt) == (first.id, 1)
+    assert again.fence > claimed.fence
+    assert claim(store).job_id == second.id
+
+
+def test_a_cancelled_job_is_not_given_back(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.request_cancel(claimed.job_id)
+    store.release(claimed)
+    assert store.job(claimed.job_id).status is Status.CANCELLED
+
+
+def test_a_job_that_nobody_was_rung_for_is_rung_for_once_a_while(store: Store) -> None:
+    fresh, forgotten, running = submit(store), submit(store), submit(store)
+    store.claim_job(running.id, "w", lease_seconds=60)
+    with store._database.write() as session:
+        long_ago = store._database.now(session) - timedelta(seconds=100)
+        session.execute(update(JobRow).where(JobRow.id.in_([forgotten.id, running.id])).values(rung_at=long_ago))
+    assert store.stale_queued(older_than=60) == [forgotten.id]
+    assert store.stale_queued(older_than=60) == [], "it was rung for just now"
+    assert sorted(store.stale_queued(older_than=0)) == sorted([fresh.id, forgotten.id])

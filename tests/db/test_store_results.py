@@ -1,0 +1,196 @@
+"""What workers write about a job, and how readers find it. All of it comes from hostile scripts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minimizer.options import Options
+from minimizer.report import Culprit, Error, Failure, Layer, Reduction, Report
+from minimizer.store import ArtifactTooLarge, Claim, Store, UnknownArtifact, bounds, results
+from minimizer.types import Kind, Reason, Status
+
+
+@pytest.fixture
+def claim(store: Store) -> Claim:
+    store.submit(b"import torch\n", "a.py", Options())
+    claimed = store.claim("w", lease_seconds=60)
+    assert claimed is not None
+    return claimed
+
+
+def test_events_come_back_in_order_and_can_be_resumed(store: Store, claim: Claim) -> None:
+    for number in range(5):
+        store.record_event(claim, "note", {"message": str(number)})
+    rows = store.events(claim.job_id)
+    assert [(row.seq, row.type, row.data) for row in rows] == [
+        (number + 1, "note", {"message": str(number)}) for number in range(5)
+    ]
+    assert store.events(claim.job_id, after=2, limit=2) == rows[2:4]
+    assert store.events(claim.job_id, after=5) == []
+    assert store.events(claim.job_id, after=10**30) == []
+
+
+def test_events_move_the_job(store: Store, claim: Claim) -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, signature="aten.relu").model_dump(mode="json")
+    culprit = Culprit(ops=["aten.relu"]).model_dump(mode="json")
+    for type_, data in (
+        ("step", {"step": "survey", "state": "started"}),
+        ("step", {"step": "survey", "state": "finished", "seconds": 1.5}),
+        ("failure", {"failure": failure}),
+        ("culprit", {"culprit": culprit}),
+        ("step", {"step": "reduce" * 10, "state": "finished"}),
+        ("step", {"step": "reduce", "state": "started"}),
+        ("progress", {"nodes": 3, "nodes_before": 750}),
+    ):
+        store.record_event(claim, type_, data)
+    job = store.job(claim.job_id)
+    assert (job.step, job.progress, job.failure, job.culprit) == (
+        "reduce", {"nodes": 3, "nodes_before": 750}, failure, culprit,
+    )  # fmt: skip
+    assert [found.id for found in store.jobs(kind=Kind.WRONG_OUTPUT)[0]] == [job.id]
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"step": 7, "state": "started"}, {"failure": "x"}, {"failure": {"kind": "odd"}}, {"culprit": [1]}]
+)
+@pytest.mark.parametrize("type_", ["step", "failure", "culprit", "made-up" * 20])
+def test_an_event_that_makes_no_sense_is_kept_and_moves_nothing(
+    store: Store, claim: Claim, type_: str, data: dict[str, Any]
+) -> None:
+    store.record_event(claim, type_, data)
+    job = store.job(claim.job_id)
+    assert (job.step, job.failure, job.culprit) == (None, None, None)
+    assert [row.data for row in store.events(claim.job_id)] == [data]
+
+
+def test_an_event_that_is_too_large_says_so_instead(store: Store, claim: Claim) -> None:
+    store.record_event(claim, "note", {str(number): "x" * 4000 for number in range(100)})
+    (row,) = store.events(claim.job_id)
+    assert row.data["truncated"] is True
+    assert len(json.dumps(row.data)) < 200
+
+
+def test_a_job_that_says_too_much_is_still_followed(
+    store: Store, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "MAX_EVENTS", 2)
+    for nodes in (30, 20, 10):
+        store.record_event(claim, "progress", {"nodes": nodes})
+    assert [row.data["nodes"] for row in store.events(claim.job_id)] == [30, 20]
+    assert store.job(claim.job_id).progress == {"nodes": 10}
+
+
+# Whatever a script may print or compute: NUL, lone surrogates, NaN, depth.
+JSONISH = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.dictionaries(st.text(st.characters(codec=None), max_size=10), JSONISH, max_size=4))
+def test_whatever_an_engine_says_is_stored(store: Store, claim: Claim, data: dict[str, Any]) -> None:
+    store.record_event(claim, "note", data)
+    row = store.events(claim.job_id, after=len(store.events(claim.job_id)) - 1)[-1]
+    assert row.data == bounds.event_data(data)
+
+
+def test_numbers_that_json_does_not_know_are_left_out() -> None:
+    assert bounds.plain({"atol": float("inf"), "rtol": float("nan"), "max": 1.5}) == {
+        "atol": None,
+        "rtol": None,
+        "max": 1.5,
+    }
+
+
+def test_depth_and_length_are_bounded() -> None:
+    nested: list[Any] = []
+    for _ in range(100):
+        nested = [nested]
+    assert len(json.dumps(bounds.plain(nested))) < 60
+    assert len(bounds.plain(list(range(10_000)))) == bounds.MAX_ITEMS
+    assert bounds.text("x" * 20, 10) == "x" * 9 + "…"
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("repro.py", "text/x-python; charset=utf-8"),
+        ("report.json", "application/json"),
+        ("run.log", "text/plain; charset=utf-8"),
+        ("data.pt", "application/octet-stream"),
+    ],
+)
+def test_an_artifact_comes_back_whole(store: Store, claim: Claim, name: str, media_type: str) -> None:
+    content = bytes(range(256)) * 100
+    store.put_artifact(claim, name, content)
+    info, found = store.artifact(claim.job_id, name)
+    assert found == content
+    assert (info.name, info.size, info.sha256, info.media_type) == (
+        name, len(content), hashlib.sha256(content).hexdigest(), media_type,
+    )  # fmt: skip
+    assert store.artifacts(claim.job_id) == [info]
+
+
+def test_a_later_artifact_replaces_the_earlier_one(store: Store, claim: Claim) -> None:
+    for content in (b"one", b"two", b"two", b""):
+        store.put_artifact(claim, "repro.py", content)
+        assert store.artifact(claim.job_id, "repro.py")[1] == content
+    store.put_artifact(claim, "data.pt", b"data")
+    assert [info.name for info in store.artifacts(claim.job_id)] == ["data.pt", "repro.py"]
+
+
+def test_an_artifact_that_is_too_large_is_refused(store: Store, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "MAX_ARTIFACT_BYTES", 10)
+    with pytest.raises(ArtifactTooLarge, match=r"data\.pt has 11 bytes; at most 10 are kept"):
+        store.put_artifact(claim, "data.pt", b"x" * 11)
+    with pytest.raises(UnknownArtifact):
+        store.artifact(claim.job_id, "data.pt")
+
+
+def test_the_report_so_far_can_be_read_while_the_job_runs(store: Store, claim: Claim) -> None:
+    assert store.report(claim.job_id) is None
+    store.put_report(claim, Report(status=Status.MINIMIZED, summary="half-way"))
+    report = store.report(claim.job_id)
+    assert report is not None
+    assert (report["schema"], report["summary"]) == (1, "half-way")
+    assert store.job(claim.job_id).status is Status.RUNNING
+
+
+def test_the_end_of_a_job_is_what_its_report_says(store: Store, claim: Claim) -> None:
+    store.finish(
+        claim,
+        Report(
+            status=Status.PARTIAL,
+            reason=Reason.BUDGET,
+            summary="Time is up.\0",
+            failure=Failure(kind=Kind.WRONG_OUTPUT, signature="aten.relu"),
+            culprits=[Culprit(ops=["aten.relu"], local_error=Error(required_atol=float("inf")))],
+            layers=[Layer(path=f"blocks.{index}", order=index) for index in range(1000)],
+            reduction=Reduction(nodes_before=750, nodes_after=1),
+        ),
+    )
+    job = store.job(claim.job_id)
+    assert (job.status, job.reason, job.worker) == (Status.PARTIAL, Reason.BUDGET, "w")
+    assert job.summary == "Time is up.\N{REPLACEMENT CHARACTER}"
+    assert job.finished_at is not None
+    assert job.culprit is not None and job.culprit["ops"] == ["aten.relu"]
+    assert job.reduction is not None and job.reduction["nodes_after"] == 1
+    report = store.report(claim.job_id)
+    assert report is not None
+    assert len(report["layers"]) == 1000
+    assert Report.model_validate(report).culprits[0].local_error == Error()
+    assert json.loads(store.artifact(claim.job_id, "report.json")[1]) == report
+
+
+def test_a_job_does_not_end_with_a_report_that_is_not_final(store: Store, claim: Claim) -> None:
+    with pytest.raises(ValueError, match="cannot end as running"):
+        store.finish(claim, Report())
+    assert store.job(claim.job_id).status is Status.RUNNING

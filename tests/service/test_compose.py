@@ -1,0 +1,174 @@
+"""The services of docker-compose.yml, as plain processes: the same commands and environments, on this machine's servers.
+
+No container engine is needed. Host names of the compose network are replaced by those of the test's PostgreSQL and
+Redis, and the port by a free one; all else is taken from the file as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+from sqlalchemy import create_engine, make_url, text
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60
+JOB_SECONDS = 240
+# A script that compiles nothing is answered by every engine in seconds.
+SCRIPT = "import torch\nprint(torch.ones(2))\n"
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return loaded
+
+
+@pytest.fixture
+def database(postgres_server: str) -> Iterator[str]:
+    """An empty database of our own: the migration service has to make the tables."""
+    name = f"minimizer_compose_{secrets.token_hex(6)}"
+    engine = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield make_url(postgres_server).set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    engine.dispose()
+
+
+@pytest.fixture
+def broker(redis_url: str) -> Iterator[str]:
+    url = re.sub(r"/\d+$", "/14", redis_url)
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        yield url
+        client.flushdb()
+
+
+class Stack:
+    """Starts services of the file by name, each in a folder without our code in it."""
+
+    def __init__(self, compose: dict[str, Any], folder: Path, database: str, broker: str, port: int) -> None:
+        self._services = compose["services"]
+        self._folder = folder
+        self._hosts = {"MINIMIZER_DATABASE_URL": database, "MINIMIZER_BROKER_URL": broker}
+        self._port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.logs: list[Path] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def command(self, name: str) -> list[str]:
+        words = [word.replace("0.0.0.0:8000", f"127.0.0.1:{self._port}") for word in self._services[name]["command"]]
+        if words[0] == "python":
+            return [sys.executable, *words[1:]]
+        return [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+
+    def environment(self, name: str) -> dict[str, str]:
+        here = {key: value for key, value in os.environ.items() if not key.startswith("MINIMIZER_")}
+        theirs: dict[str, str] = self._services[name]["environment"]
+        assert set(self._hosts) <= set(theirs)
+        return {**here, **theirs, **self._hosts}
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        place = self._folder / name
+        place.mkdir()
+        self.logs.append(place / "log")
+        with self.logs[-1].open("wb") as log:
+            process = subprocess.Popen(
+                self.command(name), cwd=place, env=self.environment(name), stdout=log, stderr=log
+            )
+        self._processes.append(process)
+        return process
+
+    def until(self, what: Callable[[], Any], seconds: float = START_SECONDS) -> Any:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not any(process.poll() for process in self._processes):
+            try:
+                if found := what():
+                    return found
+            except OSError:
+                pass
+            time.sleep(0.1)
+        logs = "\n".join(f"== {log.parent.name}\n{log.read_text()[-2000:]}" for log in self.logs)
+        raise AssertionError(f"it did not happen, or a service ended; {logs}")
+
+    def get(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.url + path, data=data, headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+@pytest.fixture
+def stack(compose: dict[str, Any], tmp_path: Path, database: str, broker: str) -> Stack:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return Stack(compose, tmp_path, database, broker, port)
+
+
+@pytest.mark.parametrize("worker", ["worker", "worker-gpu"])
+def test_the_services_run_a_job(stack: Stack, worker: str) -> None:
+    """Migrate once, then web and a worker; a job handed in over REST comes to its end."""
+    assert stack.start("migrate").wait(START_SECONDS) == 0
+    with ExitStack() as running:
+        for name in ("web", worker):
+            process = running.enter_context(stack.start(name))
+            running.callback(process.terminate)
+        stack.until(lambda: stack.get("/readyz"))
+        stack.until(lambda: stack.get("/api/v1/workers")["workers"])
+        job = stack.get("/api/v1/jobs", {"script": SCRIPT, "filename": "plain.py", "options": {"witness": False}})
+        ended = stack.until(lambda: finished(stack.get(f"/api/v1/jobs/{job['id']}?wait=10")), JOB_SECONDS)
+    assert (ended["status"], ended["reason"]) == ("failed", "nothing_compiled"), ended["summary"]
+    assert ended["worker"] is not None
+
+
+def finished(job: dict[str, Any]) -> dict[str, Any] | None:
+    return job if job["final"] else None
+
+
+def test_the_port_is_published_on_loopback_only(compose: dict[str, Any]) -> None:
+    """The service has no users: whoever reaches its port runs code."""
+    published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert published == {"web": ["127.0.0.1:8000:8000"]}
+    assert compose["services"]["web"]["environment"]["MINIMIZER_PUBLISHED_ON_LOOPBACK"] == "1"
+
+
+@pytest.mark.parametrize("worker", ["worker", "worker-gpu"])
+def test_workers_refuse_to_run_without_the_sandbox(compose: dict[str, Any], worker: str) -> None:
+    service = compose["services"][worker]
+    assert service["environment"]["MINIMIZER_SANDBOX"] == "required"
+    assert service["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+
+
+def test_the_gpu_worker_is_started_on_demand_only(compose: dict[str, Any]) -> None:
+    service = compose["services"]["worker-gpu"]
+    assert service["profiles"] == ["gpu"]
+    (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert device["capabilities"] == ["gpu"]
+
+
+def test_the_image_holds_what_the_commands_need() -> None:
+    """Everything the Dockerfile copies is there, and is let through by .dockerignore."""
+    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    names = [name for line in copied for name in line.split()]
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {"minimizer", "worker", "web", "migrations", "pyproject.toml", "constraints.txt"} <= set(names)
+    for name in names:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignore
