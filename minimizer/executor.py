@@ -92,7 +92,7 @@ class _Task:
 
 
 class Executor:
-    """The warm child and the tasks in it. Use as a context manager; thread-safe."""
+    """The warm child and the tasks in it. Call `start` first; a context manager that kills it; thread-safe."""
 
     def __init__(self, place: Place, *, jobs: int, watch: Watch) -> None:
         self.place = place
@@ -108,7 +108,6 @@ class Executor:
         self._logs = place.folder("logs")
 
     def __enter__(self) -> Executor:
-        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,20 +123,7 @@ class Executor:
         from_child, theirs_out = os.pipe()
         starting = _Task(0)
         self._tasks[0] = starting
-        log = (self._logs / "zygote.log").open("wb")
-        self._process = self.place.sandbox.start(
-            [str(self.place.python), str(INSIDE / "__main__.py"), str(theirs_in), str(theirs_out)],
-            cwd=self._work,
-            read=[*self.place.read, INSIDE],
-            write=[self.place.scratch],
-            env=self.place.environment(self.cache),
-            network=self.place.network,
-            pass_fds=(theirs_in, theirs_out),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            memory_bytes=None,
-        )
-        log.close()
+        self._process = self._launch(theirs_in, theirs_out)
         os.close(theirs_in)
         os.close(theirs_out)
         threading.Thread(target=self._listen, args=(from_child,), daemon=True).start()
@@ -148,6 +134,36 @@ class Executor:
             self.close()
             raise ChildFailed(f"the child did not start: {str(said)[:500] or tail or 'no answer'}")
         return protocol.parse(Ready, message["message"])
+
+    def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
+        """Start the process from a thread that lives as long as it does: a sandbox dies with the thread that started it."""
+        started: queue.Queue[subprocess.Popen[bytes] | Exception] = queue.Queue()
+
+        def keep() -> None:
+            try:
+                with (self._logs / "zygote.log").open("wb") as log:
+                    process = self.place.sandbox.start(
+                        [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
+                        cwd=self._work,
+                        read=[*self.place.read, INSIDE],
+                        write=[self.place.scratch],
+                        env=self.place.environment(self.cache),
+                        network=self.place.network,
+                        pass_fds=(incoming, outgoing),
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+            except Exception as error:
+                started.put(error)
+                return
+            started.put(process)
+            process.wait()
+
+        threading.Thread(target=keep, daemon=True).start()
+        outcome = started.get()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def close(self) -> None:
         """Kill the child and everything in it."""
@@ -165,7 +181,9 @@ class Executor:
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(lambda request: self._trial(request, timeout, op), requests))
 
-    def survey(self, request: Message, *, timeout: float, on_phase: Callable[[Message], None] = lambda _: None) -> Survey:
+    def survey(
+        self, request: Message, *, timeout: float, on_phase: Callable[[Message], None] = lambda _: None
+    ) -> Survey:
         """Run the user's script; returns when it is held, has finished, or has died."""
         task = self._send("survey", request, timeout)
         phase: Message = {}
@@ -314,6 +332,13 @@ class Survey:
             self._executor.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
             self._files[keys] = path
         return self._files[keys]
+
+    def data(self, names: dict[str, str]) -> bytes:
+        """The content of a file with golden values under new names: ``{golden key: name}``."""
+        path = self._executor.place.folder("golden") / "data.pt"
+        question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
+        self._executor.ask(self._task, question)
+        return path.read_bytes()
 
     def literal(self, key: str) -> str | None:
         """Source text for a small golden value."""

@@ -8,6 +8,7 @@ intermediate breaks fusions and patterns, and with them many real faults.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -47,6 +48,8 @@ class Localized:
     window: Program
     roots: tuple[Region, ...]
     layers: tuple[Layer, ...]
+    confirmed: bool
+    """Whether the window was seen to fail alone. False: observed on its own, the graph does not fail."""
 
 
 def localize(
@@ -66,10 +69,11 @@ def localize(
                 roots.append(region)
     if not roots:
         wider = _widen(program, regions, oracle)
-        window = cut(program, wider.start, wider.stop) if wider else program
-        return Localized(window, (wider,) if wider else (), tuple(layers))
-    chosen = _choose(roots, layers, target)
-    return Localized(_narrow(program, chosen, oracle), tuple(roots), tuple(layers))
+        if wider is None:
+            return Localized(program, (), tuple(layers), confirmed=oracle.check([program])[0])
+        roots = [wider]
+    window = _narrow(program, _choose(roots, target), oracle)
+    return Localized(window, tuple(roots), tuple(layers), confirmed=True)
 
 
 def cut(program: Program, start: int, stop: int) -> Program:
@@ -98,7 +102,9 @@ def cut(program: Program, start: int, stop: int) -> Program:
     outputs = tuple(
         node.name
         for node in nodes
-        if node.name in used_later or node.name in program.outputs or (node.name not in used_inside and _has_value(node))
+        if node.name in used_later
+        or node.name in program.outputs
+        or (node.name not in used_inside and _has_value(node))
     )
     return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
 
@@ -197,7 +203,7 @@ def _depth(program: Program, region: Region) -> int:
     return len(common) + 1
 
 
-def _choose(roots: Sequence[Region], layers: Sequence[Layer], target: str | None) -> Region:
+def _choose(roots: Sequence[Region], target: str | None) -> Region:
     """The root asked for by index or module path; else the first in execution order."""
     if target is not None:
         if target.isdigit() and int(target) < len(roots):
@@ -287,3 +293,24 @@ def _common_prefix(paths: Sequence[str]) -> list[str]:
             break
         common.append(a)
     return [part for part in common if part]
+
+
+DISCRETE = re.compile(
+    r"(^|\.)(round|floor|ceil|trunc|frac|sign|argmax|argmin|topk|sort|argsort|max|min|median|mode|kthvalue|searchsorted|bucketize"
+    r"|histc|unique|nonzero|where|floor_divide|floordiv|remainder|fmod|mod|eq|ne|lt|le|gt|ge|isclose|heaviside|quantize\w*"
+    r"|fake_quantize\w*|to|int|long|short|bool|cummax|cummin|multinomial)_?(\.\w+)*$"
+)
+
+
+def confirm_discrete(program: Program, oracle: Oracle, *, batch: int = 16) -> Program | None:
+    """The first discrete operator that is wrong on eager's own inputs; None if every one is right on them.
+
+    A difference in discrete values without such an operator is legal rounding, amplified.
+    """
+    positions = [index for index, node in enumerate(program.nodes) if DISCRETE.search(node.target)]
+    for first in range(0, len(positions), batch):
+        windows = [cut(program, index, index + 1) for index in positions[first : first + batch]]
+        for window, failed in zip(windows, oracle.check(windows), strict=True):
+            if failed:
+                return window
+    return None

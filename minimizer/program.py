@@ -144,9 +144,12 @@ class Program:
             if node.name in live or not is_pure(node):
                 kept.append(node)
                 live.update(node.refs())
-        return replace(
-            self, nodes=tuple(reversed(kept)), inputs=tuple(i for i in self.inputs if i.name in live)
-        )
+        return replace(self, nodes=tuple(reversed(kept)), inputs=tuple(i for i in self.inputs if i.name in live))
+
+    def without_grad(self) -> Program:
+        """The same program under ``torch.no_grad()``, with inputs that do not require grad."""
+        inputs = tuple(replace(i, meta=i.meta and replace(i.meta, requires_grad=False)) for i in self.inputs)
+        return replace(self, inputs=inputs, grad=False)
 
     def renamed(self) -> Program:
         """The same program under canonical names: equal blocks of a model become equal programs."""
@@ -171,7 +174,10 @@ class Program:
         body = [
             [[i.name, _meta_key(i.meta), (i.golden, i.code) if values else None] for i in program.inputs],
             [[n.name, n.target, encode(n.args), encode(dict(n.kwargs))] for n in program.nodes],
-            program.outputs, program.setup, program.compile_kwargs, program.grad,
+            program.outputs,
+            program.setup,
+            program.compile_kwargs,
+            program.grad,
         ]
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -234,7 +240,7 @@ def decode(data: Any) -> Arg:
     if isinstance(data, list):
         return [decode(item) for item in data]
     if isinstance(data, dict) and len(data) == 1:
-        (form, value), = data.items()
+        ((form, value),) = data.items()
         if form == "ref":
             return Ref(identifier(value))
         if form == "code" and isinstance(value, str):

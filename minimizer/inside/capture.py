@@ -19,7 +19,7 @@ import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
 
-from . import snapshot, state, verdicts
+from . import referee, snapshot, state
 from .failures import describe
 from .golden import GoldenGraph
 from .graphs import Opaque, to_json
@@ -52,12 +52,14 @@ class Survey:
     """The run of one script, with or without the compiler.
 
     Message fields: ``script`` (path), ``args``, ``compile`` (bool), ``steps`` (int or None), ``hold`` (None, or graph and call
-    of an earlier run at which to stop before the compiler gets there: how a crash is held).
+    of an earlier run at which to stop before the compiler gets there: how a crash is held), ``tolerance`` (None, or the
+    script's own, which then decides).
     """
 
     def __init__(self, message: Message, channel: Channel) -> None:
         self._script, self._args = message["script"], message["args"]
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
+        self._tolerance = message["tolerance"]
         self._channel = channel
         self._graphs: list[_Graph] = []
         self._compared = 0
@@ -115,7 +117,7 @@ class Survey:
             try:
                 original(actual, expected, **kwargs)
             except AssertionError:
-                self._checks.append({key: kwargs[key] for key in ("rtol", "atol", "equal_nan") if key in kwargs})
+                self._checks.append({key: kwargs[key] for key in ("rtol", "atol") if kwargs.get(key) is not None})
                 raise
 
         torch.testing.assert_close = assert_close  # type: ignore[assignment]
@@ -128,7 +130,7 @@ class Survey:
         if self._hold == {"graph": graph.index, "call": None}:
             self._hold_call(graph, values, rng, {"phase": "compile"})
         try:
-            graph.random = verdicts.is_random(graph.module, snapshot.clone(values))
+            graph.random = referee.is_random(graph.module, snapshot.clone(values))
         except Exception as error:
             graph.eager_error = error
         snapshot.set_rng_state(rng)
@@ -170,8 +172,16 @@ class Survey:
             raise
         after = snapshot.rng_state()
         self._compared += 1
-        verdict = verdicts.judge(
-            graph.module, before, rng, expected, expected_inputs, actual, args, random=graph.random
+        verdict = referee.judge(
+            graph.module,
+            before,
+            rng,
+            expected,
+            expected_inputs,
+            actual,
+            args,
+            random=graph.random,
+            tolerance=self._tolerance,
         )
         snapshot.set_rng_state(after)
         if verdict.fault:
@@ -237,18 +247,18 @@ class _Backward:
     def cotangents(self) -> list[torch.Tensor]:
         return [self._cotangents[index] for index in range(self._outputs)]
 
-    def judge(self) -> verdicts.Verdict | None:
+    def judge(self) -> referee.Verdict | None:
         """Compare the gradients of all inputs; None if eager cannot replay this backward."""
         try:
             expected = self._gradients(self.graph.module)
         except Exception:
             return None
         actual = self._gradients(self._compiled)
-        return verdicts.judge_gradients(self.graph.module, self.before, self.rng, self.cotangents(), expected, actual)
+        return referee.judge_gradients(self.graph.module, self.before, self.rng, self.cotangents(), expected, actual)
 
     def _gradients(self, run: Any) -> list[torch.Tensor | None]:
         snapshot.set_rng_state(self.rng)
-        return verdicts.gradients(run, snapshot.clone(self.before), self.cotangents())
+        return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
 
     def _keeper(self, index: int) -> Any:
         def keep(cotangent: torch.Tensor) -> None:
@@ -285,7 +295,8 @@ class _Held:
             return {"program": self._program(question["level"])}
         assert self._golden is not None
         if what == "golden":
-            found = self._golden.values(question["keys"])
+            names = question.get("names", {})
+            found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
             torch.save(found, question["file"])
             return {"saved": sorted(found)}
         if what == "literal":

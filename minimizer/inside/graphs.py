@@ -210,5 +210,3 @@ def _hint(value: Any) -> Any:
         hint = node.hint if node.has_hint() else None
         return hint if hint is not None else 1
     return value
-
-

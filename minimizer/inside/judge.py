@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import snapshot, verdicts
+from . import referee, snapshot
 from .failures import describe, raised_while_compiling
 from .lowering import tensors
 from .wire import Channel, Message
@@ -78,7 +78,7 @@ class _Trial:
         if eager_error is not None:
             return {"outcome": "missing_error", "exception": describe(eager_error)}
         self._phase("compare")
-        verdict = verdicts.judge(
+        verdict = referee.judge(
             function,
             inputs,
             rng,
@@ -128,10 +128,10 @@ class _Trial:
         self._phase("backward")
         with contextlib.suppress(RuntimeError):
             snapshot.set_rng_state(rng)
-            expected = verdicts.gradients(function, snapshot.clone(inputs), None)
+            expected = referee.gradients(function, snapshot.clone(inputs), None)
             snapshot.set_rng_state(rng)
-            actual = verdicts.gradients(compiled, snapshot.clone(inputs), None)
-            return verdicts.judge_gradients(
+            actual = referee.gradients(compiled, snapshot.clone(inputs), None)
+            return referee.judge_gradients(
                 function, inputs, rng, None, expected, actual, tolerance=self._message["tolerance"]
             )
         return verdict

@@ -15,7 +15,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from . import snapshot
 
 
-def lower(module: fx.GraphModule, inputs: list[Any], cotangents: list[torch.Tensor] | None = None) -> tuple[fx.GraphModule, list[Any]]:
+def lower(
+    module: fx.GraphModule, inputs: list[Any], cotangents: list[torch.Tensor] | None = None
+) -> tuple[fx.GraphModule, list[Any]]:
     """Trace ``module`` on copies of ``inputs`` into aten operators.
 
     Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the

@@ -1,0 +1,53 @@
+"""Which stage of the compiler: the ladder of backends, run on the minimal program.
+
+``eager`` → ``aot_eager`` → ``aot_eager_decomp_partition`` → ``inductor``. The stage is the first rung that fails in any way where
+the rung below passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minimizer.oracle import Oracle, signature_of
+from minimizer.program import Program
+from minimizer.protocol import Outcome
+from minimizer.report import Rung
+from minimizer.types import Stage
+
+LADDER = (
+    ("eager", Stage.DYNAMO),
+    ("aot_eager", Stage.AOT_AUTOGRAD),
+    ("aot_eager_decomp_partition", Stage.DECOMPOSITION),
+    ("inductor", Stage.INDUCTOR),
+)
+
+
+def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung]]:
+    """Judge the program under every backend of the ladder; a backend of the user's own is the last rung."""
+    own = dict(program.compile_kwargs).get("backend")
+    ladder = [*LADDER[:3], (own.strip("'\""), Stage.CUSTOM_BACKEND)] if own is not None else list(LADDER)
+    known = {name for name, _ in LADDER[:3]}
+    if own is not None and own.strip("'\"") in known:
+        names = [name for name, _ in LADDER]
+        ladder = list(LADDER[: names.index(own.strip("'\"")) + 1])
+    outcomes = oracle.judge([_under(program, name, own) for name, _ in ladder])
+    rungs = [
+        Rung(backend=name, outcome=_word(o), seconds=round(o.seconds, 2))
+        for (name, _), o in zip(ladder, outcomes, strict=True)
+    ]
+    stage = next(
+        (stage for (_, stage), outcome in zip(ladder, outcomes, strict=True) if signature_of(outcome) is not None),
+        Stage.UNKNOWN,
+    )
+    return stage, rungs
+
+
+def _under(program: Program, backend: str, own: str | None) -> Program:
+    kwargs = tuple((key, value) for key, value in program.compile_kwargs if key not in ("backend", "options", "mode"))
+    if backend == "inductor" or (own is not None and own.strip("'\"") == backend):
+        return program
+    return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
+
+
+def _word(outcome: Outcome) -> str:
+    return "passes" if outcome.outcome == "same" else outcome.outcome

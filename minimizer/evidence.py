@@ -1,0 +1,135 @@
+"""From trial outcomes to the words of the report: which node is to blame, how large the error is, what the repro must show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from minimizer.emit import Details
+from minimizer.program import Node, Program
+from minimizer.protocol import Difference, Outcome
+from minimizer.report import Culprit, Error, Report, Source
+from minimizer.triage import signal_name
+
+BOOKKEEPING = {
+    "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",
+    "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
+}  # fmt: skip
+"""Operators that are blamed only where there is no other."""
+
+
+def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | None, window: Program) -> Culprit:
+    """The culprit that a reduced program shows; ``window`` is where the nodes still had their modules and lines."""
+    origins = {node.name: node for node in window.nodes}
+    nodes = [origins.get(node.name, node) for node in program.nodes]
+    counted = [node for node in nodes if node.counts] or nodes
+    blamed = [name for name in operators if name not in BOOKKEEPING] or list(operators)
+    source = next((node.source for node in reversed(counted) if node.source), None)
+    return Culprit(
+        module=_module(counted),
+        nodes=[node.name for node in counted],
+        ops=blamed,
+        source=Source(file=source[0], line=source[1], code=source[2]) if source else None,
+        local_error=error_of(outcome),
+    )
+
+
+def error_of(outcome: Outcome | None) -> Error | None:
+    """How far compiled is from eager in a trial, in its worst place."""
+    if outcome is None or outcome.verdict is None or not outcome.verdict.differences:
+        return None
+    verdict = outcome.verdict
+    worst = max(verdict.differences, key=lambda d: d.max_abs or 0.0)
+    return Error(
+        max_abs=worst.max_abs,
+        max_rel=worst.max_rel,
+        compiled_vs_fp64=verdict.compiled_error,
+        eager_vs_fp64=verdict.eager_error,
+        required_atol=worst.required_atol,
+        required_rtol=worst.required_rtol,
+        mismatched=worst.mismatched,
+        elements=worst.elements,
+    )
+
+
+def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
+    """What a repro needs to know of the comparison, in the program's own names."""
+    details: Details = {}
+    if tolerance:
+        details["rtol"] = float(tolerance.get("rtol", 0.0))
+        details["atol"] = float(tolerance.get("atol", 0.0))
+    elif outcome.verdict is not None and outcome.verdict.rule.startswith(("exact", "ulps")):
+        details["rtol"] = details["atol"] = 0.0
+    if outcome.signal is not None:
+        details["signal"] = signal_name(outcome.signal)
+    if outcome.phase == "backward":
+        details["backward"] = True
+    if outcome.outcome == "missing_error" and outcome.exception is not None:
+        details["eager_error"] = outcome.exception.type.rpartition(".")[2]
+    differences = list(outcome.verdict.differences) if outcome.verdict else []
+    if not differences:
+        return details
+    mutated = [name for d in differences if (name := _input_at(program, d.where)) and d.kind == "wrong_output"]
+    if mutated and not any(d.where.startswith("output") and d.kind == "wrong_output" for d in differences):
+        details["mutated"] = list(dict.fromkeys(mutated))
+    gradients = [name for d in differences if (name := _gradient_at(program, d.where))]
+    if gradients:
+        details["gradients"] = list(dict.fromkeys(gradients))
+    if differences[0].kind == "wrong_metadata":
+        _add_aspect(details, program, differences[0])
+    return details
+
+
+def _add_aspect(details: Details, program: Program, difference: Difference) -> None:
+    details["aspect"] = difference.what
+    if match := re.fullmatch(r"output\[(\d+)\].*", difference.where):
+        details["output"] = int(match[1])
+    for text in (difference.expected, difference.actual):
+        if (match := re.search(r"input\[(\d+)\]", text)) and int(match[1]) < len(program.inputs):
+            details["alias_of"] = program.inputs[int(match[1])].name
+
+
+def _input_at(program: Program, where: str) -> str | None:
+    match = re.match(r"input\[(\d+)\]", where)
+    return program.inputs[int(match[1])].name if match and int(match[1]) < len(program.inputs) else None
+
+
+def _gradient_at(program: Program, where: str) -> str | None:
+    wanted = [i.name for i in program.inputs if i.meta and i.meta.requires_grad]
+    match = re.match(r"grad\[(\d+)\]", where)
+    return wanted[int(match[1])] if match and int(match[1]) < len(wanted) else None
+
+
+def _module(nodes: Sequence[Node]) -> str:
+    """The innermost module that holds all the nodes that come from one."""
+    paths = sorted({node.module for node in nodes if node.module})
+    if not paths:
+        return ""
+    first, last = paths[0].split("."), paths[-1].split(".")
+    common = [a for index, a in enumerate(first) if first[: index + 1] == last[: index + 1]]
+    return ".".join(common)
+
+
+def verdict_sentence(report: Report) -> str:
+    """The verdict in plain English."""
+    failure, reduction, verification = report.failure, report.reduction, report.verification
+    if failure is None or reduction is None or verification is None:
+        return ""
+    culprit = report.culprits[0] if report.culprits else Culprit()
+    where = f" in {culprit.module}" if culprit.module else ""
+    operators = ", ".join(culprit.ops[:4]) or "an unknown operator"
+    what = {
+        "crash": "crashes the process",
+        "hang": "never ends",
+        "compile_error": "fails to compile",
+        "runtime_error": "raises an error when compiled",
+        "missing_error": "misses the error that eager raises",
+        "wrong_output": "gives wrong values",
+        "wrong_gradient": "gives wrong gradients",
+        "wrong_metadata": "gives a result of the wrong kind",
+    }[failure.kind]
+    sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    if verification.holds:
+        return f"{sentence} The repro has {reduction.nodes_after} nodes and failed {verification.failed_same} of {verification.runs} times in clean processes."
+    return f"{sentence} The repro could not be verified: it failed {verification.failed_same} of {verification.runs} times in clean processes."

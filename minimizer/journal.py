@@ -1,0 +1,87 @@
+"""The record of one job: what is told to the sink, what is kept for ``run.log`` and the report's timings, and the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.report import Report
+from minimizer.sink import Sink
+from minimizer.types import Step
+
+LOG_LINES = 20_000
+
+
+class Journal:
+    """Wraps a sink. ``budget`` is in seconds, counted from construction."""
+
+    def __init__(self, sink: Sink, report: Report, budget: float) -> None:
+        self.sink, self.report = sink, report
+        self._budget, self._started = budget, time.monotonic()
+        self._lines: list[str] = []
+        self.repro: str | None = None
+        """The text of the repro, once there is one."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the job began."""
+        return time.monotonic() - self._started
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that are left."""
+        return max(0.0, self._budget - self.elapsed)
+
+    def watch(self) -> None:
+        """Called while waiting.
+
+        Raises:
+            Cancelled: the owner asked for it.
+            BudgetExceeded: the time is used up.
+        """
+        if self.sink.cancelled():
+            raise Cancelled("the job was cancelled")
+        if self.left <= 0:
+            raise BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
+
+    def event(self, type_: str, **data: Any) -> None:
+        """Tell the sink and the log."""
+        self.sink.event(type_, **data)
+        self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
+
+    def note(self, message: str) -> None:
+        """Something the user should know that is no failure; repeated notes are told once."""
+        if message not in self.report.notes:
+            self.report.notes.append(message)
+            self.event("note", message=message)
+
+    def progress(self, **data: Any) -> None:
+        """How far the work is."""
+        self.event("progress", elapsed=round(self.elapsed, 1), budget=self._budget, **data)
+
+    def log(self, text: str) -> None:
+        """Lines for ``run.log`` only."""
+        self._lines += [f"{self.elapsed:8.1f}  {line}"[:2000] for line in text.splitlines()]
+        del self._lines[:-LOG_LINES]
+
+    def keep(self) -> None:
+        """Write the report so far and the log to the sink."""
+        self.report.timings["total"] = round(self.elapsed, 2)
+        self.sink.report(self.report)
+        self.sink.artifact("run.log", ("\n".join(self._lines) + "\n").encode())
+
+    @contextmanager
+    def step(self, step: Step) -> Iterator[None]:
+        """Time one step of the pipeline and tell of its beginning and end."""
+        begun = time.monotonic()
+        self.event("step", step=step.value, state="started")
+        try:
+            yield
+        finally:
+            seconds = round(time.monotonic() - begun, 2)
+            self.report.timings[step.value] = seconds
+            self.event("step", step=step.value, state="finished", seconds=seconds)
+            self.sink.report(self.report)

@@ -1,0 +1,381 @@
+"""The whole story: script → survey → localize → reduce → blame → emit → verify → witness → sink.
+
+Each step leaves a valid report behind, so that the best result so far is there whenever the work is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from minimizer import report_md, witness
+from minimizer.blame import climb
+from minimizer.emit import Repro, bundle, emit
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool
+from minimizer.evidence import culprit_of, details_of, verdict_sentence
+from minimizer.executor import Executor, Place
+from minimizer.journal import Journal
+from minimizer.localize import Localized, Region, confirm_discrete, localize
+from minimizer.options import Options
+from minimizer.oracle import Oracle, Signature, exception_signature
+from minimizer.program import Program
+from minimizer.protocol import Outcome
+from minimizer.reduce import Reduced, reduce
+from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.settings import Settings
+from minimizer.sink import Sink
+from minimizer.triage import Case, Settled, Triage
+from minimizer.types import Kind, Reason, Status, Step
+from minimizer.verify import verify
+
+HANG_AFTER = 300.0
+WITNESS_SECONDS = 120.0
+VERIFY_SECONDS = 180.0
+VERIFY_RUNS = 3
+OVERLAY_ENTRIES = 1000
+
+
+def minimize(
+    script: Path,
+    *,
+    options: Options,
+    settings: Settings,
+    sink: Sink,
+    python: Path | None = None,
+    binds: Sequence[Path] = (),
+    network: bool = False,
+) -> Report:
+    """Reduce the failure of a script; the report says how it ended, and never is an exception raised for a failing script.
+
+    Args:
+        script: the user's file; its folder is readable to it, its working directory is thrown away.
+        options: what the user asked for.
+        settings: sandbox mode, trials at once, memory of a trial.
+        sink: receives events, artifacts and the report.
+        python: the interpreter that runs the script; the one we run in by default.
+        binds: further paths the script may read.
+        network: whether it may use the network.
+    """
+    report = Report()
+    journal = Journal(sink, report, options.budget)
+    scratch = Path(tempfile.mkdtemp(prefix="minimizer-"))
+    try:
+        _Job(script, options, settings, journal, scratch, python or Path(sys.executable), binds, network).run()
+    except Cancelled:
+        _end(report, Status.CANCELLED, Reason.INTERRUPTED, "Cancelled; the best result so far is kept.")
+    except BudgetExceeded as error:
+        _end(report, Status.PARTIAL, Reason.BUDGET, f"Stopped: {error}. The best result so far is kept.")
+    except MissingTool as error:
+        _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
+    except ChildFailed as error:
+        _end(report, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
+    except Exception as error:
+        journal.log(traceback.format_exc())
+        _end(
+            report,
+            Status.FAILED,
+            Reason.INTERNAL_ERROR,
+            f"A fault of our own: {type(error).__name__}; run.log has more.",
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
+    journal.keep()
+    return report
+
+
+def _end(report: Report, status: Status, reason: Reason, summary: str) -> None:
+    """Close a report early; what was minimized before stays so."""
+    if report.status is not Status.MINIMIZED:
+        report.status, report.reason, report.summary = status, reason, f"{report.summary} {summary}".strip()
+
+
+class _Job:
+    """One run of the pipeline."""
+
+    def __init__(
+        self,
+        script: Path,
+        options: Options,
+        settings: Settings,
+        journal: Journal,
+        scratch: Path,
+        python: Path,
+        binds: Sequence[Path],
+        network: bool,
+    ) -> None:
+        self._script, self._options, self._settings, self._journal = script, options, settings, journal
+        self._report = journal.report
+        self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
+
+    def run(self) -> None:
+        """Every step in order."""
+        with self._journal.step(Step.PREPARE):
+            place = self._prepare()
+            executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
+            ready = executor.start()
+        with executor:
+            self._report.environment = {
+                "torch": ready.torch,
+                "python": ready.python,
+                "device": "cpu",
+                "cuda": ready.cuda,
+            }
+            with self._journal.step(Step.SURVEY):
+                found = self._triage(executor).run()
+            if isinstance(found, Settled):
+                self._settle(found)
+                return
+            self._reduce_case(found, executor, place)
+
+    def _reduce_case(self, case: Case, executor: Executor, place: Place) -> None:
+        self._announce(case)
+        oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
+        try:
+            with self._journal.step(Step.LOCALIZE):
+                located, program = self._localize(case, oracle)
+            if located is None:
+                return
+            with self._journal.step(Step.REDUCE):
+                reduced = self._reduce(located.window, program, oracle, case)
+        finally:
+            self._report.also_seen = [
+                AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
+                for s, n in oracle.also_seen.most_common(20)
+            ]
+        with self._journal.step(Step.BLAME):
+            outcome = self._blame(reduced.program, located, oracle)
+        repro, data = self._emit(reduced.program, outcome, oracle, case)
+        with self._journal.step(Step.VERIFY):
+            self._verify(repro, data, place)
+        case.survey.close()
+        executor.close()
+        self._journal.keep()
+        if self._options.witness:
+            with self._journal.step(Step.WITNESS):
+                self._hear_witnesses(place, case.signature.kind)
+
+    # steps -------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> Place:
+        sandbox = Sandbox.choose(self._settings.sandbox)
+        if sandbox.notice:
+            self._journal.note(sandbox.notice)
+        python = real_interpreter(self._python)
+        home = self._script.parent.resolve()
+        place = Place(
+            python=python,
+            sandbox=sandbox,
+            scratch=self._scratch,
+            read=[*runtime_paths(python), home, *self._binds],
+            env={name: os.environ[name] for name in self._options.env if name in os.environ},
+            network=self._network,
+            memory_bytes=self._settings.trial_memory_bytes,
+        )
+        _overlay(home, place.folder("work"))
+        return place
+
+    def _triage(self, executor: Executor) -> Triage:
+        return Triage(
+            executor,
+            self._script.resolve(),
+            args=self._options.args,
+            steps=self._options.steps,
+            hang_after=self._options.hang_after or HANG_AFTER,
+            on_note=self._journal.note,
+        )
+
+    def _settle(self, found: Settled) -> None:
+        report = self._report
+        report.status, report.reason, report.summary = found.status, found.reason, found.summary
+        report.checked = Checked(**found.checked.model_dump())
+        for note in found.notes:
+            self._journal.note(note)
+        if found.kind is not None:
+            error = found.exception
+            report.failure = Failure(
+                kind=found.kind,
+                exception_type=error.root_type if error else None,
+                message=error.root_message[:2000] if error else found.summary,
+                signature=exception_signature(found.kind, error).text,
+            )
+
+    def _announce(self, case: Case) -> None:
+        report, signature = self._report, case.signature
+        report.checked = Checked(**case.checked.model_dump())
+        report.failure = Failure(
+            kind=signature.kind,
+            exception_type=case.exception.root_type if case.exception else None,
+            message=case.message,
+            signature=signature.text,
+        )
+        self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+    def _localize(self, case: Case, oracle: Oracle) -> tuple[Localized | None, Program]:
+        """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
+        program = case.program
+        if case.otherwise is not None:
+            window = confirm_discrete(program, oracle)
+            if window is None:
+                self._settle(case.otherwise)
+                self._report.failure = None
+                return None, program
+            return Localized(window, (), (), confirmed=True), program
+        variants = [program]
+        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
+            variants.insert(0, program.without_grad())
+        for variant in variants:
+            located = self._search(variant, oracle)
+            if located.confirmed:
+                return located, program
+        if program.level == "dynamo":
+            program = case.survey.program("aot")
+            located = self._search(program, oracle)
+            if located.confirmed:
+                return located, program
+        self._settle(
+            Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish.",
+                case.checked,
+            )
+        )
+        return None, program
+
+    def _search(self, program: Program, oracle: Oracle) -> Localized:
+        def show(layer: Layer) -> None:
+            self._journal.log(f"region {layer.path or '(no module)'}: {layer.verdict} {layer.local_error}")
+
+        self._journal.progress(
+            nodes=program.size, nodes_before=program.size, trials=oracle.trials, message="judging regions"
+        )
+        located = localize(program, oracle, target=self._options.target, on_region=show)
+        self._report.layers = list(located.layers)
+        self._journal.progress(
+            nodes=located.window.size, nodes_before=program.size, trials=oracle.trials, message="localized"
+        )
+        return located
+
+    def _reduce(self, window: Program, program: Program, oracle: Oracle, case: Case) -> Reduced:
+        before, earlier = program.size, oracle.trials
+        report = self._report
+
+        def record(step: HistoryStep) -> None:
+            report.reduction = self._reduction(program, step.nodes, earlier + step.trial)
+            self._journal.progress(nodes=step.nodes, nodes_before=before, trials=earlier + step.trial, message=step.by)
+
+        reduced = reduce(
+            window,
+            check=oracle.check,
+            literal=case.survey.literal,
+            on_step=record,
+            jobs=self._settings.trial_jobs,
+        )
+        reduction = self._reduction(program, reduced.program.size, oracle.trials)
+        reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
+        reduction.history, reduction.seconds = list(reduced.history), round(reduced.seconds, 2)
+        report.reduction = reduction
+        return reduced
+
+    def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
+        lines = sum(bool(line.strip()) for line in self._script.read_text(errors="replace").splitlines())
+        level = "aot" if program.level == "aot" else "dynamo"
+        return Reduction(level=level, nodes_before=program.size, nodes_after=nodes, lines_before=lines, trials=trials)
+
+    def _blame(self, program: Program, located: Localized, oracle: Oracle) -> Outcome:
+        report = self._report
+        assert report.failure is not None and report.reduction is not None
+        report.failure.stage, report.ladder = climb(program, oracle)
+        (outcome,) = oracle.judge([program])
+        operators = oracle.operators(program)
+        if report.reduction.level == "dynamo":
+            report.reduction.aot_nodes_after = len(operators)
+        culprit = culprit_of(program, operators, outcome, located.window)
+        report.culprits = [culprit, *(Culprit(module=root.path) for root in located.roots if not _holds(root, culprit))]
+        self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
+        return outcome
+
+    def _emit(self, program: Program, outcome: Outcome, oracle: Oracle, case: Case) -> tuple[Repro, bytes | None]:
+        with self._journal.step(Step.EMIT):
+            report = self._report
+            assert report.failure is not None and report.reduction is not None
+            repro = emit(
+                program,
+                report.failure,
+                report.culprits,
+                environment=report.environment,
+                rate=report.failure.reproducibility,
+                details=details_of(program, outcome, case.tolerance),
+            )
+            data = case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+            report.reduction.lines_after = repro.lines
+            self._journal.repro = repro.source
+            self._journal.sink.artifact("repro.py", repro.source.encode())
+            if data is not None:
+                self._journal.sink.artifact("data.pt", data)
+                self._journal.sink.artifact("repro.zip", bundle(repro, data))
+            self._journal.event("repro", lines=repro.lines, nodes=program.size, verified=False)
+            return repro, data
+
+    def _verify(self, repro: Repro, data: bytes | None, place: Place) -> None:
+        report = self._report
+        assert report.failure is not None and report.reduction is not None
+        verification = verify(
+            repro,
+            data,
+            sandbox=place.sandbox,
+            python=place.python,
+            scratch=place.folder("verify"),
+            timeout=VERIFY_SECONDS,
+            runs=VERIFY_RUNS,
+            parallel=self._settings.trial_jobs,
+            on_note=self._journal.note,
+        )
+        report.verification = verification
+        self._journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
+        if verification.holds:
+            report.status, report.reason = Status.MINIMIZED, None
+        else:
+            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+        report.summary = verdict_sentence(report)
+
+    def _hear_witnesses(self, place: Place, kind: Kind) -> None:
+        testimonies = witness.hear(
+            place,
+            self._script.resolve(),
+            self._options.args,
+            kind,
+            seconds=min(WITNESS_SECONDS, self._journal.left),
+            parallel=self._settings.trial_jobs,
+            watch=self._journal.watch,
+        )
+        for testimony in testimonies:
+            self._report.witnesses.append(testimony.witness)
+            self._journal.log(testimony.log)
+            if testimony.dump is not None:
+                self._journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
+
+
+def _accepted(signature: Signature) -> tuple[Signature, ...]:
+    """The ways of failing that count as this one: a wrong gradient is a wrong output of the joint graph."""
+    if signature.kind is Kind.WRONG_GRADIENT:
+        return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
+    return (signature,)
+
+
+def _holds(root: Region, culprit: Culprit) -> bool:
+    return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
+
+
+def _overlay(folder: Path, work: Path) -> None:
+    """Make the working directory look like the script's folder: links to what is there, and new files stay in it."""
+    for entry in sorted(folder.iterdir())[:OVERLAY_ENTRIES]:
+        (work / entry.name).symlink_to(entry)

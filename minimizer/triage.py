@@ -1,0 +1,257 @@
+"""Does it fail, and how? Runs the whole script, compiled and in eager, before anything is reduced.
+
+The result is either a `Case` (a failing call of a compiled graph, held in the child) or a `Settled` verdict: there is nothing
+to reduce, for a reason that the user is told.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from minimizer import protocol
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import Signature, exception_signature, verdict_signature
+from minimizer.program import Program
+from minimizer.protocol import ExceptionInfo, Verdict
+from minimizer.types import Kind, Reason, Status
+
+EAGER_SECONDS = 600.0
+CHECKED_BY_SCRIPT = "the script's own comparison"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A failure, and the survey that holds the call it happens in. ``tolerance`` is set where only the script's own counts."""
+
+    survey: Survey
+    program: Program
+    signature: Signature
+    message: str
+    exception: ExceptionInfo | None = None
+    verdict: Verdict | None = None
+    tolerance: dict[str, Any] | None = None
+    checked: protocol.Checked = field(default_factory=protocol.Checked)
+    otherwise: Settled | None = None
+    """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A verdict without a failure that can be reduced at graph level."""
+
+    status: Status
+    reason: Reason | None
+    summary: str
+    checked: protocol.Checked = field(default_factory=protocol.Checked)
+    kind: Kind | None = None
+    exception: ExceptionInfo | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Triage:
+    """The runs of one script. ``hang_after`` is in seconds, ``steps`` in calls of each graph."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        script: Path,
+        *,
+        args: list[str],
+        steps: int | None,
+        hang_after: float,
+        on_note: Callable[[str], None],
+    ) -> None:
+        self._executor, self._script, self._args = executor, script, args
+        self._steps, self._hang_after, self._on_note = steps, hang_after, on_note
+
+    def run(self) -> Case | Settled:
+        """Run the script until the question is settled."""
+        survey = self._survey()
+        if survey.held is not None:
+            return self._held(survey)
+        if survey.finished is not None:
+            return self._finished(survey.finished)
+        return self._died(survey)
+
+    def _survey(self, **changes: Any) -> Survey:
+        request = {
+            "script": str(self._script), "args": self._args, "compile": True, "steps": self._steps, "hold": None, "tolerance": None,
+        }  # fmt: skip
+        return self._executor.survey({**request, **changes}, timeout=self._hang_after)
+
+    def _held(
+        self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None
+    ) -> Case:
+        assert survey.held is not None
+        failure = survey.held.failure
+        if signature is None and failure.verdict is not None:
+            signature = verdict_signature(failure.verdict)
+        elif signature is None:
+            assert failure.kind is not None
+            signature = exception_signature(Kind(failure.kind), failure.exception)
+        return Case(
+            survey=survey,
+            program=protocol.parse_program(survey.held.program),
+            signature=signature,
+            message=_message(failure.exception, failure.verdict),
+            exception=failure.exception,
+            verdict=failure.verdict,
+            tolerance=tolerance,
+            checked=protocol.Checked(frames=failure.graph + 1, calls=max(0, failure.call + 1)),
+        )
+
+    def _finished(self, finished: protocol.Finished) -> Case | Settled:
+        for note in finished.notes:
+            self._on_note(note)
+        if finished.exception is not None:
+            return self._raised(finished, finished.exception)
+        if finished.checked.frames == 0:
+            return Settled(
+                Status.FAILED,
+                Reason.NOTHING_COMPILED,
+                "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
+                finished.checked,
+            )
+        checked = finished.checked
+        backward = f" and {checked.backward} backward passes" if checked.backward else ""
+        summary = (
+            f"Healthy: {checked.calls} calls of {checked.frames} compiled graphs{backward} gave what eager gives, within "
+            "rounding."
+        )
+        healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
+        return self._suspected(finished, healthy) if finished.suspects else healthy
+
+    def _suspected(self, finished: protocol.Finished, healthy: Settled) -> Case | Settled:
+        """Discrete values differ: a fault only if the difference survives where eager's own inputs are given to the node."""
+        suspect = finished.suspects[0]
+        survey = self._survey(hold={"graph": suspect.graph, "call": suspect.call})
+        if survey.held is not None:
+            case = self._held(survey, signature=verdict_signature(suspect.verdict))
+            note = (
+                "Discrete values differ, but every discrete operator is right on eager's inputs: rounding, amplified."
+            )
+            return replace(case, otherwise=replace(healthy, notes=(*healthy.notes, note)))
+        return healthy
+
+    def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | Settled:
+        eager = self._eager()
+        if eager.finished is not None and eager.finished.exception is not None:
+            return Settled(
+                Status.FAILED,
+                Reason.FAILS_IN_EAGER,
+                "The script fails without the compiler too: "
+                f"{_line(eager.finished.exception)}. Mend this first; torch.compile is not to blame.",
+                finished.checked,
+                exception=eager.finished.exception,
+            )
+        if eager.finished is None:
+            return _not_runnable(eager, "without the compiler")
+        if error.root_type == "AssertionError":
+            held = self._own_check(finished.checks)
+            if held is not None:
+                return held
+            if finished.checked.calls:
+                return Settled(
+                    Status.PARTIAL,
+                    Reason.DISPUTED,
+                    f"The script's own check fails ({_line(error)}), but every compiled call agrees with eager within the "
+                    "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute.",
+                    finished.checked,
+                    kind=Kind.WRONG_OUTPUT,
+                    exception=error,
+                )
+        kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
+        return Settled(
+            Status.PARTIAL,
+            Reason.NOT_VERIFIED,
+            f"The script fails only with the compiler ({_line(error)}), but no compiled graph fails by itself: the fault lies "
+            "between graphs, at the level of Python, where no repro was made.",
+            finished.checked,
+            kind=kind,
+            exception=error,
+        )
+
+    def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
+        """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
+        tolerance = checks[-1] if checks else {}
+        survey = self._survey(tolerance=tolerance)
+        if survey.held is None:
+            return None
+        self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
+        return self._held(survey, tolerance=tolerance)
+
+    def _died(self, survey: Survey) -> Case | Settled:
+        eager = self._eager()
+        if eager.finished is None:
+            return _not_runnable(eager, "with and without the compiler")
+        if survey.timed_out:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"The compiled run had not ended after {self._hang_after:.0f} seconds, while eager ends.",
+                kind=Kind.HANG,
+            )
+        if survey.signal is None or "graph" not in survey.phase:
+            return _not_runnable(survey, "with the compiler")
+        held = self._survey(hold={"graph": survey.phase["graph"], "call": survey.phase["call"]})
+        signature = Signature(Kind.CRASH, signal=survey.signal)
+        if held.held is None:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"The compiled run died by {signal_name(survey.signal)}, and did not come to the same place again.",
+                kind=Kind.CRASH,
+            )
+        message = f"the process died by {signal_name(survey.signal)}"
+        return replace(self._held(held, signature=signature), message=message)
+
+    def _eager(self) -> Survey:
+        return self._executor.survey(
+            {
+                "script": str(self._script),
+                "args": self._args,
+                "compile": False,
+                "steps": None,
+                "hold": None,
+                "tolerance": None,
+            },
+            timeout=EAGER_SECONDS,
+        )
+
+
+def signal_name(number: int) -> str:
+    """``SIGABRT`` for 6, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _not_runnable(survey: Survey, how: str) -> Settled:
+    if survey.timed_out:
+        why = "it did not end in time"
+    elif survey.signal is not None:
+        why = f"it died by {signal_name(survey.signal)}"
+    else:
+        why = f"it ended with status {survey.exit}"
+    tail = survey.log.strip().splitlines()[-1:] or [""]
+    return Settled(
+        Status.FAILED, Reason.NOT_RUNNABLE, f"The script does not run here {how}: {why}. {tail[0][:300]}".strip()
+    )
+
+
+def _message(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
+    if error is not None:
+        return _line(error)
+    first = verdict.differences[0] if verdict and verdict.differences else None
+    return f"{first.where}: {first.what}: expected {first.expected}, got {first.actual}"[:1000] if first else ""
+
+
+def _line(error: ExceptionInfo) -> str:
+    name = error.root_type.rpartition(".")[2]
+    first = next((line for line in error.root_message.splitlines() if line.strip()), "")
+    return f"{name}: {first}"[:500]

@@ -1,0 +1,111 @@
+"""Witnesses: what PyTorch's own minifier says of the same script. Reported, never believed.
+
+The script is rerun with ``TORCHDYNAMO_REPRO_AFTER=dynamo`` and ``=aot``, ``TORCHDYNAMO_REPRO_LEVEL=4`` (2 where the failure is
+no wrong value, since level 4 does not dump those), each in a cold process with its own cache. In torch 2.13 the tool rejects
+correct programs, is blind to faults of passes, and goes silent on a warm cache; hence it cannot be the judge.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from minimizer.executor import Place
+from minimizer.report import Witness
+from minimizer.sandbox import real_interpreter
+from minimizer.types import Kind
+
+After = Literal["dynamo", "aot"]
+AFTER: tuple[After, ...] = ("dynamo", "aot")
+LAUNCHER = "minifier_launcher.py"
+OWN_ERRORS = ("'NoneType' object has no attribute", "AttributeError: __code__", "has no attribute '__name__'")
+DUMP_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """A witness and the minifier launcher it dumped, if it did."""
+
+    witness: Witness
+    dump: bytes | None
+    log: str
+
+
+def hear(
+    place: Place,
+    script: Path,
+    args: list[str],
+    kind: Kind,
+    *,
+    seconds: float,
+    parallel: int,
+    watch: Callable[[], None],
+) -> list[Testimony]:
+    """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each."""
+    level = 4 if kind.is_numeric else 2
+    with ThreadPoolExecutor(max(1, min(parallel, len(AFTER)))) as pool:
+        return list(pool.map(lambda after: _hear(place, script, args, after, level, seconds, watch), AFTER))
+
+
+def _hear(
+    place: Place, script: Path, args: list[str], after: After, level: int, seconds: float, watch: Callable[[], None]
+) -> Testimony:
+    folder = place.folder(f"witness-{after}")
+    output = folder / "output.txt"
+    environment = {
+        **place.environment(folder / "cache"),
+        "TORCHDYNAMO_REPRO_AFTER": after,
+        "TORCHDYNAMO_REPRO_LEVEL": str(level),
+        "TORCH_COMPILE_DEBUG_DIR": str(folder / "debug"),
+    }
+    with output.open("wb") as stream:
+        process = place.sandbox.start(
+            [str(real_interpreter(place.python)), str(script), *args],
+            cwd=folder,
+            read=place.read,
+            write=[place.scratch],
+            env=environment,
+            network=place.network,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            status = _wait(process, seconds, watch)
+        finally:
+            place.sandbox.kill(process)
+    log = output.read_text(errors="replace")[-64_000:]
+    launcher = next(iter(sorted((folder / "debug").rglob(LAUNCHER))), None)
+    dump = launcher.read_bytes()[:DUMP_BYTES] if launcher and not launcher.is_symlink() else None
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    outcome, agrees = _judge(status, log, dump is not None, seconds)
+    return Testimony(Witness(after=after, level=level, outcome=outcome, agrees=agrees), dump, log)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:
+    """The exit status, or None if it took longer."""
+    step = 0.2
+    for _ in range(int(seconds / step) + 1):
+        try:
+            return process.wait(step)
+        except subprocess.TimeoutExpired:
+            watch()
+    return None
+
+
+def _judge(status: int | None, log: str, dumped: bool, seconds: float) -> tuple[str, bool | None]:
+    """What the witness found, in words, and whether it agrees that there is a failure (None: it cannot be used)."""
+    if status is None:
+        return f"did not end within {seconds:.0f} s", None
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    if any(own in log for own in OWN_ERRORS):
+        return f"broke by itself: {last[:200]}", None
+    if dumped:
+        return "saw the failure and dumped a graph to minify", True
+    if status == 0:
+        return "saw nothing: the script ended well under it", False
+    return f"the script failed under it and nothing was dumped: {last[:200]}", None
