@@ -71,7 +71,7 @@ def plain(text: str, limit: int = 400) -> str:
 
 def telltale(failure: Failure) -> str:
     """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts."""
-    kind = (failure.exception_type or "").rpartition(".")[2]
+    kind = "".join(re.findall(r"[A-Za-z_]\w*$", failure.exception_type or "", re.ASCII))[:60] or "Error"
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("backend=")]
     diagnostic = re.search(r"\berror: (.+)", failure.message)
@@ -80,7 +80,7 @@ def telltale(failure: Failure) -> str:
     pieces = [piece.strip(" :;,.()[]{}") for line in lines[:1] for piece in _pieces(line)]
     best = max(pieces, key=len, default="")
     if len(best) > 60:
-        best = best[:60].rsplit(" ", 1)[0]
+        best = best[:60].rpartition(" ")[0] or best[:60]
     return best if len(best) >= 10 else kind
 
 

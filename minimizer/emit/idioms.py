@@ -15,8 +15,8 @@ import signal
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
+from minimizer.emit.details import Details
 from minimizer.program import Program
 from minimizer.report import Reproducibility
 from minimizer.types import Kind
@@ -27,32 +27,6 @@ except Exception as error:
     sys.exit(125)
 """
 MAX_ATTEMPTS = 50
-
-
-class Details(TypedDict, total=False):
-    """What the comparison found, as far as a repro can use it. Every key may be absent; inputs go by their program names."""
-
-    rtol: float
-    atol: float
-    aspect: str
-    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad`` or ``aliasing``."""
-    output: int
-    """Which output has it."""
-    alias_of: str
-    """The input that the output shares memory with on one side only."""
-    mutated: list[str]
-    """Inputs that differ after the call."""
-    gradients: list[str]
-    """Inputs whose gradient is wrong; all that require one if absent."""
-    backward: bool
-    """Whether the error, crash or hang comes in the backward."""
-    signal: str
-    """``SIGSEGV``, ``SIGABRT``, ..."""
-    hang_after: float
-    eager_error: str
-    """For a missing error: the name of the exception type that eager raises."""
-    compiled_error: str
-    """The one that compiled raises in its place; absent if it returns."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +91,8 @@ def attempts_for(rate: Reproducibility) -> int:
 
 def write(kind: Kind, subject: Subject) -> str:
     """The statements below the function."""
+    if kind is Kind.WRONG_GRADIENT and not subject.program.grad:
+        kind = Kind.WRONG_OUTPUT  # a joint graph: the gradients are among its outputs
     return _IDIOMS[kind](subject)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minimizer import render
-from minimizer.program import Arg, Input, Node, Program, Ref
+from minimizer.program import Arg, Code, Input, Node, Program, Ref
 
 FUNCTIONAL = "torch.nn.functional"
 MAX_NESTED = 72
@@ -51,7 +51,7 @@ def shortened(text: str) -> str:
 
 def named(program: Program, taken: Iterable[str]) -> Program:
     """The program with names a reader likes: roles such as ``weight``, letters for other inputs, nouns for results."""
-    used = {*taken, *keyword.kwlist, *dir(builtins), "torch", "F"}
+    used = {*taken, *keyword.kwlist, *dir(builtins), "torch", "F", *_globals(program)}
     names: dict[str, str] = {}
     letters = iter(_INPUT_NAMES)
     for item in program.inputs:
@@ -68,6 +68,20 @@ def named(program: Program, taken: Iterable[str]) -> Program:
         nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in program.nodes),
         outputs=tuple(names[o] for o in program.outputs),
     )
+
+
+def _globals(program: Program) -> set[str]:
+    """Names that the calls take from outside of the function: a local of the same name would hide them."""
+    found = {node.target.partition(".")[0] for node in program.nodes}
+
+    def collect(leaf: Arg) -> Arg:
+        if isinstance(leaf, Code):
+            found.update(re.findall(r"[^\W\d]\w*", leaf.text))
+        return leaf
+
+    for node in program.nodes:
+        node.mapped(collect)
+    return found
 
 
 def _input_name(item: Input) -> str | None:

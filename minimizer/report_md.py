@@ -1,0 +1,306 @@
+"""The report as GitHub-flavoured Markdown, in the form in which PyTorch's maintainers ask for an issue.
+
+Everything that came out of the user's script or the compiler is untrusted: it stands in code spans and fenced blocks that it
+cannot end, or is escaped, so that a message never becomes markup, a mention or a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from minimizer.report import Culprit, Error, Report
+from minimizer.types import Kind, Reason, Stage, Status
+
+WHAT_HAPPENS = {
+    Kind.CRASH: "The process dies",
+    Kind.HANG: "Compilation or the compiled call never ends",
+    Kind.COMPILE_ERROR: "Compilation fails",
+    Kind.RUNTIME_ERROR: "The compiled code raises an error that eager does not raise",
+    Kind.MISSING_ERROR: "The compiled code does not raise the error that eager raises",
+    Kind.WRONG_OUTPUT: "The compiled code computes wrong values",
+    Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
+    Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
+}
+NO_FAILURE = {
+    Reason.FAILS_IN_EAGER: "The script fails in the same way without the compiler.",
+    Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
+    Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
+    Reason.NOTHING_COMPILED: "The script compiled nothing.",
+    Reason.SANDBOX_DENIED: "The script needs something that the sandbox keeps from it.",
+    Reason.NOT_RUNNABLE: "The script could not be run.",
+    Reason.BUDGET: "The time budget was used up before a failure was found.",
+    Reason.INTERRUPTED: "The job was interrupted before a failure was found.",
+    Reason.INTERNAL_ERROR: "The minimizer itself failed; this says nothing about the script.",
+}
+STAGES = {
+    Stage.DYNAMO: "Dynamo", Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.DECOMPOSITION: "the decompositions",
+    Stage.INDUCTOR: "Inductor", Stage.CUDAGRAPHS: "CUDA graphs", Stage.CUSTOM_BACKEND: "a custom backend",
+}  # fmt: skip
+ENVIRONMENT = (
+    "torch", "device", "python", "platform", "os", "cpu", "gpu", "cuda", "cudnn", "rocm", "triton", "compiler", "gcc", "driver",
+    "glibc", "threads", "numpy", "git_version",
+)  # fmt: skip
+"""What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
+MAX_MESSAGE_LINES = 30
+
+
+def render(report: Report, *, script_name: str, repro: str | None) -> str:
+    """The whole report; ``repro`` is the text of ``repro.py``, if there is one."""
+    sections: list[tuple[str, str]] = [
+        ("", _verdict(report)),
+        ("Minimal reproducer", _repro(report, repro)),
+        ("Error", _message(report)),
+        ("Where", _culprits(report)),
+        ("Ablation", _ablation(report)),
+        ("Workaround", _workaround(report)),
+        ("Layers", _layers(report)),
+        ("Reduction", _reduction(report)),
+        ("PyTorch's own minifier", _witnesses(report)),
+        (
+            "Also seen",
+            _bullets(
+                f"{code(seen.kind)} {code(seen.message or seen.signature)}, {_times(seen.times)}"
+                for seen in report.also_seen
+            ),
+        ),
+        ("What was checked", _checked(report, script_name)),
+        ("Notes", _bullets(escape(note) for note in report.notes)),
+        ("Versions", _environment(report)),
+    ]
+    return "\n\n".join(f"## {title}\n\n{body}" if title else body for title, body in sections if body) + "\n"
+
+
+# Sections, in the order of the document ----------------------------------------------------------------------------
+
+
+def _verdict(report: Report) -> str:
+    """Two sentences of plain English: what is wrong, and who is to blame."""
+    failure = report.failure
+    if failure is None:
+        if report.status is Status.HEALTHY:
+            first = "No failure was found: in every call that was compared the compiled code agrees with eager."
+        else:
+            first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
+        return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
+    rate = failure.reproducibility
+    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
+    device = report.environment.get("device")
+    where = f" on {escape(device)}" if device else ""
+    names = _names(report.culprits)
+    blame = STAGES.get(failure.stage)
+    second = f"The culprit is {names}" if names else "The culprit is unknown"
+    second += (
+        f", and {blame} is the first part of the compiler to go wrong." if blame else "; the stage to blame is unknown."
+    )
+    return f"**{WHAT_HAPPENS[failure.kind]} under `torch.compile`{where}, {often}.** {second}"
+
+
+def _repro(report: Report, repro: str | None) -> str:
+    if report.failure is None:
+        return ""
+    if repro is None:
+        return "None: the failure was seen, but no standalone script that shows it."
+    found = report.verification
+    if found is None or not found.runs:
+        said = "It was not verified."
+    else:
+        how = "fresh processes" if found.clean_process else "processes that were not fresh"
+        off = "passes" if found.passes_with_compiler_off else "**does not pass**"
+        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {found.runs} runs, and it {off} with `TORCHDYNAMO_DISABLE=1`."
+        if not found.holds:
+            said = f"**Not verified.** {said}"
+        if not found.public_api:
+            said += " It needs more than the public `torch.compile`."
+    return f"{said} It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run.\n\n{block(repro, 'python')}"
+
+
+def _message(report: Report) -> str:
+    failure = report.failure
+    if failure is None or not (failure.message or failure.exception_type):
+        return ""
+    lines = [_without_folders(line) for line in failure.message.splitlines()]
+    shown = "\n".join(lines[:MAX_MESSAGE_LINES]) + (
+        f"\n... {len(lines) - MAX_MESSAGE_LINES} more lines" if len(lines) > MAX_MESSAGE_LINES else ""
+    )
+    kind = f"{code(failure.exception_type)}\n\n" if failure.exception_type else ""
+    return kind + block(shown, "text")
+
+
+def _culprits(report: Report) -> str:
+    if report.failure is None:
+        return ""
+    return "\n".join(map(_culprit, report.culprits)) or "unknown"
+
+
+def _culprit(culprit: Culprit) -> str:
+    what = ", ".join(map(code, culprit.ops)) or escape(culprit.what) or "unknown"
+    source = culprit.source
+    line = (
+        f"{code(source.file.rpartition('/')[2])} line {source.line}" + (f": {code(source.code)}" if source.code else "")
+        if source
+        else "line unknown"
+    )
+    module = f"module {code(culprit.module)}" if culprit.module else "module unknown"
+    role = "" if culprit.root else " (follows from another)"
+    return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in _errors(culprit))
+
+
+def _errors(culprit: Culprit) -> Iterable[str]:
+    for name, error in (
+        ("given eager's inputs", culprit.local_error),
+        ("in the whole model", culprit.propagated_error),
+    ):
+        if error is not None and (said := _error(error)):
+            yield f"error {name}: {said}"
+
+
+def _error(error: Error) -> str:
+    parts = [
+        ("max. absolute", error.max_abs), ("max. relative", error.max_rel),
+        ("compiled against fp64", error.compiled_vs_fp64), ("eager against fp64", error.eager_vs_fp64),
+        ("would pass with atol", error.required_atol), ("would pass with rtol", error.required_rtol),
+    ]  # fmt: skip
+    said = [f"{name} {value:.3g}" for name, value in parts if value is not None]
+    if error.mismatched is not None:
+        said.append(
+            f"{error.mismatched:,} of {error.elements:,} elements"
+            if error.elements is not None
+            else f"{error.mismatched:,} elements"
+        )
+    return ", ".join(said)
+
+
+def _ablation(report: Report) -> str:
+    ladder = _table(
+        ("backend", "outcome", "seconds"),
+        [(code(r.backend), escape(r.outcome), f"{r.seconds:.1f}") for r in report.ladder],
+    )
+    flags = _table(
+        ("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in report.flags]
+    )
+    return "\n\n".join(filter(None, (ladder, flags))) or ("unknown" if report.failure else "")
+
+
+def _workaround(report: Report) -> str:
+    if report.workaround is None:
+        return "unknown" if report.failure else ""
+    said = "With this the script passes:" if report.workaround.verified else "Not verified:"
+    return f"{said}\n\n{block(report.workaround.code, 'python')}"
+
+
+def _layers(report: Report) -> str:
+    rows = [
+        (
+            str(layer.order),
+            code(layer.path),
+            code(layer.cls),
+            _number(layer.local_error),
+            _number(layer.propagated_error),
+            layer.verdict,
+        )
+        for layer in report.layers
+        if layer.verdict != "good"
+    ]
+    good = sum(layer.verdict == "good" for layer in report.layers)
+    table = _table(("order", "layer", "class", "local error", "propagated error", "verdict"), rows)
+    return "\n\n".join(filter(None, (table, f"{good} more layers are good." if good and rows else "")))
+
+
+def _reduction(report: Report) -> str:
+    done = report.reduction
+    if done is None:
+        return ""
+    rows = [("lines", f"{done.lines_before:,}", f"{done.lines_after:,}")]
+    if done.level != "python":
+        rows.insert(0, (f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}"))
+    minimal = (
+        "No single part can be taken away any more."
+        if done.one_minimal
+        else "It was not shown that nothing more can be taken away."
+    )
+    figures = f"{done.trials:,} trials in {done.seconds:.0f} s, {done.cache_hits:,} answers from the cache. {minimal}"
+    return f"{_table(('', 'before', 'after'), rows)}\n\n{figures}"
+
+
+def _witnesses(report: Report) -> str:
+    said = {True: "agrees", False: "disagrees", None: "says nothing"}
+    rows = [(f"`{w.after}`, level {w.level}", escape(w.outcome), said[w.agrees]) for w in report.witnesses]
+    return _table(("after", "outcome", ""), rows)
+
+
+def _checked(report: Report, script_name: str) -> str:
+    seen = report.checked
+    return f"{code(script_name)}: {seen.frames} compiled graphs, {seen.calls} calls compared with eager, {seen.backward} with their backward."
+
+
+def _environment(report: Report) -> str:
+    return (
+        _bullets(f"{name}: {code(report.environment[name])}" for name in ENVIRONMENT if report.environment.get(name))
+        or "unknown"
+    )
+
+
+# Untrusted text ----------------------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Text that stands as it is in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
+    text = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", text)
+    return re.sub(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", "\u200b", text)
+
+
+def code(text: str) -> str:
+    """A code span that its content cannot end, fit for a table cell."""
+    text = _one_line(text).replace("|", "\u00a6")
+    if not text:
+        return ""
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    pad = " " if text[0] == "`" or text[-1] == "`" else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def block(text: str, language: str) -> str:
+    """A fenced block that its content cannot end."""
+    text = "".join(c for c in text if c.isprintable() or c in "\n\t").rstrip("\n")
+    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _one_line(text: str, limit: int = 500) -> str:
+    text = re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in text)).strip()
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _without_folders(line: str) -> str:
+    return re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", r"\1", line)
+
+
+# Small forms -------------------------------------------------------------------------------------------------------
+
+
+def _names(culprits: Sequence[Culprit]) -> str:
+    roots = [c for c in culprits if c.root]
+    ops = list(dict.fromkeys(op for culprit in roots for op in culprit.ops))
+    names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
+    module = next((c.module for c in roots if c.module), "")
+    return f"{names} in {code(module)}" if names and module else names
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def _bullets(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

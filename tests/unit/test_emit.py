@@ -1,0 +1,409 @@
+"""What every emitted repro must look like, whatever the program; `tests/inside/test_repro_idioms.py` runs them."""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import re
+import subprocess
+import zipfile
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruff import find_ruff_bin
+
+from minimizer import render
+from minimizer.emit import Details, Repro, bundle, details_of, emit, prose
+from minimizer.emit.header import comment, plain, telltale
+from minimizer.emit.idioms import attempts_for
+from minimizer.emit.layout import code_lines
+from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Outcome
+from minimizer.report import Culprit, Failure, Reproducibility
+from minimizer.types import Kind, Stage
+
+INJECT = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"'
+EVERY_TIME = Reproducibility(failed=3, runs=3)
+CULPRITS = [Culprit(ops=["aten.relu"])]
+ENVIRONMENT = {"torch": "2.13.0", "device": "cpu"}
+
+
+def tensor(
+    *shape: int, dtype: str = "torch.float32", grad: bool = False, stride: tuple[int, ...] | None = None
+) -> TensorMeta:
+    return TensorMeta(shape, dtype, stride=stride, requires_grad=grad)
+
+
+def one_op(target: str = "torch.relu", *, code: str = "torch.tensor([-1.0, 1.0])", **changes: Any) -> Program:
+    grad = changes.get("grad", False)
+    return Program(
+        inputs=(Input("L_x_", tensor(2, grad=grad), code=code),),
+        nodes=(Node("out", target, (Ref("L_x_"),), meta=tensor(2, grad=grad)),),
+        outputs=("out",),
+        **changes,
+    )
+
+
+def written(
+    program: Program,
+    kind: Kind = Kind.WRONG_OUTPUT,
+    details: Details | None = None,
+    rate: Reproducibility = EVERY_TIME,
+    **failure: Any,
+) -> Repro:
+    return emit(
+        program,
+        Failure(kind=kind, stage=Stage.INDUCTOR, **failure),
+        CULPRITS,
+        environment=ENVIRONMENT,
+        rate=rate,
+        details=details,
+    )
+
+
+def body_of(repro: Repro) -> str:
+    """The function, without what is around it."""
+    match = re.search(r"^def f\(.*?(?=^\S)", repro.source, re.M | re.S)
+    assert match
+    return match[0].rstrip()
+
+
+def test_a_wrong_value_reads_like_a_hand_written_script() -> None:
+    repro = written(one_op(setup=(INJECT,)))
+    assert (
+        repro.source
+        == """\
+# torch.compile computes wrong values for aten.relu (first seen in Inductor).
+# torch 2.13.0, cpu; failed in 3 of 3 runs.
+# Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if
+# it cannot run here.
+
+import sys
+
+import torch
+
+
+def f(x):
+    return torch.relu(x)
+
+
+try:
+    torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+    x = torch.tensor([-1.0, 1.0])
+    expected = f(x)
+    actual = torch.compile(f)(x)
+except Exception as error:
+    print(f"cannot run here: {error}")
+    sys.exit(125)
+
+print(f"expected {expected}\\nactual   {actual}")
+torch.testing.assert_close(actual, expected, equal_nan=True)
+"""
+    )
+    assert repro.lines == 14
+    assert not repro.needs_data
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_is_formatted_clean_and_free_of_paths(kind: Kind) -> None:
+    grad = kind is Kind.WRONG_GRADIENT
+    message = "/home/user/secret/model.py: boom" if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) else ""
+    repro = written(one_op(grad=grad, setup=(INJECT,)), kind, message=message, exception_type="torch.Boom")
+    compile(repro.source, "repro.py", "exec")
+    assert "torch.compile(f)" in repro.source
+    assert "/home" not in repro.source
+    for command in (["check", "--select", "E,F,W,I"], ["format", "--check"]):
+        argv = [find_ruff_bin(), *command, "--isolated", "--no-cache", "--stdin-filename", "repro.py", "-"]
+        done = subprocess.run(argv, input=repro.source, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", [Kind.WRONG_OUTPUT, Kind.COMPILE_ERROR, Kind.WRONG_METADATA, Kind.WRONG_GRADIENT])
+def test_one_operator_takes_at_most_15_lines(kind: Kind) -> None:
+    repro = written(one_op(grad=kind is Kind.WRONG_GRADIENT, setup=(INJECT,)), kind, {"aspect": "dtype"})
+    assert repro.lines <= 15
+
+
+def test_functional_calls_use_f_and_import_it() -> None:
+    source = written(one_op("torch.nn.functional.gelu")).source
+    assert "import torch.nn.functional as F" in source
+    assert "return F.gelu(x)" in source
+    assert "import torch.nn.functional" not in written(one_op()).source
+
+
+def test_imports_are_those_that_are_used() -> None:
+    program = Program(
+        inputs=(Input("x", tensor(2), code="torch.ones(2)"),),
+        nodes=(Node("m", "torch.mul", (Ref("x"), Code("math.pi"))),),
+        outputs=("m",),
+        setup=("import os", "import collections", "SIZE = collections.Counter()"),
+    )
+    imported = {line for line in written(program).source.splitlines() if line.startswith(("import", "from"))}
+    assert imported == {"import collections", "import math", "import sys", "import torch"}
+
+
+def test_short_values_are_nested_and_the_others_named_after_their_operator() -> None:
+    program = Program(
+        inputs=(Input("L_x_", tensor(2), code="torch.ones(2)"), Input("p_weight", tensor(2), code="torch.ones(2)")),
+        nodes=(
+            Node("mul_7", "operator.mul", (Ref("L_x_"), Ref("p_weight"))),
+            Node("relu_3", "torch.relu", (Ref("mul_7"),)),
+            Node("sum_1", ".sum", (Ref("relu_3"),)),
+            Node("add_1", "operator.add", (Ref("sum_1"), Ref("sum_1"))),
+        ),
+        outputs=("add_1",),
+    )
+    assert body_of(written(program)) == (
+        "def f(x, weight):\n    total = torch.relu(x * weight).sum()\n    return total + total"
+    )
+
+
+class Recorder:
+    """Stands in for torch: a call returns a value that says how it was made, and is written down."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> str:
+            self.calls.append(f"{name}{args}")
+            return self.calls[-1]
+
+        return call
+
+
+@given(st.data())
+def test_writing_keeps_every_call_and_its_order(data: st.DataObject) -> None:
+    values, nodes = ["x", "y"], []
+    for index in range(data.draw(st.integers(1, 8))):
+        args = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+        nodes.append(Node(f"v_{index}", f"torch.op{data.draw(st.integers(0, 2))}", tuple(map(Ref, args))))
+        values.append(f"v_{index}")
+    program = Program(
+        inputs=tuple(Input(name, tensor(2), code="torch.ones(2)") for name in "xy"),
+        nodes=tuple(nodes),
+        outputs=tuple(data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=2))),
+    )
+    outcomes = []
+    for text in (render.function(program), prose.function(prose.named(program, ()), "f")):
+        recorder = Recorder()
+        namespace: dict[str, Any] = {"torch": recorder}
+        exec(text, namespace)
+        outcomes.append((namespace["f"]("x", "y"), recorder.calls))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_result_that_nobody_reads_is_not_bound() -> None:
+    program = Program(
+        inputs=(Input("x", tensor(2), code="torch.ones(2)"),),
+        nodes=(Node("c", ".add_", (Ref("x"), 1)), Node("d", "operator.imul", (Ref("x"), 2))),
+        outputs=("x",),
+    )
+    assert body_of(written(program)) == "def f(x):\n    x.add_(1)\n    x *= 2\n    return x"
+
+
+def test_both_sides_get_inputs_of_their_own_where_the_function_changes_them() -> None:
+    source = written(one_op(".add_"), details={"mutated": ["L_x_"]}).source
+    assert "expected = run(f)" in source and "actual = run(torch.compile(f))" in source
+    assert "return fn(x), x" in source
+
+
+def test_a_seed_is_set_only_where_something_is_drawn() -> None:
+    assert "torch.manual_seed(0)" in written(one_op(code="torch.randn(2)")).source
+    assert "manual_seed" not in written(one_op()).source
+
+
+def test_a_flaky_failure_is_compiled_anew_until_it_shows() -> None:
+    source = written(one_op(), rate=Reproducibility(failed=4, runs=6)).source
+    assert "for _ in range(9):" in source and "torch._dynamo.reset()" in source
+    assert "force_disable_caches = True" in source
+    assert "failed in 4 of 6 runs" in source
+
+
+@given(st.integers(1, 40), st.integers(0, 40))
+def test_attempts_are_few_and_enough(runs: int, failed: int) -> None:
+    failed = min(failed, runs)
+    attempts = attempts_for(Reproducibility(failed=failed, runs=runs))
+    assert 1 <= attempts <= 50
+    assert (attempts == 1) == (failed == runs)
+    if 1 < attempts < 50:
+        assert (1 - (failed + 0.5) / (runs + 1)) ** attempts <= 1e-4
+
+
+def test_large_inputs_come_from_a_file_with_their_strides() -> None:
+    program = Program(
+        inputs=(
+            Input("L_x_", tensor(2, 3, stride=(1, 2)), golden="mul_3"),
+            Input("L_y_", tensor(2, 3, stride=(3, 1)), golden="y@add"),
+        ),
+        nodes=(Node("a", "torch.add", (Ref("L_x_"), Ref("L_y_"))),),
+        outputs=("a",),
+    )
+    repro = written(program)
+    assert 'data = torch.load(Path(__file__).with_name("data.pt"), weights_only=True)' in repro.source
+    assert 'x = data["x"].as_strided((2, 3), (1, 2))' in repro.source
+    assert 'y = data["y"]\n' in repro.source
+    assert [(key.key, key.golden, key.stride) for key in repro.data_keys] == [
+        ("x", "mul_3", (1, 2)),
+        ("y", "y@add", (3, 1)),
+    ]
+
+
+def test_a_bundle_holds_both_files_and_is_the_same_every_time() -> None:
+    repro = written(one_op())
+    packed = bundle(repro, b"tensors")
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "repro.py": repro.source.encode(),
+            "data.pt": b"tensors",
+        }
+    assert bundle(repro, b"tensors") == packed
+
+
+def test_long_literals_stay_compact() -> None:
+    repro = written(one_op(code=f"torch.tensor({[n * 1.25 for n in range(40)]})"))
+    assert repro.lines <= 20
+    assert max(map(len, repro.source.splitlines())) <= 100
+
+
+def test_definitions_stay_outside_and_settings_go_inside_try() -> None:
+    setup = ("import torch._inductor.config as cfg", "class Pass:\n    pass", "cfg.post_grad_custom_pre_pass = Pass()")
+    source = written(one_op(setup=setup)).source
+    assert source.index("class Pass") < source.index("try:") < source.index("cfg.post_grad_custom_pre_pass")
+
+
+def test_the_function_gets_another_name_where_the_script_has_taken_it() -> None:
+    source = written(one_op(setup=("def f(a):\n    return a",))).source
+    assert "def function(x):" in source and "torch.compile(function)(x)" in source
+
+
+def test_a_joint_graph_is_compared_by_its_outputs() -> None:
+    source = written(one_op(), Kind.WRONG_GRADIENT).source
+    assert "autograd" not in source and "assert_close" in source
+
+
+def test_gradients_are_asked_for_only_where_they_are_wrong() -> None:
+    program = Program(
+        inputs=tuple(Input(f"L_{n}_", tensor(2, grad=True), code="torch.ones(2)") for n in ("a", "b")),
+        nodes=(Node("m", "torch.mul", (Ref("L_a_"), Ref("L_b_")), meta=tensor(2, grad=True)),),
+        outputs=("m",),
+        grad=True,
+    )
+    source = written(program, Kind.WRONG_GRADIENT, {"gradients": ["L_b_"]}).source
+    assert "torch.autograd.grad(f(a, b).sum(), b)" in source
+    assert "torch.ones(2, requires_grad=True)" in source
+
+
+def literals() -> st.SearchStrategy[Any]:
+    numbers = st.floats() | st.complex_numbers(allow_nan=True) | st.integers()
+    leaves = st.none() | st.booleans() | numbers | st.text()
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.lists(inner, max_size=3).map(tuple)
+            | st.builds(slice, st.none() | st.integers(), st.none() | st.integers(), st.none() | st.integers())
+        ),
+        max_leaves=6,
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality under which nan is nan and the sign of zero counts."""
+    if isinstance(one, float) and isinstance(other, float):
+        return (math.isnan(one) and math.isnan(other)) or (
+            one == other and math.copysign(1, one) == math.copysign(1, other)
+        )
+    if isinstance(one, complex) and isinstance(other, complex):
+        return all(
+            a == b or (math.isnan(a) and math.isnan(b)) for a, b in ((one.real, other.real), (one.imag, other.imag))
+        )
+    if isinstance(one, slice) and isinstance(other, slice):
+        return (one.start, one.stop, one.step) == (other.start, other.stop, other.step)
+    if isinstance(one, tuple | list) and type(one) is type(other):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+@given(literals())
+def test_arguments_survive_as_they_are(value: Any) -> None:
+    program = Program(
+        inputs=(Input("x", tensor(2), code="torch.ones(2)"),),
+        nodes=(Node("a", "probe", (Ref("x"), value)),),
+        outputs=("a",),
+    )
+    seen: list[Any] = []
+    namespace: dict[str, Any] = {"probe": lambda x, v: seen.append(v)}
+    exec(prose.function(prose.named(program, ()), "f"), namespace)
+    namespace["f"](None)
+    assert same(seen[0], value)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_odd_words_stay_inside_the_header(what: str, version: str) -> None:
+    failure = Failure(kind=Kind.COMPILE_ERROR, message=version, exception_type=what)
+    text = comment(failure, [Culprit(what=what)], {"torch": version, "device": what}, EVERY_TIME, 1)
+    (statement,) = ast.parse(f"{text}\nx = {telltale(failure)!r}\n".encode()).body
+    assert all(line.startswith("# ") for line in text.splitlines())
+    assert isinstance(statement, ast.Assign)
+    assert len(telltale(failure)) <= 60
+
+
+def test_a_header_cannot_declare_an_encoding() -> None:
+    assert "coding:" not in plain("-*- coding: rot13 -*-")
+    assert "coding=" not in plain("vim: set fileencoding=rot13")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "words"),
+    [
+        ("RuntimeError", "unhandled error", "unhandled error"),
+        ("KeyError", "'x1'", "KeyError"),
+        ("x.CppCompileError", "C++ compile error\n/tmp/a.cpp:1:2: error: \u2018compile\u2019 was not declared in this scope", "was not declared in this scope"),
+        ("x.CppCompileError", "C++ compile error\n/tmp/a.cpp:1:2: error: 'compile' was not declared in this scope", "was not declared in this scope"),
+        ("x.InductorError", "cannot open /tmp/torchinductor_me/ab/cab.py at 0x7f00 for buf12", "cannot open"),
+        ("ValueError", "", "ValueError"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_known_again_by_words_that_stay(kind: str, message: str, words: str) -> None:
+    assert telltale(Failure(kind=Kind.COMPILE_ERROR, message=message, exception_type=kind)) == words
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('"""Module\n\ndocstring."""\n\nx = 1  # one\n# no\n', 1),
+        ('x = """a\n\n# b\n"""\n', 3),
+        ("def f(\n    a,\n):\n    return a\n", 4),
+        ("", 0),
+    ],
+)
+def test_lines_of_code(source: str, lines: int) -> None:
+    assert code_lines(source) == lines
+
+
+def test_details_are_read_off_the_last_trial() -> None:
+    program = one_op(grad=True)
+    difference = {
+        "kind": "wrong_metadata",
+        "where": "output",
+        "what": "aliasing",
+        "actual": "shares storage with input[0]",
+    }
+    outcome = Outcome.model_validate(
+        {"outcome": "different", "verdict": {"rule": "metadata", "differences": [difference]}}
+    )
+    assert details_of(outcome, program) == {"aspect": "aliasing", "output": 0, "alias_of": "L_x_"}
+    exact = {
+        "rule": "exact: every producer is exact",
+        "differences": [{"where": "input[0]"}, {"where": "grad[0]"}, {"where": "grad[9]"}],
+    }
+    assert details_of(Outcome.model_validate({"outcome": "different", "verdict": exact}), program) == {
+        "rtol": 0.0, "atol": 0.0, "mutated": ["L_x_"], "gradients": ["L_x_"],
+    }  # fmt: skip
+    crash = Outcome(outcome="crash", signal=6, phase="backward")
+    assert details_of(crash, program) == {"signal": "SIGABRT", "backward": True}
+    assert details_of(Outcome(outcome="crash", signal=4000), program) == {}
