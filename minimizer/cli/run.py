@@ -24,6 +24,7 @@ from minimizer.types import Exit, exit_status
 
 if TYPE_CHECKING:
     from minimizer.report import Report
+    from minimizer.sandbox import Mode
 
 
 @click.command()
@@ -62,7 +63,7 @@ def run(
     out: Path | None,
     python: str | None,
     jobs: int | None,
-    sandbox: str,
+    sandbox: Mode,
     bind: tuple[Path, ...],
     network: bool,
     as_json: bool,
@@ -89,6 +90,7 @@ def run(
     _require_set(options.env)
     settings = settings_from_environment(sandbox=sandbox, **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
+    _require_sandbox(sandbox)
     folder = out or _default_folder(script)
     view = open_view()
     try:
@@ -164,6 +166,17 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
 
 def _default_folder(script: Path) -> Path:
     return Path("minimizer-out") / f"{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _require_sandbox(mode: Mode) -> None:
+    """Refuse at once, and not in a report, what was asked for and cannot be had here.
+
+    Raises:
+        MissingTool: bubblewrap is required and does not work.
+    """
+    from minimizer.sandbox import Sandbox
+
+    Sandbox.choose(mode)
 
 
 def _require_set(names: list[str]) -> None:

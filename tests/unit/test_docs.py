@@ -1,0 +1,103 @@
+"""The documentation says what the program does: every setting, option, route and example is in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from pydantic.fields import FieldInfo
+
+from minimizer.cli import cli
+from minimizer.settings import Settings
+from minimizer.store.migrate import upgrade
+from web.factory import create_app
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def settings_table() -> str:
+    rows = ["| variable | default | what it is for |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        rows.append(f"| `MINIMIZER_{name.upper()}` | {_default(field)} | {field.description} |")
+    return "\n".join(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "number of cores"
+    return f"`{field.default}`" if field.default not in (None, "") else "not set"
+
+
+def test_every_setting_is_in_the_table() -> None:
+    assert settings_table() in (DOCS / "settings.md").read_text(), f"docs/settings.md needs:\n{settings_table()}"
+
+
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield path + name, command
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), list(commands(cli)), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_option_is_documented(name: str, command: click.Command) -> None:
+    sections = dict(
+        re.findall(r"^## `minimizer ([a-z ]+)`$(.*?)(?=^## |\Z)", (DOCS / "cli.md").read_text(), re.M | re.S)
+    )
+    assert name in sections
+    options = [option for param in command.params if isinstance(param, click.Option) for option in param.opts]
+    documented = set(re.findall(r"`(--[a-z-]+)", sections[name]))
+    known = {*options, *(o for param in command.params for o in param.secondary_opts)}
+    assert set(options) <= documented <= known
+
+
+def test_every_route_is_documented(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    upgrade(settings.resolved_database_url)
+    app = create_app(settings, ring=lambda job_id: None)
+    routes = {
+        (method.upper(), re.sub(r"\{job_id\}", "{id}", path))
+        for path, methods in app.api_doc["paths"].items()
+        for method in methods
+    }
+    app.extensions["minimizer"].close()
+    app.extensions["minimizer"].store.close()
+    text = (DOCS / "rest.md").read_text()
+    documented = {
+        (method, path.partition("?")[0])
+        for method, path in re.findall(r"`(GET|POST|DELETE|PUT|PATCH) (/[^` ]*)`", text)
+    }
+    files = {f"/api/v1/jobs/{{id}}/{name}" for name in ("repro.py", "report.json", "report.md", "run.log", "script.py")}
+    expected = (routes - {("GET", "/api/v1/jobs/{id}/{name}")}) | {("GET", path) for path in files}
+    assert expected <= documented
+
+
+def test_every_example_is_in_its_readme_and_says_what_it_is() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text()
+    for script in (ROOT / "examples").glob("*.py"):
+        assert f"`{script.name}`" in listed
+        assert ast.get_docstring(ast.parse(script.read_text()))
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"(?m)(?:^|`)make ([a-z][a-z-]*)", (ROOT / page).read_text()):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
