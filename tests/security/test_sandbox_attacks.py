@@ -36,12 +36,12 @@ class Victim:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, script: str, *arguments: object, write: Sequence[Path] = (), **limits: Any
+        self, script: str, *arguments: object, read: Sequence[Path] = (), write: Sequence[Path] = (), **limits: Any
     ) -> subprocess.Popen[bytes]:
         process = self.sandbox.start(
             [str(PYTHON), "-u", "-c", textwrap.dedent(script), *map(str, arguments)],
             cwd=self.folder,
-            read=runtime_paths(PYTHON),
+            read=[*runtime_paths(PYTHON), *read],
             write=[self.folder, *write],
             env=limits.pop("env", {"PATH": os.defpath}),
             stdout=subprocess.PIPE,
@@ -206,17 +206,18 @@ WRITE = "import sys; open(sys.argv[1], 'w').write('owned')"
 
 
 def test_cannot_write_outside_its_folders(inside: Victim, outside: Victim, tmp_path: Path) -> None:
-    allowed, readable = inside.folder / "fine", tmp_path / "readable"
+    """Neither where it sees nothing nor where it may only read; each place has a fresh file to try."""
+    readable = tmp_path / "readable"
     readable.mkdir()
-    assert inside.run(WRITE, allowed).status == 0
-    assert allowed.read_text() == "owned"
-    for number, folder in enumerate((tmp_path, PYTHON.parent, Path.home())):
-        target = folder / f"minimizer-test-{os.getpid()}-{number}"
+    assert inside.run(WRITE, inside.folder / "fine").status == 0
+    assert (inside.folder / "fine").read_text() == "owned"
+    for folder in (tmp_path, readable, Path.home()):
+        target = folder / f"minimizer-test-{os.getpid()}"
         try:
-            inside.run(WRITE, target)
+            inside.run(WRITE, target, read=[readable])
             assert not target.exists()
             assert outside.run(WRITE, target).status == 0
-            assert target.exists()
+            assert target.read_text() == "owned"
         finally:
             target.unlink(missing_ok=True)
 
