@@ -24,9 +24,7 @@ def client_of(
 ) -> Iterator[FlaskClient]:
     """A client of an application on this store."""
     app = create_app(settings, store, ring)
-    client = app.test_client()
-    client.environ_base["HTTP_HOST"] = "127.0.0.1:8000"
-    yield client
+    yield app.test_client()
     app.extensions["minimizer"].close()
 
 
