@@ -1,0 +1,10 @@
+"""Reduction: from a program that fails to one from which nothing single can be taken.
+
+`reduce` is the whole interface. `Problem` is the one accept point, the passes propose, `cut` does surgery on programs,
+`generators` write the code of inputs, and `order` says which of two programs is the better one.
+"""
+
+from minimizer.reduce.problem import Check, Literal, Step
+from minimizer.reduce.reducer import Reduced, reduce
+
+__all__ = ["Check", "Literal", "Reduced", "Step", "reduce"]

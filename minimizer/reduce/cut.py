@@ -1,0 +1,158 @@
+"""Surgery on programs: keep some nodes, or lead values past others. Pure functions; nothing here asks the oracle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+
+from minimizer.program import Arg, Input, Node, Program, Ref, TensorMeta, refs_in
+
+_IN_PLACE_OPERATOR = re.compile(
+    r"operator\.(setitem|delitem|i(add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat))$"
+)
+_MUTATING = re.compile(r"[A-Za-z0-9]_$")
+_STATEFUL = re.compile(r"\.(_?set_|_?enter_|_?exit_|_?assert|_?_enter|_?_exit|print|_?sym_constrain|manual_seed)")
+
+
+def is_pure(node: Node) -> bool:
+    """Whether a node that nobody uses does nothing: it changes no tensor and no global state."""
+    if _IN_PLACE_OPERATOR.match(node.target) or any(key == "out" for key, _ in node.kwargs):
+        return False
+    if any(_MUTATING.search(part) for part in node.target.split(".")):
+        return False
+    return not (node.meta is None and _STATEFUL.search("." + node.target))
+
+
+def keep(program: Program, names: Collection[str]) -> Program | None:
+    """The program of only these nodes; a value they use from a dropped node becomes a golden input.
+
+    A dropped node without tensor meta cannot become an input, so it is kept after all. Outputs are the program's own that
+    are left, and every value that nobody uses any more. None if nothing is left.
+    """
+    kept = set(names)
+    nodes = {node.name: node for node in program.nodes}
+    for node in reversed(program.nodes):
+        if node.name in kept:
+            kept.update(ref for ref in node.refs() if ref in nodes and nodes[ref].meta is None)
+    body = tuple(node for node in program.nodes if node.name in kept)
+    used = {ref for node in body for ref in node.refs()}
+    outputs = _outputs(program, body, used)
+    if not body:
+        return None
+    moments = _moments(program, kept)
+    inputs = [_at(i, moments) for i in program.inputs if i.name in used or i.name in outputs]
+    inputs += [
+        _at(Input(node.name, meta=node.meta, golden=node.name), moments)
+        for node in program.nodes
+        if node.name in used and node.name not in kept
+    ]
+    return replace(program, inputs=tuple(inputs), nodes=body, outputs=outputs)
+
+
+def drop(program: Program, names: Collection[str]) -> Program | None:
+    """The program without these nodes; see `keep`."""
+    gone = set(names)
+    return keep(program, [node.name for node in program.nodes if node.name not in gone])
+
+
+def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Program | None:
+    """Lead values past these nodes: who used one of them now uses a value like it that it was computed from.
+
+    ``choice`` picks among several such ancestors, in order of definition. A node that has none stays if it is needed. None
+    if nothing changes or nothing is left.
+    """
+    run = set(names)
+    metas = program.metas()
+    blind = all(node.meta is None for node in program.nodes)
+    order = {name: index for index, name in enumerate(metas)}
+    roots: dict[str, set[str]] = {}
+    instead: dict[str, str] = {}
+    for node in program.nodes:
+        if node.name not in run:
+            continue
+        reached: set[str] = set()
+        for ref in node.refs():
+            reached |= roots[ref] if ref in run else {ref}
+        roots[node.name] = reached
+        alike = sorted((r for r in reached if _alike(metas[node.name], metas[r], blind)), key=order.__getitem__)
+        if alike:
+            instead[node.name] = alike[choice % len(alike)]
+
+    def lead(leaf: Arg) -> Arg:
+        return Ref(instead.get(leaf.name, leaf.name)) if isinstance(leaf, Ref) else leaf
+
+    outputs = tuple(dict.fromkeys(instead.get(name, name) for name in program.outputs))
+    own = {i.name for i in program.inputs} - set(program.outputs)
+    result = replace(
+        program,
+        nodes=tuple(node if node.name in run else node.mapped(lead) for node in program.nodes),
+        outputs=tuple(name for name in outputs if name not in own),
+    ).without_dead_code(lambda node: node.name in run or is_pure(node))
+    return result if result.nodes else None
+
+
+def select_outputs(program: Program, names: Collection[str]) -> Program | None:
+    """The program with only these outputs, and without what only the others needed."""
+    chosen = tuple(name for name in program.outputs if name in set(names))
+    result = replace(program, outputs=chosen).without_dead_code(is_pure)
+    return result if result.nodes else None
+
+
+def substitute(program: Program, values: dict[str, Arg]) -> Program:
+    """Replace inputs by other values: a `Ref`, or a constant. The replaced inputs go."""
+
+    def change(leaf: Arg) -> Arg:
+        return values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf
+
+    return replace(
+        program,
+        inputs=tuple(i for i in program.inputs if i.name not in values),
+        nodes=tuple(node.mapped(change) for node in program.nodes),
+    )
+
+
+def _alike(wanted: TensorMeta | None, have: TensorMeta | None, blind: bool) -> bool:
+    """Whether one value can stand for the other. After a change of shapes nothing is known of nodes: then any value may."""
+    if wanted is None or have is None:
+        return blind
+    return (wanted.shape, wanted.dtype, wanted.device) == (have.shape, have.dtype, have.device)
+
+
+def _outputs(program: Program, body: tuple[Node, ...], used: Collection[str]) -> tuple[str, ...]:
+    """Own outputs that are left, then leaves; of a node that only mutates, what it mutates."""
+    here = {node.name for node in body}
+    outputs = [name for name in program.outputs if name in here]
+    for node in body:
+        if node.name in used:
+            continue
+        if node.meta is not None or is_pure(node):
+            outputs.append(node.name)
+        elif node.args:
+            outputs += [ref for ref in refs_in(node.args[0]) if ref in here]
+    return tuple(dict.fromkeys(outputs))
+
+
+def _moments(program: Program, kept: Collection[str]) -> dict[str, str]:
+    """For each value that a dropped node may have mutated before its first kept use: the node of that use."""
+    defined = {i.name: -1 for i in program.inputs}
+    mutated = -1
+    moments: dict[str, str] = {}
+    seen: set[str] = set()
+    for index, node in enumerate(program.nodes):
+        if node.name in kept:
+            for ref in node.refs():
+                if ref not in seen and defined[ref] < mutated:
+                    moments[ref] = node.name
+                seen.add(ref)
+        elif not is_pure(node):
+            mutated = index
+        defined[node.name] = index
+    return moments
+
+
+def _at(item: Input, moments: dict[str, str]) -> Input:
+    """The input with its golden value taken at the moment of its first use, if it was mutated before."""
+    if item.golden is None or item.name not in moments:
+        return item
+    return replace(item, golden=f"{item.golden.partition('@')[0]}@{moments[item.name]}")

@@ -1,0 +1,171 @@
+"""Expressions that make an input's value, in the form in which a maintainer would write them.
+
+A generator makes one kind of value (ones, normal random, a range…) for any shape, dtype and stride. An input whose code came
+from a generator can be made again in another shape; one made from a literal cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from minimizer.program import Input, TensorMeta
+
+_FLOATS = {"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16"}
+_FLOATS_BY_CAST = {
+    "torch.float8_e4m3fn", "torch.float8_e5m2", "torch.float8_e4m3fnuz", "torch.float8_e5m2fnuz",
+}  # fmt: skip
+_COMPLEX = {"torch.complex64", "torch.complex128"}
+_INTS = {
+    "torch.int64", "torch.int32", "torch.int16", "torch.int8",
+    "torch.uint8", "torch.uint16", "torch.uint32", "torch.uint64",
+}  # fmt: skip
+_GOLDEN_RANK, _LITERAL_RANK = 9, 8
+
+
+Expression = Callable[[TensorMeta], str]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """One kind of value. ``rank`` orders kinds by how easy their values are to read."""
+
+    name: str
+    rank: int
+    expression: Expression
+    """A contiguous tensor of ``meta.shape`` and ``meta.dtype``."""
+
+    def code(self, meta: TensorMeta, *, grad: bool) -> str:
+        """Source text of a value with exactly this meta."""
+        text = _strided(self.expression, meta)
+        if grad and meta.requires_grad:
+            text = f"{_operand(text)}.requires_grad_()"
+        return text
+
+
+def _call(function: str, meta: TensorMeta, positional: str, *, default: str) -> str:
+    """``torch.function(positional, dtype=..., device=...)`` with what is the default left out."""
+    parts = [positional]
+    if meta.dtype != default:
+        parts.append(f"dtype={meta.dtype}")
+    if meta.device != "cpu":
+        parts.append(f'device="{meta.device}"')
+    return f"torch.{function}({', '.join(parts)})"
+
+
+def _sizes(meta: TensorMeta) -> str:
+    return ", ".join(map(str, meta.shape)) or "()"
+
+
+def _filled(function: str) -> Expression:
+    """A factory that takes sizes and makes float32 unless told otherwise."""
+    return lambda meta: _call(function, meta, _sizes(meta), default="torch.float32")
+
+
+def _arange(meta: TensorMeta) -> str:
+    # torch.arange(4) is int64 and torch.arange(4.0) float32: no dtype has to be written for either.
+    end = f"{meta.numel}.0" if meta.dtype == "torch.float32" else f"{meta.numel}"
+    default = meta.dtype if meta.dtype == "torch.float32" else "torch.int64"
+    flat = _call("arange", meta, end, default=default)
+    return flat if len(meta.shape) == 1 else f"{flat}.reshape({_sizes(meta)})"
+
+
+def _randint(high: int) -> Expression:
+    return lambda meta: _call("randint", meta, f"0, {high}, {tuple(meta.shape)}", default="torch.int64")
+
+
+def _coin(meta: TensorMeta) -> str:
+    return f"({_filled('rand')(replace(meta, dtype='torch.float32'))} > 0.5)"
+
+
+def _negative(meta: TensorMeta) -> str:
+    return f"-{_filled('rand')(meta)}"
+
+
+def _cast(expression: Expression) -> Expression:
+    """For dtypes that no factory takes: made in float32, then cast."""
+    return lambda meta: f"{_operand(expression(replace(meta, dtype='torch.float32')))}.to({meta.dtype})"
+
+
+def _operand(text: str) -> str:
+    """The expression where a method is called on it."""
+    return f"({text})" if text.startswith("-") else text
+
+
+FLOAT = (
+    Generator("randn", 4, _filled("randn")),
+    Generator("rand", 3, _filled("rand")),
+    Generator("ones", 0, _filled("ones")),
+    Generator("arange", 2, _arange),
+    Generator("-rand", 5, _negative),
+)
+CAST = tuple(Generator(g.name, g.rank, _cast(g.expression)) for g in FLOAT)
+COMPLEX = (Generator("randn", 4, _filled("randn")), Generator("ones", 0, _filled("ones")))
+INT = (
+    Generator("arange", 2, _arange),
+    Generator("zeros", 1, _filled("zeros")),
+    Generator("ones", 0, _filled("ones")),
+    Generator("randint 2", 3, _randint(2)),
+    Generator("randint 10", 4, _randint(10)),
+)
+BOOL = (Generator("ones", 0, _filled("ones")), Generator("zeros", 1, _filled("zeros")), Generator("coin", 4, _coin))
+
+
+def generators(meta: TensorMeta) -> tuple[Generator, ...]:
+    """The kinds of value that exist for this dtype, the likeliest to keep a failure first."""
+    if meta.dtype in _FLOATS:
+        return FLOAT
+    if meta.dtype in _FLOATS_BY_CAST:
+        return CAST
+    if meta.dtype in _COMPLEX:
+        return COMPLEX
+    if meta.dtype in _INTS:
+        return INT
+    return BOOL if meta.dtype == "torch.bool" else ()
+
+
+def generator_of(item: Input, *, grad: bool) -> Generator | None:
+    """The generator that wrote this input's code; None for golden values, literals and scalars."""
+    if item.code is None or item.meta is None:
+        return None
+    meta = item.meta
+    return next((g for g in generators(meta) if g.code(meta, grad=grad) == item.code), None)
+
+
+def rank(item: Input) -> int:
+    """How far the value of an input is from the simplest one: ones are best, data from a file is worst."""
+    if item.golden is not None:
+        return _GOLDEN_RANK
+    found = generator_of(item, grad=True) or generator_of(item, grad=False)
+    return _LITERAL_RANK if found is None else found.rank
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    steps = [1]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    return tuple(reversed(steps)) if shape else ()
+
+
+def is_contiguous(meta: TensorMeta) -> bool:
+    """Whether the strides are those of a contiguous tensor; steps over dimensions of size one do not matter."""
+    if meta.stride is None or 0 in meta.shape:
+        return True
+    pairs = zip(meta.shape, meta.stride, contiguous(meta.shape), strict=True)
+    return all(size == 1 or have == want for size, have, want in pairs)
+
+
+def _strided(expression: Expression, meta: TensorMeta) -> str:
+    """The expression, brought to the strides of ``meta``: as is, transposed, permuted, or as_strided of a flat one."""
+    stride = meta.stride
+    if stride is None or is_contiguous(meta):
+        return expression(meta)
+    order = sorted(range(len(stride)), key=lambda d: (-stride[d], d))
+    base = replace(meta, shape=tuple(meta.shape[d] for d in order), stride=tuple(stride[d] for d in order))
+    if is_contiguous(base):
+        dims = tuple(order.index(d) for d in range(len(order)))
+        text = _operand(expression(base))
+        return f"{text}.t()" if dims == (1, 0) else f"{text}.permute({', '.join(map(str, dims))})"
+    span = 1 + sum((size - 1) * step for size, step in zip(meta.shape, stride, strict=True))
+    return f"{_operand(expression(replace(meta, shape=(span,), stride=None)))}.as_strided({meta.shape}, {stride})"

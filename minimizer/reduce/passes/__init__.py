@@ -1,0 +1,21 @@
+"""The passes: plain functions over a `Problem`, each of which makes its best program smaller in one way.
+
+What all of them promise: they propose well-formed programs only, they ask the problem rather than the oracle, a pass that
+made no progress makes none when it is run again at once, and no pass relies on the best program staying the same under it.
+"""
+
+from minimizer.reduce.passes.arguments import arguments, values
+from minimizer.reduce.passes.inputs import generated, inputs
+from minimizer.reduce.passes.nodes import bypass, drop, window
+from minimizer.reduce.passes.outputs import outputs
+from minimizer.reduce.passes.shapes import shapes
+from minimizer.reduce.passes.state import state
+from minimizer.reduce.passes.sweep import sweep
+
+NODES = (window, outputs, bypass, drop)
+"""What takes whole nodes out, cheapest question first."""
+
+SIMPLER = (state, inputs, generated, shapes, arguments, values)
+"""What makes the few nodes that are left easier to read."""
+
+__all__ = ["NODES", "SIMPLER", "sweep"]

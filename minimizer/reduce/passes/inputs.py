@@ -1,0 +1,115 @@
+"""Fewer and simpler inputs: constants inlined, equal ones merged, data replaced by an expression that makes some."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from minimizer.program import Arg, Input, Program, Ref
+from minimizer.reduce import cut
+from minimizer.reduce.generators import Generator, contiguous, generator_of, generators, is_contiguous
+from minimizer.reduce.problem import Problem
+
+
+def inputs(problem: Problem) -> None:
+    """Write scalars into the function and let one input stand for others like it.
+
+    Invariant: when nothing changes, no single scalar could be inlined and no input replaced by the first one like it.
+    """
+    problem.shrink([i.name for i in problem.best.inputs if _scalar(i) is not None], inlined, "inputs")
+    problem.shrink([i.name for i in problem.best.inputs], merged, "inputs", whole=True)
+
+
+def generated(problem: Problem) -> None:
+    """Replace golden values by code: random, ranges, ones, and a small literal before a data file.
+
+    Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at first.
+    Invariant: when nothing changes, no single golden input could be made by any generator or literal.
+    """
+    for family in _families(problem.best):
+        for generator in family:
+            golden = [i.name for i in _golden(problem.best) if i.meta is not None and generators(i.meta) == family]
+            if golden and problem.judge([made(generator, problem.best, golden)], "inputs to code")[0]:
+                break
+        for generator in family:
+            golden = [i.name for i in _golden(problem.best) if i.meta is not None and generators(i.meta) == family]
+            problem.shrink(golden, partial(made, generator), "inputs to code", whole=False)
+    for item in _golden(problem.best):
+        problem.first(_literal(problem, item), "inputs to code")
+    plain = [i.name for i in problem.best.inputs if i.meta is not None and not is_contiguous(i.meta)]
+    problem.shrink(plain, made_contiguous, "strides")
+
+
+def merged(program: Program, names: Sequence[str]) -> Program | None:
+    """Let the first input of equal meta stand for each of these; None if there is none before them."""
+    instead: dict[str, Arg] = {}
+    for item in program.inputs:
+        if item.name in names and item.meta is not None and item.name not in program.outputs:
+            first = next(i for i in program.inputs if i.meta == item.meta)
+            if first.name != item.name:
+                instead[item.name] = Ref(first.name)
+    return cut.substitute(program, instead) if instead else None
+
+
+def inlined(program: Program, names: Sequence[str]) -> Program | None:
+    """Write these scalar inputs as constants into the function."""
+    values = {i.name: _scalar(i) for i in program.inputs if i.name in names and i.name not in program.outputs}
+    return cut.substitute(program, values) if values else None
+
+
+def made(generator: Generator, program: Program, names: Sequence[str]) -> Program:
+    """With these golden inputs made by a generator."""
+
+    def make(item: Input) -> Input:
+        if item.name not in names or item.meta is None:
+            return item
+        return replace(item, golden=None, code=generator.code(item.meta, grad=program.grad))
+
+    return replace(program, inputs=tuple(map(make, program.inputs)))
+
+
+def made_contiguous(program: Program, names: Sequence[str]) -> Program | None:
+    """With these generated inputs contiguous."""
+    changed = False
+    inputs: list[Input] = []
+    for item in program.inputs:
+        source = generator_of(item, grad=program.grad) if item.name in names else None
+        if source is not None and item.meta is not None:
+            meta = replace(item.meta, stride=contiguous(item.meta.shape))
+            item = replace(item, meta=meta, code=source.code(meta, grad=program.grad))
+            changed = True
+        inputs.append(item)
+    return replace(program, inputs=tuple(inputs)) if changed else None
+
+
+def _golden(program: Program) -> list[Input]:
+    return [i for i in program.inputs if i.golden is not None]
+
+
+def _families(program: Program) -> list[tuple[Generator, ...]]:
+    found = [generators(i.meta) for i in _golden(program) if i.meta is not None]
+    return list(dict.fromkeys(found))
+
+
+def _literal(problem: Problem, item: Input) -> Iterator[Program | None]:
+    """The program with this golden input written out, if its value is small."""
+    code = problem.literal(item.golden) if item.golden is not None else None
+    if code is None:
+        return
+    if problem.best.grad and item.meta is not None and item.meta.requires_grad:
+        code += ".requires_grad_()"
+    changed = replace(item, golden=None, code=code, meta=item.meta and replace(item.meta, stride=None))
+    yield replace(problem.best, inputs=tuple(changed if i == item else i for i in problem.best.inputs))
+
+
+def _scalar(item: Input) -> Arg:
+    """The value of an input that is a plain number; None for tensors."""
+    if item.code is None or item.meta is not None:
+        return None
+    try:
+        value = ast.literal_eval(item.code)
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, bool | int | float) else None

@@ -1,0 +1,30 @@
+"""Fewer outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minimizer.program import Program
+from minimizer.reduce import cut
+from minimizer.reduce.problem import Problem
+
+FEW = 4
+
+
+def outputs(problem: Problem) -> None:
+    """Return as few values as possible, and compute nothing that only the others needed.
+
+    Invariant: when nothing changes, no single output could be dropped.
+    """
+    names = problem.best.outputs
+    if len(names) < 2:
+        return
+    if len(names) <= FEW and problem.first((cut.select_outputs(problem.best, [name]) for name in names), "outputs"):
+        return
+    problem.shrink(names, without, "outputs", whole=False)
+
+
+def without(program: Program, names: Sequence[str]) -> Program | None:
+    """The program without these outputs; None if it would return nothing."""
+    left = [name for name in program.outputs if name not in names]
+    return cut.select_outputs(program, left) if left else None

@@ -1,0 +1,63 @@
+"""Less state: setup lines, arguments of ``torch.compile``, gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from minimizer.program import Input, Program
+from minimizer.reduce.generators import generator_of
+from minimizer.reduce.problem import Problem
+
+Part = TypeVar("Part")
+
+
+def state(problem: Problem) -> None:
+    """Drop setup lines and arguments of ``torch.compile``, and turn gradients off.
+
+    Invariant: when nothing changes, no single line, argument or ``requires_grad`` could go, nor gradients as a whole.
+    """
+    problem.shrink(problem.best.setup, without_setup, "setup")
+    problem.shrink(problem.best.compile_kwargs, without_compile_kwargs, "compile arguments")
+    if problem.best.grad:
+        problem.first([without_grad(problem.best), replace(problem.best, grad=False)], "gradients")
+    wanting = [i.name for i in problem.best.inputs if i.meta is not None and i.meta.requires_grad]
+    problem.shrink(wanting, without_requires_grad, "gradients")
+
+
+def without_setup(program: Program, lines: Sequence[str]) -> Program:
+    """Without one occurrence of each of these lines."""
+    return replace(program, setup=_minus(program.setup, lines))
+
+
+def without_compile_kwargs(program: Program, arguments: Sequence[tuple[str, str]]) -> Program:
+    """Without these arguments of ``torch.compile``."""
+    return replace(program, compile_kwargs=_minus(program.compile_kwargs, arguments))
+
+
+def without_grad(program: Program) -> Program:
+    """Run under ``torch.no_grad()``, with inputs that want no gradient."""
+    plain = without_requires_grad(program, [i.name for i in program.inputs])
+    return replace(plain, grad=False)
+
+
+def without_requires_grad(program: Program, names: Sequence[str]) -> Program:
+    """With these inputs not wanting a gradient."""
+
+    def plain(item: Input) -> Input:
+        if item.name not in names or item.meta is None or not item.meta.requires_grad:
+            return item
+        meta = replace(item.meta, requires_grad=False)
+        made_by = generator_of(item, grad=program.grad)
+        return replace(item, meta=meta, code=made_by.code(meta, grad=False) if made_by else item.code)
+
+    return replace(program, inputs=tuple(map(plain, program.inputs)))
+
+
+def _minus(have: tuple[Part, ...], gone: Sequence[Part]) -> tuple[Part, ...]:
+    left = list(have)
+    for item in gone:
+        if item in left:
+            left.remove(item)
+    return tuple(left)

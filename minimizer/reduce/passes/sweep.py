@@ -1,0 +1,44 @@
+"""The last sweep: the proof that the result is 1-minimal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from minimizer.program import Program
+from minimizer.reduce import cut
+from minimizer.reduce.passes.arguments import without_keywords
+from minimizer.reduce.passes.inputs import inlined, made_contiguous, merged
+from minimizer.reduce.passes.outputs import without
+from minimizer.reduce.passes.shapes import smaller_sizes
+from minimizer.reduce.passes.state import without_compile_kwargs, without_grad, without_requires_grad, without_setup
+from minimizer.reduce.problem import Problem
+
+
+def sweep(problem: Problem) -> bool:
+    """Try to take out every single thing; whether any could go. What is known to be needed costs nothing here."""
+    return problem.first(singles(problem.best), "sweep")
+
+
+def singles(program: Program) -> Iterator[Program | None]:
+    """The program without each single node, output, input, line, argument, gradient, and with each size one less."""
+    for node in program.nodes:
+        yield cut.drop(program, [node.name])
+        yield cut.bypass(program, [node.name])
+    for output in program.outputs:
+        yield without(program, [output])
+    for item in program.inputs:
+        yield merged(program, [item.name])
+        yield inlined(program, [item.name])
+        yield without_requires_grad(program, [item.name])
+        yield made_contiguous(program, [item.name])
+    for line in program.setup:
+        yield without_setup(program, [line])
+    for argument in program.compile_kwargs:
+        yield without_compile_kwargs(program, [argument])
+    yield without_grad(program) if program.grad else None
+    yield replace(program, grad=False)
+    for node in program.nodes:
+        for key, _ in node.kwargs:
+            yield without_keywords(program, [(node.name, key)])
+    yield from smaller_sizes(program)

@@ -1,0 +1,146 @@
+"""The problem: the one place where candidates are judged and accepted.
+
+Passes propose programs; `Problem` asks the oracle about those it does not know yet, adopts the smallest that still fails,
+and keeps count. Passes therefore never see the oracle, and none can make the result larger or ask a question twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from minimizer.program import Program
+from minimizer.reduce.order import sort_key
+
+Check = Callable[[Sequence[Program]], Sequence[bool]]
+"""Does each program of a batch still fail in the same way? May raise BudgetExceeded or Cancelled."""
+
+Literal = Callable[[str], str | None]
+"""Source text of the golden value of that key if it is small, else None."""
+
+Item = TypeVar("Item")
+Change = Callable[[Program, Sequence[Item]], Program | None]
+"""Takes a set of items out of a program; None if that is not possible."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One accepted candidate: the trial that found it, when, how many call nodes are left, and by which pass."""
+
+    trial: int
+    seconds: float
+    nodes: int
+    by: str
+    program: Program
+
+
+class Problem:
+    """A failing program on its way down."""
+
+    def __init__(
+        self, program: Program, *, check: Check, literal: Literal, on_step: Callable[[Step], None], jobs: int
+    ) -> None:
+        self.best = program
+        self.literal = literal
+        self.jobs = max(1, jobs)
+        self.trials = 0
+        self.cache_hits = 0
+        self.history: list[Step] = []
+        self._check = check
+        self._on_step = on_step
+        self._best_key = sort_key(program)
+        self._known: dict[str, bool] = {program.fingerprint(): True}
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the reduction began."""
+        return time.monotonic() - self._start
+
+    def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool]:
+        """Which of the candidates are smaller than the best and fail like it; the smallest of them becomes the best.
+
+        A candidate that is None or no smaller is refused without a trial, and a known one is not tried again.
+        """
+        order = [None if c is None else sort_key(c) for c in candidates]
+        prints = [
+            c.fingerprint() if c is not None and key is not None and key < self._best_key else None
+            for c, key in zip(candidates, order, strict=True)
+        ]
+        improved = False
+        unknown: dict[str, Program] = {}
+        for candidate, mark in zip(candidates, prints, strict=True):
+            if candidate is None or mark is None:
+                continue
+            if mark in self._known or mark in unknown:
+                self.cache_hits += 1
+            else:
+                unknown[mark] = candidate
+        if unknown:
+            answers = self._check(tuple(unknown.values()))
+            self.trials += len(unknown)
+            self._known.update(zip(unknown, answers, strict=True))
+        verdicts = [mark is not None and self._known[mark] for mark in prints]
+        for candidate, key, fails in zip(candidates, order, verdicts, strict=True):
+            if candidate is not None and key is not None and fails and key < self._best_key:
+                self.best, self._best_key = candidate, key
+                improved = True
+        if improved:
+            self._record(by)
+        return verdicts
+
+    def first(self, candidates: Iterable[Program | None], by: str) -> bool:
+        """Whether any candidate is accepted; they are tried in order, a batch at a time, and the rest is left alone."""
+        rest = iter(candidates)
+        while batch := list(islice(rest, self.jobs)):
+            if any(self.judge(batch, by)):
+                return True
+        return False
+
+    def shrink(self, items: Sequence[Item], change: Change[Item], by: str, *, whole: bool = True) -> bool:
+        """Take out as many of the items as possible: all of them, then halves, down to single ones.
+
+        Needs about 2·k·log(n/k) trials where k of n items must stay. Chunks are tried side by side; those that can go are
+        taken out together if the failure survives that, else one after the other. Without ``whole`` the set of all items
+        is not tried. On return no single item, as they were handed in, can be taken out of the program that was best when
+        it was tried.
+        """
+        queue = [list(items)] if whole and items else _halves(items)
+        before = self.best
+        while queue:
+            batch, queue = queue[: self.jobs], queue[self.jobs :]
+            base = self.best
+            candidates = [change(base, chunk) for chunk in batch]
+            verdicts = self.judge(candidates, by)
+            for chunk, fails in zip(batch, verdicts, strict=True):
+                if not fails and len(chunk) > 1:
+                    queue += _halves(chunk)
+            won = [(chunk, c) for chunk, c, fails in zip(batch, candidates, verdicts, strict=True) if fails]
+            if len(won) > 1:
+                together = [item for chunk, _ in won for item in chunk]
+                if not any(self.judge([change(base, together)], by)):
+                    queue = [chunk for chunk, c in won if c is not self.best] + queue
+        return self.best is not before
+
+    def largest(self, low: int, high: int, make: Callable[[int], Program | None], by: str) -> int:
+        """The largest k with low <= k < high for which ``make(k)`` is accepted, by bisection; ``low`` is known to hold."""
+        while high - low > 1:
+            ways = min(self.jobs, high - low - 1)
+            points = sorted({low + (high - low) * (i + 1) // (ways + 1) for i in range(ways)} - {low})
+            verdicts = self.judge([make(point) for point in points], by)
+            low = max([point for point, fails in zip(points, verdicts, strict=True) if fails], default=low)
+            high = min([point for point in points if point > low], default=high)
+        return low
+
+    def _record(self, by: str) -> None:
+        step = Step(self.trials, self.seconds, self.best.size, by, self.best)
+        self.history.append(step)
+        self._on_step(step)
+
+
+def _halves(items: Sequence[Item]) -> list[list[Item]]:
+    middle = len(items) // 2
+    return [list(half) for half in (items[:middle], items[middle:]) if half]

@@ -1,0 +1,77 @@
+"""The order of passes, and the proof at the end that nothing single can go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.program import Program
+from minimizer.reduce import passes
+from minimizer.reduce.problem import Check, Literal, Problem, Step
+
+Pass = Callable[[Problem], None]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The smallest program found, and how it was found.
+
+    ``history`` holds (trial, seconds, call nodes, pass) of each accepted candidate. ``one_minimal`` says that no single
+    node, input, output, line, argument or dimension can go; false if time ran out before that was shown.
+    """
+
+    program: Program
+    one_minimal: bool
+    trials: int
+    cache_hits: int
+    history: list[tuple[int, float, int, str]]
+    seconds: float
+
+
+def reduce(
+    program: Program,
+    *,
+    check: Check,
+    literal: Literal,
+    on_step: Callable[[Step], None] = lambda step: None,
+    jobs: int = 1,
+) -> Reduced:
+    """Reduce a failing program to one from which nothing single can be taken.
+
+    ``program`` is taken to fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates. When it
+    raises BudgetExceeded or Cancelled the best program so far is returned.
+    """
+    problem = Problem(program, check=check, literal=literal, on_step=on_step, jobs=jobs)
+    try:
+        _run(problem)
+        one_minimal = True
+    except (BudgetExceeded, Cancelled):
+        one_minimal = False
+    return Reduced(
+        program=problem.best,
+        one_minimal=one_minimal,
+        trials=problem.trials,
+        cache_hits=problem.cache_hits,
+        history=[(step.trial, step.seconds, step.nodes, step.by) for step in problem.history],
+        seconds=problem.seconds,
+    )
+
+
+def _run(problem: Problem) -> None:
+    """Tiers to a fixpoint: nodes while golden values are known, then all that is simpler to judge on few nodes."""
+    while True:
+        _fixpoint(problem, passes.NODES)
+        for simplify in passes.SIMPLER:
+            simplify(problem)
+        if not passes.sweep(problem):
+            return
+
+
+def _fixpoint(problem: Problem, tier: tuple[Pass, ...]) -> None:
+    while True:
+        before = problem.best
+        for reduce_by in tier:
+            reduce_by(problem)
+        if problem.best is before:
+            return

@@ -1,0 +1,102 @@
+"""An executor without torch: judges programs by toy rules, counts, and checks that each candidate is well-formed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minimizer.errors import BudgetExceeded
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+
+Rule = Callable[[Program], bool]
+META = TensorMeta((8, 8), "torch.float32", (8, 1))
+
+
+class FakeExecutor:
+    """A `check` for the reducer."""
+
+    def __init__(self, rule: Rule, *, budget: int | None = None) -> None:
+        self._rule, self._budget = rule, budget
+        self.asked: list[str] = []
+        self.batches: list[int] = []
+
+    def __call__(self, batch: Sequence[Program]) -> list[bool]:
+        self.batches.append(len(batch))
+        for program in batch:
+            well_formed(program)
+            self.asked.append(program.fingerprint())
+        if self._budget is not None and len(self.asked) > self._budget:
+            raise BudgetExceeded
+        return [self._rule(program) for program in batch]
+
+
+def well_formed(program: Program) -> None:
+    """Assert that references are defined before use, names are unique, and every input is used and has one value."""
+    names = [v.name for v in (*program.inputs, *program.nodes)]
+    assert len(names) == len(set(names))
+    assert program.nodes
+    assert len(program.outputs) == len(set(program.outputs))
+    defined = {i.name for i in program.inputs}
+    used = set(program.outputs)
+    for node in program.nodes:
+        assert defined.issuperset(node.refs())
+        used.update(node.refs())
+        defined.add(node.name)
+    assert defined.issuperset(program.outputs)
+    assert used.issuperset(i.name for i in program.inputs)
+    assert all((i.golden is None) != (i.code is None) for i in program.inputs)
+
+
+def no_literal(key: str) -> str | None:
+    return None
+
+
+def has(*targets: str) -> Rule:
+    """Fails while the program calls all of these."""
+    return lambda program: set(targets) <= {node.target for node in program.nodes}
+
+
+def flows(first: str, second: str) -> Rule:
+    """Fails while the result of a call to ``first`` reaches a call to ``second``."""
+
+    def rule(program: Program) -> bool:
+        tainted: set[str] = set()
+        for node in program.nodes:
+            if tainted.intersection(node.refs()):
+                if node.target == second:
+                    return True
+                tainted.add(node.name)
+            if node.target == first:
+                tainted.add(node.name)
+        return False
+
+    return rule
+
+
+def in_a_row(*targets: str) -> Rule:
+    """Fails while these calls follow each other, each using the one before."""
+
+    def rule(program: Program) -> bool:
+        nodes = {node.name: node for node in program.nodes}
+
+        def ends(node: Node, left: tuple[str, ...]) -> bool:
+            if node.target != left[-1]:
+                return False
+            return len(left) == 1 or any(ends(nodes[r], left[:-1]) for r in node.refs() if r in nodes)
+
+        return any(ends(node, targets) for node in program.nodes)
+
+    return rule
+
+
+def both(*rules: Rule) -> Rule:
+    return lambda program: all(rule(program) for rule in rules)
+
+
+def chain(targets: Sequence[str], *, meta: TensorMeta = META) -> Program:
+    """``v0 = targets[0](x); v1 = targets[1](v0); ...``"""
+    nodes = []
+    previous = "x"
+    for index, target in enumerate(targets):
+        nodes.append(Node(f"v{index}", target, (Ref(previous),), meta=meta))
+        previous = f"v{index}"
+    return Program(inputs=(Input("x", meta, golden="x"),), nodes=tuple(nodes), outputs=(previous,))
