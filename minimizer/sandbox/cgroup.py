@@ -8,6 +8,7 @@ lies beside ours, since a group with processes in it may not hand controllers do
 from __future__ import annotations
 
 import functools
+import os
 import secrets
 import subprocess
 from pathlib import Path
@@ -18,7 +19,8 @@ _ROOT = Path("/sys/fs/cgroup")
 def bound_processes(pid: int, most: int) -> Path | None:
     """Put a process, and so all that it will start, into a group of at most ``most`` tasks; None if we may not."""
     for parent in _parents():
-        group = parent / f"minimizer-{secrets.token_hex(8)}"
+        _sweep(parent)
+        group = parent / f"minimizer-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             group.mkdir()
         except OSError:
@@ -44,8 +46,16 @@ def is_usable() -> bool:
     return group is not None
 
 
+def _sweep(parent: Path) -> None:
+    """Remove what was left behind by processes of ours that were killed themselves."""
+    for group in parent.glob("minimizer-*-*"):
+        owner = group.name.split("-")[1]
+        if not Path("/proc", owner).exists():
+            remove(group)
+
+
 def remove(group: Path) -> None:
-    """Remove a group whose processes have ended; one that is still busy is left to the next boot."""
+    """Remove a group whose processes have ended; one that is still busy is left to a later sweep."""
     try:
         group.rmdir()
     except OSError:
