@@ -1,0 +1,199 @@
+"""The pages, without a browser: the form, the list, a job."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from flask.testing import FlaskClient
+from webtest import SCRIPT, Hands
+
+from minimizer.options import Options, check_script
+from minimizer.report import Report
+from minimizer.store import Job, Store
+from minimizer.types import Kind, Reason, Status, Step
+from web import verdict
+from web.charts import Point, reduction_curve
+from web.examples import EXAMPLES
+from web.presentation import ago, clock, number, size
+
+
+def test_pasted_script_becomes_a_job(client: FlaskClient, store: Store, rung: list[str]) -> None:
+    fields = {"source": "x = 1\r\nprint(x)\r\n", "filename": "", "budget": "60", "args": "--name 'a b'", "env": "A, B"}
+    response = client.post("/jobs", data=fields)
+    assert response.status_code == 303
+    job_id = response.headers["Location"].rpartition("/")[2]
+    job = store.job(job_id)
+    assert store.script(job_id) == b"x = 1\nprint(x)\n"
+    assert (job.filename, job.options.budget, job.options.args, job.options.env) == (
+        "script.py",
+        60,
+        ["--name", "a b"],
+        ["A", "B"],
+    )
+    assert job.options.witness is False  # a switch that is off sends nothing
+    assert rung == [job_id]
+
+
+def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
+    fields = {"script": (io.BytesIO(SCRIPT), "model.py"), "source": "", "witness": "on"}
+    job = store.job(client.post("/jobs", data=fields).headers["Location"].rpartition("/")[2])
+    assert (job.filename, job.options) == ("model.py", Options())
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"source": " "}, 422, "There is no script yet"),
+        ({"source": "def f(:"}, 422, "is not Python"),
+        ({"source": "x = 1", "budget": "soon"}, 422, "&#39;budget&#39;"),
+        ({"source": "x = 1", "args": "'"}, 422, "&#39;args&#39;"),
+        ({"source": "x = 1\n" * 1000}, 413, "at most 4,096"),
+    ],
+)
+def test_refused_form_keeps_what_was_typed(
+    client: FlaskClient, fields: dict[str, str], status: int, words: str
+) -> None:
+    response = client.post("/jobs", data={**fields, "filename": "mine.py", "target": "blocks.7"})
+    assert response.status_code == status
+    assert words in response.text and 'role="alert"' in response.text
+    assert fields["source"].strip() in response.text
+    assert 'value="mine.py"' in response.text and 'value="blocks.7"' in response.text
+    for name in ("budget", "args"):
+        if name in fields:
+            assert f'value="{fields[name]}"'.replace("'", "&#39;") in response.text
+
+
+def test_refused_file_is_not_lost(client: FlaskClient) -> None:
+    response = client.post("/jobs", data={"script": (io.BytesIO(b"def broken(:\n"), "mine.py")})
+    assert response.status_code == 422
+    assert "def broken(:" in response.text and 'value="mine.py"' in response.text
+
+
+def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
+    for _ in range(20):
+        store.submit(SCRIPT, "model.py", Options())
+    response = client.post("/jobs", data={"source": "x = 1"})
+    assert response.status_code == 429 and "waiting" in response.text and "x = 1" in response.text
+
+
+def test_every_option_is_on_the_form_and_explained(client: FlaskClient) -> None:
+    page = client.get("/").text
+    for name, option in Options.model_fields.items():
+        if name != "toolchain":  # shown when there is one to choose
+            assert f'name="{name}"' in page
+            assert option.description is not None and option.description.replace("'", "&#39;") in page
+
+
+def test_examples_fill_the_form(client: FlaskClient) -> None:
+    for example in EXAMPLES:
+        page = client.get(f"/?example={example.name}").text
+        assert f'value="{example.name}.py"' in page and "torch.compile" in page
+        assert check_script(example.source.encode(), example.name)
+
+
+def test_unknown_example_is_404(client: FlaskClient) -> None:
+    assert client.get("/?example=../../etc/passwd").status_code == 404
+
+
+def test_list_shows_jobs_and_filters(client: FlaskClient, store: Store, minimized: Job) -> None:
+    other = store.submit(SCRIPT, "other.py", Options())[0]
+    every = client.get("/jobs").text
+    assert minimized.id in every and other.id in every and "aten.relu" in every
+    assert other.id not in client.get("/jobs?status=minimized").text
+    assert minimized.id not in client.get("/jobs?kind=crash&q=other").text
+    # A bookmark with a word we do not know any more still opens.
+    assert client.get("/jobs?status=gone&kind=gone").status_code == 200
+
+
+def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
+    first = store.submit(SCRIPT, "first.py", Options())[0]
+    for _ in range(15):
+        store.request_cancel(store.submit(SCRIPT, "more.py", Options())[0].id)
+    for _ in range(15):
+        store.request_cancel(store.submit(SCRIPT, "more.py", Options())[0].id)
+    page = client.get("/jobs").text
+    assert first.id not in page
+    older = re.search(r'href="(/jobs\?cursor=[^"]+)"', page)
+    assert older is not None
+    assert first.id in client.get(older[1].replace("&amp;", "&")).text
+
+
+def test_job_page_says_it_all(client: FlaskClient, minimized: Job) -> None:
+    page = client.get(f"/jobs/{minimized.id}").text
+    for words in (
+        "The compiled code returns wrong values",
+        "torch.relu returns wrong values.",
+        "blocks.7",
+        "aten.relu",
+    ):
+        assert words in page
+    assert "Nodes fell from 40 to 1" in page
+    assert "Failed in the same way in 3 of 3 runs" in page
+    assert "Cancel" not in page
+
+
+def test_job_page_while_it_runs(client: FlaskClient, store: Store, hands: Hands) -> None:
+    hands.event("step", step="reduce", state="started")
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert verdict.STEPS[Step.REDUCE][1] in page and "Cancel" in page
+    assert client.post(f"/jobs/{hands.claim.job_id}/cancel").status_code == 303
+    assert "Stopping" in client.get(f"/jobs/{hands.claim.job_id}").text
+
+
+def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
+    assert "No worker was seen" in client.get(f"/jobs/{queued.id}").text
+    store.register_worker("w1", device="cpu", torch="2.13.0")
+    assert "No worker was seen" not in client.get(f"/jobs/{queued.id}").text
+
+
+def test_every_verdict_has_words(queued: Job) -> None:
+    for status in Status:
+        for reason in (None, *Reason):
+            said = verdict.verdict(dataclasses.replace(queued, status=status, reason=reason, step="none"))
+            assert said.label == verdict.label(status) and said.title and said.text
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status.is_final])
+def test_every_end_has_a_page(client: FlaskClient, hands: Hands, status: Status) -> None:
+    hands.finish(Report(status=status, reason=Reason.BUDGET))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert verdict.label(status) in page and "Run again" in page
+
+
+def test_every_word_has_a_sentence() -> None:
+    assert set(verdict.KINDS) == set(Kind)
+    assert set(verdict.STEPS) == set(Step)
+
+
+def test_delete_and_unknown_job(client: FlaskClient, minimized: Job) -> None:
+    assert client.post(f"/jobs/{minimized.id}/delete").status_code == 303
+    page = client.get(f"/jobs/{minimized.id}", headers={"Accept": "text/html"})
+    assert page.status_code == 404 and "no job with this id" in page.text
+
+
+def test_script_marks_the_culprit(client: FlaskClient, minimized: Job) -> None:
+    page = client.get(f"/jobs/{minimized.id}/script?line=2&line=x").text
+    assert page.count('class="ln"') == 1 and page.count('class="ln marked"') == 1
+
+
+def test_reduction_curve_falls_and_keeps_inside_its_frame() -> None:
+    curve = reduction_curve([Point(0, 750), Point(2, 750), Point(3, 40), Point(9, 1)], until=12)
+    numbers = [float(value) for path in re.findall(r' d="([^"]+)"', curve) for value in re.findall(r"[\d.]+", path)]
+    assert min(numbers) >= 0 and max(numbers) <= 520
+    assert "Nodes fell from 750 to 1 in 9 s" in curve
+    assert "No reduction step yet" in reduction_curve([])
+    assert "Nodes fell from 1 to 1" in reduction_curve([Point(5, 1)])
+
+
+def test_values_read_well() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert [ago(now - timedelta(seconds=s), now) for s in (1, 42, 60, 7200, 200_000)] == [
+        "just now", "42 seconds ago", "1 minute ago", "2 hours ago", "2 days ago",
+    ]  # fmt: skip
+    assert [clock(s) for s in (0.25, 48.4, 185, 900, 7800)] == ["0.2 s", "48 s", "3 min 05 s", "15 min", "2 h 10 min"]
+    assert [number(v) for v in (1234, 5.96e-8, 0.5)] == ["1,234", "5.96e-08", "0.5"]
+    assert [size(n) for n in (12, 2048, 3 << 20)] == ["12 B", "2.0 KiB", "3.0 MiB"]
