@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from pathlib import Path
@@ -20,10 +21,12 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_END_SECONDS = 10.0
+"""After SIGKILL; only a process that we may not kill, or one stuck in the kernel, takes longer."""
 
 
 def end_descendants(ancestor: int) -> None:
-    """Kill all that descends from a process, itself excluded.
+    """Kill all that descends from a process, itself excluded, and wait until it is gone.
 
     Everyone is stopped first: a process that forks faster than we read /proc would outrun a plain kill.
     """
@@ -32,6 +35,17 @@ def end_descendants(ancestor: int) -> None:
         _signal_all(fresh, signal.SIGSTOP)
         stopped |= fresh
     _signal_all(stopped, signal.SIGKILL)
+    for pid in stopped:
+        _await_end(pid)
+
+
+def _await_end(pid: int) -> None:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    select.select([process], [], [], _END_SECONDS)
+    os.close(process)
 
 
 def _descendants(ancestor: int) -> set[int]:
@@ -58,7 +72,7 @@ def _signal_all(pids: set[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # it has ended, or a setuid program has become another user
             pass
 
 
