@@ -73,6 +73,8 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
     log.info("worker %s takes jobs", name)
     try:
         worker.start()
+        # Celery calls Ctrl-C a failure even when everything ends in order.
+        status = 0 if stopping.is_set() else int(worker.exitcode or 0)
     finally:
         stopping.set()
         reaper.join()
@@ -80,7 +82,7 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
         for job_id in store.stale_queued(older_than=0):
             ring(job_id)
-    return int(worker.exitcode or 0)
+    return status
 
 
 def _device() -> str:

@@ -63,12 +63,13 @@ def run_job(
     with Lease(store, claim, settings) as lease:
         sink = DatabaseSink(store, claim, lease, stopping)
         report = _answer(store, settings, claim, sink, engine)
-        if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
-            lease.write(lambda: store.release(claim))
-            log.info("job %s goes back to the queue", job_id)
-        else:
-            lease.write(lambda: store.finish(claim, report))
-            log.info("job %s is %s", job_id, report.status)
+    # After the last heartbeat: one that comes later than the end of the job would find the lease lost.
+    if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
+        lease.write(lambda: store.release(claim))
+        log.info("job %s goes back to the queue", job_id)
+    else:
+        lease.write(lambda: store.finish(claim, report))
+        log.info("job %s is %s", job_id, report.status)
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, engine: Engine) -> Report:

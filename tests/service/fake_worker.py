@@ -1,12 +1,13 @@
 """A worker process whose engine obeys the test: run as ``python fake_worker.py FOLDER``.
 
-For every job the engine leaves a line in ``FOLDER/runs``, and then does what the first line of the script says:
-``# done`` ends at once, ``# hold`` waits until ``FOLDER/go`` exists or the sink says stop.
+For every job the engine leaves a line ``PID SCRIPT`` in ``FOLDER/runs``, and then does what the script says: ``# done`` ends
+well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -22,16 +23,18 @@ FOLDER = Path(sys.argv[1])
 
 
 def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
-    with (FOLDER / "runs").open("a") as runs:
-        runs.write(f"{os.getpid()} {script.read_text().splitlines()[0]}\n")
+    text = script.read_text().strip()
     sink.event("step", step="survey", state="started")
     sink.artifact("run.log", f"by {os.getpid()}\n".encode())
-    if script.read_text().startswith("# hold"):
-        while not (FOLDER / "go").exists():
-            if sink.cancelled():
-                return Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED, summary="Stopped.")
-            time.sleep(0.02)
-    sink.artifact("repro.py", b"import torch\n")
+    with (FOLDER / "runs").open("a") as runs:
+        runs.write(f"{os.getpid()} {text}\n")
+    if text.startswith("# die"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    while text.startswith("# hold") and not (FOLDER / "go").exists():
+        if sink.cancelled():
+            return Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED, summary="Stopped.")
+        time.sleep(0.02)
+    sink.artifact("repro.py", f"# by {os.getpid()}\n".encode())
     report = Report(status=Status.MINIMIZED, summary=f"Done by {os.getpid()}.")
     sink.report(report)
     return report

@@ -1,0 +1,158 @@
+"""Worker processes on real brokers: whatever happens to them and to messages, every job ends, and ends once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minimizer.types import Reason, Status
+
+if TYPE_CHECKING:
+    from conftest import Service
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_doubled_messages_run_every_job_once(service: Service) -> None:
+    jobs = [service.submit(f"# done {number}") for number in range(6)]
+    for job in jobs:
+        service.ring(job.id, times=3)
+    service.start_worker()
+    service.start_worker()
+    for job in jobs:
+        assert service.until_status(job, Status.MINIMIZED).attempt == 1
+    service.until_no_message_waits()
+    assert sorted(script for _, script in service.runs()) == [f"# done {number}" for number in range(6)]
+
+
+def test_a_worker_that_was_killed_loses_no_job(service: Service) -> None:
+    job = service.submit("# hold")
+    service.ring(job.id)
+    first = service.start_worker()
+    service.until_runs(1)
+    first.kill()
+    first.wait()
+    assert service.store.job(job.id).status is Status.RUNNING
+    service.let_lease_expire(job)
+    service.go()
+    second = service.start_worker()
+    ended = service.until_status(job, Status.MINIMIZED)
+    assert [pid for pid, _ in service.runs()] == [first.pid, second.pid]
+    assert (ended.attempt, ended.summary) == (2, f"Done by {second.pid}.")
+    assert service.store.artifact(job.id, "run.log")[1] == f"by {second.pid}\n".encode()
+
+
+def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: Service) -> None:
+    job = service.submit("# hold")
+    service.ring(job.id)
+    frozen = service.start_worker()
+    service.until_runs(1)
+    frozen.send_signal(signal.SIGSTOP)
+    service.let_lease_expire(job)
+    second = service.start_worker()
+    service.until_runs(2)
+    service.go()
+    ended = service.until_status(job, Status.MINIMIZED)
+    second.terminate()
+    second.wait()
+    frozen.send_signal(signal.SIGCONT)
+    # It has come to the end of the lost job when it takes the next one.
+    following = service.submit("# done")
+    service.ring(following.id)
+    assert service.until_status(following, Status.MINIMIZED).summary == f"Done by {frozen.pid}."
+    assert service.store.job(job.id) == ended
+    assert service.store.artifact(job.id, "repro.py")[1] == f"# by {second.pid}\n".encode()
+
+
+def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
+    job = service.submit("# die")
+    service.ring(job.id)
+    for attempt in (1, 2):
+        assert service.start_worker().wait() == -signal.SIGKILL
+        assert service.store.job(job.id).attempt == attempt
+        service.let_lease_expire(job)
+    service.start_worker()
+    ended = service.until_status(job, Status.FAILED)
+    assert ended.reason is Reason.INTERNAL_ERROR
+    assert "fell silent 2 times" in ended.summary
+    assert len(service.runs()) == 2
+
+
+def test_a_lost_message_is_made_good_from_the_database(service: Service) -> None:
+    job = service.submit("# done")
+    service.start_worker()
+    service.let_bell_grow_old(job)
+    service.until_status(job, Status.MINIMIZED)
+    assert len(service.runs()) == 1
+
+
+def test_messages_for_jobs_that_do_not_wait_do_no_harm(service: Service) -> None:
+    deleted, cancelled, wanted = (service.submit("# done") for _ in range(3))
+    service.store.delete(deleted.id)
+    service.store.request_cancel(cancelled.id)
+    for job_id in (deleted.id, cancelled.id, "\0 no id", wanted.id):
+        service.ring(job_id)
+    service.start_worker()
+    service.until_status(wanted, Status.MINIMIZED)
+    assert len(service.runs()) == 1
+    assert service.store.job(cancelled.id).status is Status.CANCELLED
+
+
+def test_a_running_job_is_cancelled_and_the_worker_goes_on(service: Service) -> None:
+    held, following = service.submit("# hold"), service.submit("# done")
+    service.ring(held.id)
+    service.ring(following.id)
+    worker = service.start_worker()
+    service.until_runs(1)
+    assert [row.job_id for row in service.store.workers()] == [held.id]
+    service.store.request_cancel(held.id)
+    assert service.until_status(held, Status.CANCELLED).summary == "Stopped."
+    assert service.until_status(following, Status.MINIMIZED).summary == f"Done by {worker.pid}."
+
+
+def test_a_worker_that_is_told_to_stop_gives_its_job_back(service: Service) -> None:
+    job = service.submit("# hold")
+    service.ring(job.id)
+    first = service.start_worker()
+    service.until_runs(1)
+    first.terminate()
+    assert first.wait() == 0
+    waiting = service.store.job(job.id)
+    assert (waiting.status, waiting.attempt) == (Status.QUEUED, 0)
+    assert service.store.workers() == []
+    service.go()
+    second = service.start_worker()
+    ended = service.until_status(job, Status.MINIMIZED)
+    assert (ended.attempt, ended.summary) == (1, f"Done by {second.pid}.")
+    assert len(service.runs()) == 2
+
+
+def test_a_worker_without_a_job_stops_at_once(service: Service) -> None:
+    job = service.submit("# done")
+    service.ring(job.id)
+    worker = service.start_worker()
+    service.until_status(job, Status.MINIMIZED)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait() == 0
+    assert service.store.workers() == []
+
+
+def test_a_worker_says_what_to_do_about_a_database_without_tables(tmp_path: Path) -> None:
+    environment = {**os.environ, "MINIMIZER_DATA_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-m", "worker"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "the database has no tables yet: run `minimizer db upgrade`\n"
+
+
+@pytest.mark.parametrize("module", ["worker.__main__", "worker.app", "minimizer.store"])
+def test_no_torch_is_imported(module: str) -> None:
+    check = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
