@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from kombu.transport import TRANSPORT_ALIASES, filesystem
+from kombu.transport import TRANSPORT_ALIASES, filesystem, virtual
 
 SCHEME = "mailbox"
 
@@ -46,6 +46,11 @@ class Transport(filesystem.Transport):
     """The transport behind ``mailbox://``."""
 
     Channel = Channel
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)  # type: ignore[no-untyped-call]
+        # kombu's own remembers for the whole process which queues are bound, whatever folder a connection has.
+        self.state = virtual.BrokerState()  # type: ignore[no-untyped-call]
 
 
 TRANSPORT_ALIASES[SCHEME] = f"{__name__}:{Transport.__qualname__}"

@@ -1,0 +1,88 @@
+"""The embedded broker, and the configuration that both ends of a broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from celery import Celery
+from kombu import Connection
+from kombu.simple import SimpleQueue
+
+from minimizer.broker import broker_config
+from minimizer.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data")
+
+
+@pytest.fixture
+def connection(settings: Settings) -> Iterator[Connection]:
+    with _client(settings) as client, client.connection_for_write() as connection:
+        yield connection
+
+
+def _client(settings: Settings) -> Celery:
+    client = Celery("test")
+    client.conf.update(broker_config(settings))
+    return client
+
+
+def take_all(settings: Settings) -> list[int]:
+    taken = []
+    with _client(settings) as client, client.connection_for_read() as connection:
+        queue = SimpleQueue(connection, "numbers")
+        while True:
+            try:
+                message = queue.get(block=False)
+            except queue.Empty:
+                return taken
+            message.ack()
+            taken.append(message.payload)
+
+
+def test_messages_arrive_in_order(settings: Settings, connection: Connection) -> None:
+    queue = SimpleQueue(connection, "numbers")
+    for number in range(20):
+        queue.put(number)
+    assert take_all(settings) == list(range(20))
+    assert list((settings.data_dir / "broker" / "queue").iterdir()) == []
+
+
+def test_every_message_reaches_one_of_many(settings: Settings, connection: Connection) -> None:
+    queue = SimpleQueue(connection, "numbers")
+    for number in range(100):
+        queue.put(number)
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(take_all, [settings] * 4))
+    assert sorted(number for numbers in taken for number in numbers) == list(range(100))
+
+
+def test_a_message_that_is_being_written_is_not_read(settings: Settings, connection: Connection) -> None:
+    SimpleQueue(connection, "numbers").put(1)
+    (file,) = (settings.data_dir / "broker" / "queue").glob("*.msg")
+    hidden = file.rename(file.with_name(f".{file.name}"))
+    hidden.write_bytes(b"")
+    assert take_all(settings) == []
+    assert hidden.exists()
+
+
+def test_redis_gives_messages_of_a_killed_worker_back_within_seconds() -> None:
+    config = broker_config(Settings(broker_url="redis://broker:6379/1"))
+    assert config["broker_url"] == "redis://broker:6379/1"
+    options = config["broker_transport_options"]
+    assert isinstance(options, dict)
+    assert (options["unacked_restore_interval"], options["unacked_restore_throttle"]) == (2, 1)
+
+
+def test_another_broker_is_taken_as_it_is() -> None:
+    config = broker_config(Settings(broker_url="amqp://broker//"))
+    assert (config["broker_url"], config["broker_transport_options"]) == ("amqp://broker//", {})
+
+
+def test_only_json_is_accepted(settings: Settings) -> None:
+    assert broker_config(settings)["accept_content"] == ["json"]

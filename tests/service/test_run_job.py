@@ -1,0 +1,200 @@
+"""One job in this process: what the engine is given, and what becomes of what it says or raises."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from minimizer.errors import NotRunnable
+from minimizer.options import Options
+from minimizer.report import Failure, Report
+from minimizer.settings import Settings
+from minimizer.sink import Sink
+from minimizer.store import Job, Store, results
+from minimizer.types import Kind, Reason, Status
+from worker.tasks import run_job
+
+SETTINGS = Settings(
+    lease_seconds=1000, heartbeat_seconds=0.05, toolchains="nightly=/opt/nightly/bin/python,old=/opt/old/python"
+)
+DONE = Report(status=Status.MINIMIZED, summary="Done.")
+
+
+def submit(store: Store, filename: str = "train.py", **options: object) -> Job:
+    return store.submit(b"print('hello')\n", filename, Options.model_validate(options))[0]
+
+
+def run(store: Store, job: Job, work: Callable[[Path, Sink], Report], stopping: threading.Event | None = None) -> Job:
+    def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+        assert (options, settings) == (job.options, SETTINGS)
+        return work(script, sink)
+
+    run_job(store, SETTINGS, job.id, worker="w", stopping=stopping or threading.Event(), engine=engine)
+    return store.job(job.id)
+
+
+def test_the_engine_gets_the_script_under_its_name(store: Store) -> None:
+    seen = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        seen.append((script.name, script.read_bytes()))
+        return DONE
+
+    assert run(store, submit(store), work).status is Status.MINIMIZED
+    assert seen == [("train.py", b"print('hello')\n")]
+
+
+@pytest.mark.parametrize(
+    "filename", ["../../etc/cron.d/x.py", "-c.py", "a b.py", "train.txt", ".py", "ä.py", "x" * 200 + ".py"]
+)
+def test_a_name_that_could_do_harm_is_not_used(store: Store, filename: str) -> None:
+    names = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        names.append(script.name)
+        return DONE
+
+    assert run(store, submit(store, filename), work).filename == filename
+    assert names == ["script.py"]
+
+
+@pytest.mark.parametrize(("toolchain", "path"), [(None, None), ("old", Path("/opt/old/python"))])
+def test_the_toolchain_is_an_interpreter(store: Store, toolchain: str | None, path: Path | None) -> None:
+    given = []
+
+    def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+        given.append(python)
+        return DONE
+
+    job = submit(store, toolchain=toolchain)
+    run_job(store, SETTINGS, job.id, worker="w", stopping=threading.Event(), engine=engine)
+    assert given == [path]
+
+
+def test_a_toolchain_that_this_worker_lacks_is_said(store: Store) -> None:
+    job = run(store, submit(store, toolchain="newest"), lambda script, sink: DONE)
+    assert (job.status, job.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert "no Python interpreter called 'newest'" in job.summary
+
+
+def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Store) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        sink.artifact("repro.py", b"so far")
+        sink.report(Report(failure=Failure(kind=Kind.CRASH, signature="SIGSEGV")))
+        raise ZeroDivisionError("division by zero")
+
+    job = run(store, submit(store), work)
+    assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
+    assert "The minimizer itself failed (ZeroDivisionError: division by zero)" in job.summary
+    assert job.failure is not None and job.failure["signature"] == "SIGSEGV"
+    assert store.artifact(job.id, "repro.py")[1] == b"so far"
+
+
+def test_an_engine_without_an_end_is_our_fault(store: Store) -> None:
+    job = run(store, submit(store), lambda script, sink: Report())
+    assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
+
+
+def test_a_reason_that_the_engine_gives_is_the_reason(store: Store) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        raise NotRunnable(Reason.NOTHING_COMPILED, "No frame was compiled.")
+
+    job = run(store, submit(store), work)
+    assert (job.status, job.reason, job.summary) == (Status.FAILED, Reason.NOTHING_COMPILED, "No frame was compiled.")
+
+
+def test_a_worker_that_stops_takes_no_job(store: Store) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    job = run(store, submit(store), lambda script, sink: DONE, stopping)
+    assert (job.status, job.attempt) == (Status.QUEUED, 0)
+
+
+def test_a_job_that_ends_while_the_worker_stops_has_ended(store: Store) -> None:
+    stopping = threading.Event()
+
+    def work(script: Path, sink: Sink) -> Report:
+        stopping.set()
+        assert sink.cancelled()
+        return DONE
+
+    assert run(store, submit(store), work, stopping).status is Status.MINIMIZED
+
+
+def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) -> None:
+    job, stopping, cancelled = submit(store), threading.Event(), threading.Event()
+
+    def work(script: Path, sink: Sink) -> Report:
+        store.request_cancel(job.id)
+        while not sink.cancelled():
+            cancelled.wait(0.01)
+        stopping.set()
+        return Report(status=Status.CANCELLED, summary="Stopped.")
+
+    assert run(store, job, work, stopping).status is Status.CANCELLED
+
+
+def test_an_engine_that_lost_its_job_is_stopped_and_not_heard(store: Store) -> None:
+    job, noticed = submit(store), threading.Event()
+
+    def work(script: Path, sink: Sink) -> Report:
+        claim = store.job(job.id)
+        with store._database.write() as session:
+            session.execute(text("UPDATE jobs SET fence = fence + 1"))
+        while not sink.cancelled():
+            noticed.wait(0.01)
+        sink.event("note", message="too late")
+        sink.artifact("repro.py", b"too late")
+        sink.report(DONE)
+        assert store.job(job.id) == claim
+        return DONE
+
+    assert run(store, job, work).status is Status.RUNNING, "it is the other worker's to end"
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_connections_that_break_cost_nothing(store: Store, database_url: str) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        server = create_engine(database_url, isolation_level="AUTOCOMMIT")
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+        with server.connect() as connection:
+            connection.execute(text(others))
+        server.dispose()
+        sink.artifact("repro.py", b"found")
+        return DONE
+
+    job = run(store, submit(store), work)
+    assert (job.status, job.attempt) == (Status.MINIMIZED, 1)
+    assert store.artifact(job.id, "repro.py")[1] == b"found"
+
+
+def test_a_burst_of_progress_is_thinned_out_but_its_last_word_is_kept(store: Store) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        for nodes in range(100, 0, -1):
+            sink.event("progress", nodes=nodes)
+        sink.event("step", step="emit", state="started")
+        return DONE
+
+    job = run(store, submit(store), work)
+    types = [row.type for row in store.events(job.id)]
+    assert types[0] == "progress" and types[-2:] == ["progress", "step"]
+    assert len(types) < 100
+    assert job.progress == {"nodes": 1}
+
+
+def test_an_artifact_that_is_too_large_is_noted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        with monkeypatch.context() as patch:
+            patch.setattr(results, "MAX_ARTIFACT_BYTES", 100)
+            sink.artifact("data.pt", b"x" * 101)
+        return DONE
+
+    job = run(store, submit(store), work)
+    assert job.status is Status.MINIMIZED
+    (note,) = store.events(job.id)
+    assert note.data["message"].startswith("data.pt has 101 bytes; at most 100 are kept")
+    assert [info.name for info in store.artifacts(job.id)] == ["report.json"]
