@@ -55,7 +55,8 @@ def merged(program: Program, names: Sequence[str]) -> Program | None:
 
 def inlined(program: Program, names: Sequence[str]) -> Program | None:
     """Write these scalar inputs as constants into the function."""
-    values = {i.name: _scalar(i) for i in program.inputs if i.name in names and i.name not in program.outputs}
+    scalars = {i.name: _scalar(i) for i in program.inputs if i.name in names and i.name not in program.outputs}
+    values = {name: value for name, value in scalars.items() if value is not None}
     return cut.substitute(program, values) if values else None
 
 
