@@ -103,13 +103,21 @@ class ElementDiff:
         element = plain(tensor).expand(self.shape)[index].item()
         return f"{element:.6g}" if isinstance(element, float) else str(element)
 
-    def note(self, what: str, bad: Tensor, offset: int) -> None:
-        """Count the bad elements of one piece that starts at ``offset``."""
-        count = int(bad.count_nonzero())
-        if count and not self.count[what]:
-            flat = offset + int(bad.to(torch.uint8).argmax())
-            self.first[what] = _unravel(flat, self.shape)
-        self.count[what] += count
+    def note(self, what: str, positions: Tensor) -> None:
+        """Count the bad elements at these flat positions, in ascending order."""
+        if positions.numel() and not self.count[what]:
+            self.first[what] = _unravel(int(positions[0]), self.shape)
+        self.count[what] += positions.numel()
+
+    def measure(self, expected: Tensor, actual: Tensor) -> None:
+        """Take the figures of bad elements that are finite on both sides."""
+        if not expected.numel():
+            return
+        error, size = (actual - expected).abs(), expected.abs()
+        self.max_abs = max(self.max_abs, float(error.max()))
+        self.max_rel = max(self.max_rel, _worst_ratio(error, size))
+        self.required_atol = max(self.required_atol, float((error - self.tolerance.rtol * size).max()))
+        self.required_rtol = max(self.required_rtol, _worst_ratio((error - self.tolerance.atol).clamp(min=0), size))
 
 
 def diff_elements(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> ElementDiff | None:
@@ -136,37 +144,27 @@ def _equal(expected: Tensor, actual: Tensor) -> bool:
 
 
 def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDiff) -> None:
-    inexact = _is_inexact(expected) or _is_inexact(actual)
-    if not inexact:
+    if not _is_inexact(expected) and not _is_inexact(actual):
         # Never through float64: it cannot tell 2**53 from 2**53 + 1.
-        differ = _differ(expected, actual)
-        result.note("value", differ, offset)
-        if result.count["value"]:
-            _measure(expected.to(torch.float64), actual.to(torch.float64), result)
+        bad = _differ(expected, actual).nonzero().flatten()
+        result.note("value", bad + offset)
+        result.measure(expected[bad].to(torch.float64), actual[bad].to(torch.float64))
         return
     e, a = _as_wide(expected), _as_wide(actual)
-    nan_e, nan_a = e.isnan(), a.isnan()
-    result.note("nan", nan_e ^ nan_a, offset)
-    either_nan = nan_e | nan_a
-    infinite = (e.isinf() | a.isinf()) & ~either_nan
-    result.note("inf", infinite & (e != a), offset)
-    finite = ~(infinite | either_nan)
-    zero = torch.zeros((), dtype=e.dtype, device=e.device)
-    e, a = torch.where(finite, e, zero), torch.where(finite, a, zero)
-    bad = (a - e).abs() > result.tolerance.atol + result.tolerance.rtol * e.abs()
-    result.note("value", bad, offset)
-    _measure(e, a, result)
-
-
-def _measure(expected: Tensor, actual: Tensor, result: ElementDiff) -> None:
-    if not expected.numel():
+    error = (a - e).abs()
+    close = error <= result.tolerance.atol + result.tolerance.rtol * e.abs()  # false where either is NaN
+    close &= error < math.inf  # an expected Inf makes its own tolerance infinite
+    if bool(close.all()):
         return
-    error, size = (actual - expected).abs(), expected.abs()
-    rtol, atol = result.tolerance.rtol, result.tolerance.atol
-    result.max_abs = max(result.max_abs, float(error.max()))
-    result.max_rel = max(result.max_rel, _worst_ratio(error, size))
-    result.required_atol = max(result.required_atol, float((error - rtol * size).max()))
-    result.required_rtol = max(result.required_rtol, _worst_ratio((error - atol).clamp(min=0), size))
+    bad = (~close).nonzero().flatten()
+    e, a = e[bad], a[bad]
+    bad += offset
+    finite = e.isfinite() & a.isfinite()
+    either_nan = e.isnan() | a.isnan()
+    result.note("nan", bad[e.isnan() ^ a.isnan()])
+    result.note("inf", bad[~finite & ~either_nan & (e != a)])
+    result.note("value", bad[finite])
+    result.measure(e[finite], a[finite])
 
 
 def _worst_ratio(error: Tensor, size: Tensor) -> float:

@@ -283,16 +283,15 @@ class Survey(TorchDispatchMode):
                 self._marks[_storage(output)] = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
             return result
         result, drew = call_and_see_draws(func, args, kwargs)
+        name = operator_name(func)
+        self._notice(func, name, operands, drew)
         if is_view(func):
             return result
-        name = operator_name(func)
         if name in _UNINITIALISED:
             _overwrite(result)
-        self._notice(func, name, operands, drew)
-        rounded_floats = any(Mark.ROUNDED in before[id(o)] and is_inexact(o) for o in operands)
         written = list(written_operands(func, args, kwargs))
         for output in written or tensors(result):
-            mark = union | Mark.RANDOM if drew else _mark_of(name, args, kwargs, output, union, rounded_floats)
+            mark = union | Mark.RANDOM if drew else _mark_of(name, args, kwargs, output, union)
             # A fresh storage may have the address of one that is gone: its marks are replaced. A write in place may be partial.
             storage = _storage(output)
             self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if written else mark
@@ -307,11 +306,12 @@ class Survey(TorchDispatchMode):
             self.invalid_in_fp64 = _why_invalid_in_fp64(func, name, operands, drew)
 
 
-def _mark_of(name: str, args: Any, kwargs: Any, output: Tensor, union: Mark, rounded_floats: bool) -> Mark:
+def _mark_of(name: str, args: Any, kwargs: Any, output: Tensor, union: Mark) -> Mark:
+    stepped = Mark.DISCRETE if Mark.ROUNDED in union else Mark.EXACT
     if not is_inexact(output):
-        return (union & ~Mark.ROUNDED) | (Mark.DISCRETE if rounded_floats else Mark.EXACT)
+        return (union & ~Mark.ROUNDED) | stepped
     if _jumps(name, kwargs):
-        return union | (Mark.DISCRETE if rounded_floats else Mark.EXACT)
+        return union | stepped
     if name not in _EXACT or _narrows(name, args, output) or _computes(name, args, kwargs):
         return union | Mark.ROUNDED
     return union
@@ -407,9 +407,11 @@ class Perturbation(TorchDispatchMode):
         return self._moved(term, eps) if eps <= torch.finfo(torch.float32).eps else term
 
     def _moved(self, tensor: Tensor, eps: float) -> Tensor:
-        noise = torch.empty(tensor.shape, dtype=torch.float64, device=tensor.device)
-        noise.uniform_(-eps, eps, generator=self._generator(tensor.device))
-        return (wide(plain(tensor)) * (1 + noise)).to(tensor.dtype)
+        values = plain(tensor)
+        values = wide(values) if values.dtype.itemsize > 4 else values.to(torch.float32)
+        noise = torch.empty(values.shape, dtype=values.real.dtype, device=values.device)
+        noise.uniform_(-eps, eps, generator=self._generator(values.device))
+        return torch.addcmul(values, values, noise).to(tensor.dtype)
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
