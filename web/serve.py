@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from waitress.server import create_server
+from waitress.task import ThreadedTaskDispatcher
 
 from minimizer.errors import UserError
 from minimizer.settings import Settings
 from web.factory import create_app
 from web.security import check_listen_address
 from web.service import Service
+
+# Far above what the application takes, so that the application is the one to refuse, and says why.
+_MAX_REQUEST_BYTES = 256 << 20
 
 
 def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None) -> None:
@@ -22,25 +26,37 @@ def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None
     check_listen_address(settings)
     app = create_app(settings)
     here: Service = app.extensions["minimizer"]
+    threads = _Threads(here)
+    threads.set_thread_count(settings.web_threads)
     try:
         server = create_server(
             app,
             host=settings.host.strip("[]"),
             port=settings.port,
-            threads=settings.web_threads,
-            # Far above what the application takes, so that the application is the one to refuse, and says why.
-            max_request_body_size=max(64 << 20, app.config["MAX_CONTENT_LENGTH"] * 4),
+            max_request_body_size=_MAX_REQUEST_BYTES,
             ident=None,
+            _dispatcher=threads,
         )
     except OSError as error:
-        here.close()
+        threads.shutdown()
         raise UserError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
             "Something else may be using the port: set MINIMIZER_PORT to another."
         ) from error
-    on_ready(f"http://{settings.host}:{settings.port}")
     try:
+        on_ready(f"http://{settings.host}:{settings.port}")
         server.run()
     finally:
-        here.close()
         server.close()
+
+
+class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitress has no types
+    """The threads of the server. Those that hold an event stream or a long poll must be sent home before they can end."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
+
+    def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
+        self._service.close()
+        return bool(super().shutdown(cancel_pending, timeout))

@@ -17,7 +17,8 @@ from web.problems import Problem
 from web.watch import Slots, Watcher
 
 MAX_WAIT = 60.0
-KEEP_ALIVE_SECONDS = 15.0
+# A client that has gone is noticed at the next write, and holds its place until then.
+KEEP_ALIVE_SECONDS = 5.0
 RETRY_SECONDS = 2
 _BATCH = 500
 

@@ -1,0 +1,116 @@
+"""A real server, a worker without torch, and a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from sqlalchemy import create_engine, text
+
+from minimizer.store import Store
+from minimizer.store.migrate import upgrade
+
+ROOT = Path(__file__).parents[2]
+
+# What a browser does besides, it must not do here: the machine may have no network, and a test needs none.
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        except Error as error:
+            pytest.fail(
+                "these tests need Chromium, and none could be started. Install one with `apt-get install chromium` or "
+                f"`python -m playwright install chromium`.\n{error}"
+            )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The web server as a process of its own on a free port of loopback: its address, and its database."""
+    folder = tmp_path_factory.mktemp("server")
+    url = f"sqlite:///{folder / 'minimizer.db'}"
+    upgrade(url)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {"PATH": os.environ["PATH"], "MINIMIZER_DATA_DIR": str(folder), "MINIMIZER_PORT": str(port)}
+    command = [
+        sys.executable,
+        "-c",
+        "import web.serve as w, minimizer.settings as s; w.serve(s.Settings(), lambda url: print(url, flush=True))",
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address == f"http://127.0.0.1:{port}"
+    yield address, url
+    process.send_signal(signal.SIGINT)
+    # In order, and soon: waiting clients are sent home.
+    assert process.wait(timeout=30) == 0
+
+
+@pytest.fixture
+def address(server: tuple[str, str]) -> str:
+    return server[0]
+
+
+@pytest.fixture
+def store(server: tuple[str, str]) -> Iterator[Store]:
+    """The store of the server, empty."""
+    engine = create_engine(server[1])
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM jobs"))
+        connection.execute(text("DELETE FROM workers"))
+    engine.dispose()
+    store = Store.open(server[1])
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
+    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    context.set_default_timeout(20_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the browser had to say: errors of scripts, refused content, failed requests."""
+    return []
+
+
+@pytest.fixture
+def page(context: BrowserContext, complaints: list[str]) -> Iterator[Page]:
+    page = context.new_page()
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page

@@ -1,0 +1,213 @@
+"""What a person does, in a real Chromium: submit a script, watch it, take the repro home."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+from webtest import REPRO, SCRIPT, Hands, minimized_report
+
+from minimizer.options import Options
+from minimizer.store import Claim, Store
+from minimizer.types import Status
+
+
+class Worker:
+    """Claims jobs like a real worker, and then goes on exactly as far as the test has seen it go."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stop = threading.Event()
+        self.may_shrink = threading.Event()
+        self.may_finish = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        for event in (self._stop, self.may_shrink, self.may_finish):
+            event.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._store.register_worker("worker", device="cpu", torch="none")
+        while not self._stop.is_set():
+            claim = self._store.claim("worker", lease_seconds=60)
+            if claim is None:
+                self._stop.wait(0.05)
+            else:
+                self._work(claim)
+
+    def _work(self, claim: Claim) -> None:
+        record = self._store.record_event
+        for step in ("prepare", "survey", "localize"):
+            record(claim, "step", {"step": step, "state": "started"})
+            record(claim, "step", {"step": step, "state": "finished", "seconds": 0.5})
+        record(claim, "step", {"step": "reduce", "state": "started"})
+        record(claim, "progress", {"nodes": 40, "nodes_before": 40, "trials": 0, "elapsed": 1.0})
+        self.may_shrink.wait()
+        record(claim, "culprit", {"culprit": minimized_report().culprits[0].model_dump(mode="json")})
+        record(claim, "progress", {"nodes": 7, "nodes_before": 40, "trials": 5, "elapsed": 2.0})
+        self.may_finish.wait()
+        self._store.put_artifact(claim, "repro.py", REPRO)
+        self._store.finish(claim, minimized_report())
+
+
+@pytest.fixture
+def worker(store: Store, address: str) -> Iterator[Worker]:
+    worker = Worker(store)
+    yield worker
+    worker.stop()
+
+
+def test_from_script_to_repro(page: Page, worker: Worker, complaints: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_bytes(SCRIPT)
+
+    page.goto("/")
+    page.locator("input[type=file]").set_input_files(script)
+    expect(page.get_by_label("Script", exact=True)).to_have_value(SCRIPT.decode())
+    expect(page.get_by_label("File name")).to_have_value("model.py")
+    page.get_by_role("button", name="Minimize it").click()
+
+    expect(page.get_by_role("heading", name="model.py")).to_be_visible()
+    expect(page.get_by_role("heading", name="Taking away everything that the failure does not need")).to_be_visible()
+    expect(page.locator("[aria-current=step]")).to_contain_text("Reduce")
+    expect(page.get_by_role("img", name="Nodes fell from 40 to 40")).to_be_visible()
+
+    # Live: none of this reloads the page.
+    page.evaluate("window.notReloaded = true")
+    worker.may_shrink.set()
+    expect(page.get_by_role("img", name="Nodes fell from 40 to 7")).to_be_visible()
+    expect(page.locator("#culprit")).to_contain_text("aten.relu in blocks.7")
+    worker.may_finish.set()
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    expect(page.get_by_text("torch.relu returns wrong values.")).to_be_visible()
+    expect(page).to_have_title("Minimized · model.py · minimizer")
+    assert page.evaluate("window.notReloaded")
+
+    expect(page.locator("#repro-code")).to_have_text(REPRO.decode().strip(), use_inner_text=False)
+    page.locator("#repro").get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").strip() == REPRO.decode().strip()
+
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "repro.py"
+    assert Path(download.value.path()).read_bytes() == REPRO
+
+    page.get_by_text("Show model.py").click()
+    expect(page.locator("#script .marked")).to_contain_text("torch.compile")
+    assert complaints == []
+
+
+def test_page_stays_where_it_is_while_live(page: Page, worker: Worker) -> None:
+    """Nothing that a reader looks at jumps when progress comes in."""
+    page.goto("/?example=wrong_activation")
+    page.get_by_role("button", name="Minimize it").click()
+    expect(page.get_by_role("img", name="Nodes fell from 40 to 40")).to_be_visible()
+    places = "[...document.querySelectorAll('.banner, .figures, .steps, .curve, .feed')].map(e => e.getBoundingClientRect().top)"
+    before = page.evaluate(places)
+    worker.may_shrink.set()
+    expect(page.get_by_role("img", name="Nodes fell from 40 to 7")).to_be_visible()
+    assert page.evaluate(places) == before
+
+
+def test_without_a_free_stream_the_page_still_follows(
+    page: Page, context: BrowserContext, worker: Worker, store: Store
+) -> None:
+    context.route("**/events", lambda route: route.fulfill(status=503))
+    job, _ = store.submit(SCRIPT, "model.py", Options())
+    page.goto(f"/jobs/{job.id}")
+    worker.may_shrink.set()
+    worker.may_finish.set()
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+
+
+def test_dropped_file_lands_in_the_form(page: Page) -> None:
+    page.goto("/")
+    transfer = page.evaluate_handle(
+        "() => { const t = new DataTransfer(); t.items.add(new File(['x = 1'], 'dropped.py')); return t; }"
+    )
+    page.dispatch_event("[data-drop]", "drop", {"dataTransfer": transfer})
+    expect(page.get_by_label("Script", exact=True)).to_have_value("x = 1")
+    expect(page.get_by_label("File name")).to_have_value("dropped.py")
+
+
+def test_refusal_is_shown_at_the_form_with_the_text_kept(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("Script", exact=True).fill("def broken(:\n")
+    page.get_by_label("Script", exact=True).press("Control+Enter")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("is not Python")
+    expect(alert).to_be_focused()
+    expect(page.get_by_label("Script", exact=True)).to_have_value("def broken(:\n")
+
+
+def test_cancel_by_keyboard(page: Page, store: Store) -> None:
+    job, _ = store.submit(SCRIPT, "model.py", Options())
+    page.goto(f"/jobs/{job.id}")
+    page.get_by_role("button", name="Cancel").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Cancelled")).to_be_visible()
+    assert store.job(job.id).status is Status.CANCELLED
+
+
+def test_list_searches_and_filters_as_one_types(page: Page, store: Store, complaints: list[str]) -> None:
+    Hands(store, store.submit(SCRIPT, "wanted.py", Options())[0]).minimize()
+    store.submit(SCRIPT, "other.py", Options())
+    page.goto("/jobs")
+    expect(page.locator(".jobs li")).to_have_count(2)
+    page.get_by_role("searchbox").press_sequentially("wanted")
+    expect(page.locator(".jobs li")).to_have_count(1)
+    assert page.url.endswith("q=wanted&status=&kind=")
+    page.get_by_role("searchbox").fill("")
+    page.get_by_label("Status").select_option("queued")
+    expect(page.locator(".jobs li")).to_contain_text("other.py")
+    assert complaints == []
+
+
+def test_hostile_script_and_name_stay_text(page: Page, worker: Worker, store: Store, complaints: list[str]) -> None:
+    attack = '<img src=x onerror="window.pwned = true"><script>window.pwned = true</script>'
+    job, _ = store.submit(f"# </code>{attack}\n".encode() + SCRIPT, f"{attack}.py", Options())
+    worker.may_shrink.set()
+    worker.may_finish.set()
+    page.goto(f"/jobs/{job.id}")
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    page.get_by_text("Show <img").click()
+    expect(page.locator("#script .code")).to_contain_text("onerror")
+    page.goto("/jobs")
+    expect(page.locator(".jobs li")).to_contain_text("<img src=x")
+    for name in ("script.py", "repro.py"):
+        page.goto(f"/api/v1/jobs/{job.id}/{name}")
+        assert page.evaluate("document.contentType") == "text/plain"
+    assert page.evaluate("window.pwned") is None
+    assert complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_every_page_fits_and_is_clean(page: Page, store: Store, complaints: list[str], width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    done = Hands(
+        store, store.submit(SCRIPT, "a_file_with_a_name_that_is_longer_than_any_phone_is_wide.py", Options())[0]
+    ).minimize()
+    waiting, _ = store.submit(SCRIPT, "model.py", Options())
+    for path in ("/", "/?example=healthy", "/jobs", f"/jobs/{done.id}", f"/jobs/{waiting.id}"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+    assert complaints == []
+
+
+def test_api_documentation_works_without_a_network(page: Page, address: str, complaints: list[str]) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto("/docs")
+    page.get_by_text("Submit a script").click()
+    expect(page.get_by_text("Honours")).to_be_visible()
+    assert all(url.startswith((address, "data:")) for url in asked)
+    assert complaints == []
