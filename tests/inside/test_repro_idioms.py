@@ -1,0 +1,222 @@
+"""Repros of every kind, run for real: 1 while the bug is there, 0 once it is gone or the compiler is off, 125 where nobody can tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from minimizer.emit import Details, Repro, emit
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.report import Failure, Reproducibility
+from minimizer.types import Kind
+
+RELU_BUG = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"'
+LOG1P_BUG = 'torch._inductor.config.cpp.inject_log1p_bug_TESTING_ONLY = "accuracy"'
+PASS = """\
+class Pass(CustomGraphPass):
+    def __call__(self, graph):
+        {}
+
+    def uuid(self):
+        return None
+"""
+PASS_SETUP = ("import os", "import time", "from torch._inductor.custom_graph_pass import CustomGraphPass")
+USE_PASS = "torch._inductor.config.post_grad_custom_post_pass = Pass()"
+
+
+@dataclass
+class Case:
+    """A hand-made program and what its repro must say."""
+
+    kind: Kind
+    inputs: list[str]
+    nodes: list[tuple[str, tuple[object, ...]]]
+    says: str
+    setup: tuple[str, ...] = ()
+    details: Details = field(default_factory=lambda: Details())
+    message: str = ""
+    exception: str | None = None
+    grad: bool = False
+    rate: tuple[int, int] = (3, 3)
+
+    def repro(self) -> Repro:
+        meta = TensorMeta((2,), "torch.float32", requires_grad=self.grad)
+        names = "xyz"[: len(self.inputs)]
+        program = Program(
+            inputs=tuple(Input(name, meta, code=code) for name, code in zip(names, self.inputs, strict=True)),
+            nodes=tuple(Node(f"v{i}", target, args, meta=meta) for i, (target, args) in enumerate(self.nodes)),
+            outputs=(f"v{len(self.nodes) - 1}",),
+            setup=self.setup,
+            grad=self.grad,
+        )
+        failure = Failure(kind=self.kind, message=self.message, exception_type=self.exception)
+        rate = Reproducibility(failed=self.rate[0], runs=self.rate[1])
+        return emit(
+            program, failure, [], environment={"torch": "2.13.0", "device": "cpu"}, rate=rate, details=self.details
+        )
+
+
+X, Y = Ref("x"), Ref("y")
+CASES = {
+    "wrong_output": Case(
+        Kind.WRONG_OUTPUT, ["torch.tensor([-1.0, 1.0])"], [("torch.relu", (X,))], "actual   tensor([0., 2.])", (RELU_BUG.format("accuracy"),)
+    ),
+    "exact_output": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.zeros(2, dtype=torch.bfloat16)", "torch.ones(2, dtype=torch.bfloat16)"],
+        [("torch.nextafter", (X, Y))],
+        "Mismatched elements: 2 / 2",
+        details={"rtol": 0.0, "atol": 0.0},
+    ),
+    "mutated_input": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.rand(8, 8)"],
+        [(".flip", (X, 0)), ("torch._foreach_add_", ([X], [Ref("v0")]))],
+        "AssertionError",
+        details={"mutated": ["x"]},
+    ),
+    "wrong_gradient": Case(
+        Kind.WRONG_GRADIENT,
+        ["torch.tensor([1.0, 2.0])"],
+        [("torch.log1p", (X,)), ("torch.mul", (Ref("v0"), Ref("v0")))],
+        "AssertionError",
+        (LOG1P_BUG,),
+        grad=True,
+    ),
+    "wrong_metadata": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(3).half()", "torch.ones(3)"],
+        [("torch.ldexp", (X, Y))],
+        "expected torch.float32, actual torch.float16",
+        details={"aspect": "dtype", "output": 0},
+    ),
+    "compile_error": Case(
+        Kind.COMPILE_ERROR,
+        ["torch.ones(2)"],
+        [("torch.relu", (X,))],
+        "CppCompileError",
+        (RELU_BUG.format("compile_error"),),
+        message="C++ compile error\n\nOutput:\n/x/k.cpp:15:33: error: 'compile' was not declared in this scope",
+        exception="torch._inductor.exc.CppCompileError",
+    ),
+    "runtime_error": Case(
+        Kind.RUNTIME_ERROR,
+        ["torch.ones(2)"],
+        [("torch.relu", (X,))],
+        "RuntimeError: unhandled error",
+        (RELU_BUG.format("runtime_error"),),
+        message="unhandled error",
+        exception="RuntimeError",
+    ),
+    "missing_error": Case(
+        Kind.MISSING_ERROR,
+        ["torch.ones(3, dtype=torch.int64)"],
+        [("torch.pow", (X, -1))],
+        "expected RuntimeError, actual None",
+        details={"eager_error": "RuntimeError"},
+    ),
+    "crash": Case(
+        Kind.CRASH,
+        ["torch._efficientzerotensor(3)"],
+        [("operator.getitem", (X, -1)), ("operator.add", (Ref("v0"), 10))],
+        "expected exit status 0, actual -11",
+        details={"signal": "SIGSEGV"},
+    ),
+    "hang": Case(
+        Kind.HANG,
+        ["torch.ones(2)"],
+        [(".cumsum", (X, 0))],
+        "Timeout (",
+        (*PASS_SETUP, PASS.format("time.sleep(1000)"), USE_PASS),
+        details={"hang_after": 10.0},
+    ),
+    "flaky": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.ones(2)"],
+        [("operator.add", (X, X))],
+        "AssertionError",
+        (*PASS_SETUP, "compilations = []", PASS.format("""compilations.append(1)
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+            if len(compilations) > 1:
+                node.replace_all_uses_with(node.args[0])"""), USE_PASS),
+        rate=(1, 2),
+    ),
+}  # fmt: skip
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """Start a repro in a folder of its own; compiled kernels and headers are shared between the runs."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def start(source: str, **env: str) -> subprocess.Popen[str]:
+        folder = tmp_path_factory.mktemp("repro")
+        (folder / "repro.py").write_text(source)
+        variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(cache), "LANG": "C.UTF-8"} | env
+        return subprocess.Popen(
+            [sys.executable, "repro.py"],
+            cwd=folder,
+            env={"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")} | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=240)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_repro_fails_with_the_compiler_and_passes_without(start: Start, name: str) -> None:
+    case = CASES[name]
+    repro = case.repro()
+    compiled, eager = start(repro.source), start(repro.source, TORCHDYNAMO_DISABLE="1")
+    status, output = ended(compiled)
+    assert (status, case.says in output, repro.evidence in output) == (1, True, True), output
+    assert ended(eager)[0] == 0
+
+
+def test_a_repro_passes_once_the_bug_is_gone_and_says_so_where_it_cannot_run(start: Start) -> None:
+    wrong, failing = CASES["wrong_output"].repro().source, CASES["compile_error"].repro().source
+    bug = [line for line in wrong.splitlines() if "inject" in line]
+    assert len(bug) == 1
+    elsewhere = wrong.replace("torch.tensor([-1.0, 1.0])", 'torch.ones(2, device="cuda:77")')
+    fixed = start(wrong.replace(bug[0], "    pass"))
+    cannot_run = [
+        start(wrong, CXX="/nonexistent", TORCHINDUCTOR_CACHE_DIR="cache"),
+        start(failing, CXX="/nonexistent", TORCHINDUCTOR_CACHE_DIR="cache"),
+        start(elsewhere),
+        start(wrong.replace("inject_relu_bug_TESTING_ONLY", "not_in_this_version")),
+        start(wrong.replace("torch.relu(x)", "torch.relu(x, x, x)")),
+    ]
+    assert ended(fixed)[0] == 0
+    assert [ended(process)[0] for process in cannot_run] == [125] * 5
+
+
+def test_data_is_read_from_beside_the_script(start: Start, tmp_path: Path) -> None:
+    program = Program(
+        inputs=(Input("x", TensorMeta((2, 3), "torch.float32", stride=(1, 2)), golden="x"),),
+        nodes=(Node("out", "torch.relu", (Ref("x"),)),),
+        outputs=("out",),
+        setup=(RELU_BUG.format("accuracy"),),
+    )
+    rate = Reproducibility(failed=1, runs=1)
+    repro = emit(program, Failure(kind=Kind.WRONG_OUTPUT), [], environment={}, rate=rate)
+    make = 'import torch; torch.save({"x": torch.arange(6.0).view(3, 2).T}, "data.pt")\n'
+    status, output = ended(
+        start(make + repro.source.replace("data = ", 'assert Path("data.pt").exists()\n    data = '))
+    )
+    assert status == 1 and "AssertionError: Tensor-likes" in output, output
+    assert ended(start(repro.source))[0] == 125  # no data beside it
