@@ -17,8 +17,8 @@ from minimizer.store.migrate import upgrade
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with servers.postgres(tmp_path_factory.mktemp("postgres")) as url:
+def postgres_server() -> Iterator[str]:
+    with servers.postgres() as url:
         yield url
 
 

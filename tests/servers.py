@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 _POSTGRES = "MINIMIZER_TEST_POSTGRES_URL"
@@ -21,7 +25,7 @@ _REDIS = "MINIMIZER_TEST_REDIS_URL"
 
 
 @contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL server on which databases may be made."""
     url = os.environ.get(_POSTGRES, "postgresql+psycopg://postgres@127.0.0.1:5432/postgres")
     if _postgres_answers(url):
@@ -29,7 +33,7 @@ def postgres(folder: Path) -> Iterator[str]:
     elif _POSTGRES in os.environ:
         pytest.fail(f"no PostgreSQL answers at {_POSTGRES}={url}")
     elif (binaries := _postgres_binaries()) is not None:
-        with _own_postgres(binaries, folder) as url:
+        with _own_postgres(binaries) as url:
             yield url
     else:
         pytest.fail(
@@ -96,25 +100,30 @@ def _postgres_binaries() -> Path | None:
 
 
 @contextlib.contextmanager
-def _own_postgres(binaries: Path, folder: Path) -> Iterator[str]:
-    # PostgreSQL refuses to run as root; then it runs as whoever is there to run it.
-    user = "nobody" if os.geteuid() == 0 else None
-    data, port = folder / "postgres", _free_port()
-    data.mkdir()
-    if user is not None:
-        shutil.chown(data, user)
-        for parent in (folder, *folder.parents):
-            if parent.owner() == "root" and parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o001)
-    options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
-    control = [str(binaries / "pg_ctl"), "--pgdata", str(data), "--wait", "--silent", "--log", str(data / "server.log")]
-    initialize = [str(binaries / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "trust"]
-    subprocess.run([*initialize, "--encoding", "UTF8"], user=user, check=True, stdout=subprocess.DEVNULL, cwd="/")
-    subprocess.run([*control, "--options", options, "start"], user=user, check=True, cwd="/")
-    try:
-        yield make_url(f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres").render_as_string()
-    finally:
-        subprocess.run([*control, "--mode", "immediate", "stop"], user=user, check=True, cwd="/")
+def _own_postgres(binaries: Path) -> Iterator[str]:
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="minimizer-postgres-") as folder:
+        log, data = Path(folder, "server.log"), Path(folder, "data")
+        run = partial(
+            subprocess.run, check=True, cwd=folder, stdout=subprocess.DEVNULL, **_who_may_run_postgres(folder)
+        )
+        options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+        control = [str(binaries / "pg_ctl"), "--pgdata", str(data), "--wait", "--silent", "--log", str(log)]
+        run([str(binaries / "initdb"), "--pgdata", str(data), "--username=postgres", "--auth=trust", "--encoding=UTF8"])
+        run([*control, "--options", options, "start"])
+        try:
+            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+        finally:
+            run([*control, "--mode", "immediate", "stop"])
+
+
+def _who_may_run_postgres(folder: str) -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
 def _free_port() -> int:
