@@ -20,6 +20,7 @@ _INTS = {
     "torch.int64", "torch.int32", "torch.int16", "torch.int8",
     "torch.uint8", "torch.uint16", "torch.uint32", "torch.uint64",
 }  # fmt: skip
+UNUSUAL_FLOATS = (_FLOATS | _FLOATS_BY_CAST) - {"torch.float32"}
 _GOLDEN_RANK, _LITERAL_RANK = 9, 8
 
 
@@ -124,19 +125,19 @@ def generators(meta: TensorMeta) -> tuple[Generator, ...]:
     return BOOL if meta.dtype == "torch.bool" else ()
 
 
-def generator_of(item: Input, *, grad: bool) -> Generator | None:
+def generator_of(item: Input) -> Generator | None:
     """The generator that wrote this input's code; None for golden values, literals and scalars."""
-    if item.code is None or item.meta is None:
-        return None
     meta = item.meta
-    return next((g for g in generators(meta) if g.code(meta, grad=grad) == item.code), None)
+    if item.code is None or meta is None:
+        return None
+    return next((g for g in generators(meta) if item.code in (g.code(meta, grad=True), g.code(meta, grad=False))), None)
 
 
 def rank(item: Input) -> int:
     """How far the value of an input is from the simplest one: ones are best, data from a file is worst."""
     if item.golden is not None:
         return _GOLDEN_RANK
-    found = generator_of(item, grad=True) or generator_of(item, grad=False)
+    found = generator_of(item)
     return _LITERAL_RANK if found is None else found.rank
 
 

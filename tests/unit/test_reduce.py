@@ -222,6 +222,7 @@ def test_arguments_follow_the_sizes_of_inputs() -> None:
         shapes = [i.meta for i in program.inputs if i.meta is not None]
         return (
             bool(views)
+            and len(views[0].args) == 2
             and len(shapes[0].shape) == 2
             and shapes[0].shape[0] >= 3
             and views[0].args[1] == shapes[0].numel
@@ -273,9 +274,36 @@ def test_which_nodes_mutate(target: str, pure: bool) -> None:
 def test_a_scalar_input_is_written_into_the_function() -> None:
     nodes = (Node("v", "torch.a", (Ref("x"), Ref("n")), meta=META),)
     program = Program(inputs=(Input("x", META, golden="x"), Input("n", code="3")), nodes=nodes, outputs=("v",))
-    result, _ = run(program, has("torch.a"))
+    result, _ = run(program, lambda p: has("torch.a")(p) and len(p.nodes[0].args) == 2)
     assert [i.name for i in result.program.inputs] == ["x"]
     assert result.program.nodes[0].args == (Ref("x"), 3)
+
+
+def test_optional_operands_go_with_the_inputs_they_needed() -> None:
+    names = ("x", "w", "b")
+    node = Node("v", "F.layer_norm", (Ref("x"), (8,), Ref("w"), Ref("b"), 1e-5), meta=META)
+    program = Program(inputs=tuple(Input(n, META, golden=n) for n in names), nodes=(node,), outputs=("v",))
+    result, _ = run(program, lambda p: has("F.layer_norm")(p) and len(p.nodes[0].args) >= 2)
+    assert [i.name for i in result.program.inputs] == ["x"]
+    assert len(result.program.nodes[0].args) == 2
+
+
+def test_float32_comes_before_other_floats() -> None:
+    meta = TensorMeta((8,), "torch.bfloat16", (1,))
+    result, _ = run(chain(["torch.a"], meta=meta), has("torch.a"))
+    assert result.program.inputs[0].code == "torch.ones(1)"
+    result, _ = run(
+        chain(["torch.a"], meta=meta), lambda p: any(i.meta and i.meta.dtype == meta.dtype for i in p.inputs)
+    )
+    assert result.program.inputs[0].code == "torch.ones(1, dtype=torch.bfloat16)"
+
+
+def test_a_program_that_only_mutates_returns_nothing() -> None:
+    nodes = (Node("v0", ".add_", (Ref("x"), 1), meta=META), Node("v1", "torch.a", (Ref("x"),), meta=META))
+    program = Program(inputs=(Input("x", META, golden="x"),), nodes=nodes, outputs=("v1",))
+    result, _ = run(program, has(".add_"))
+    assert [n.target for n in result.program.nodes] == [".add_"]
+    assert result.program.outputs == ()
 
 
 def test_a_value_without_meta_brings_its_producer() -> None:

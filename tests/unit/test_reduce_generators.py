@@ -85,7 +85,7 @@ def test_a_device_is_named() -> None:
 def test_a_generator_knows_its_own_code(dtype: str) -> None:
     meta = TensorMeta((2, 3), dtype, (3, 1))
     for generator in generators(meta):
-        assert generator_of(Input("x", meta, code=generator.code(meta, grad=False)), grad=False) == generator
+        assert generator_of(Input("x", meta, code=generator.code(meta, grad=False))) == generator
     assert {len(FLOAT), len(INT), len(BOOL)} == {5, 3}
 
 

@@ -1,12 +1,13 @@
-"""Simpler arguments and simpler values."""
+"""Simpler arguments of calls, simpler values and dtypes of inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from minimizer.program import Arg, Input, Node, Program
-from minimizer.reduce.generators import generator_of, generators
+from minimizer.program import Arg, Input, Node, Program, Ref
+from minimizer.reduce import cut
+from minimizer.reduce.generators import UNUSUAL_FLOATS, generator_of, generators
 from minimizer.reduce.problem import Problem
 
 
@@ -20,11 +21,23 @@ def arguments(problem: Problem) -> None:
     problem.shrink([node.name for node in problem.best.nodes if _rounded(node) != node], rounded, "arguments")
 
 
-def values(problem: Problem) -> None:
-    """Prefer values that are easier to read: ones, then zeros or a range, before random ones.
+def operands(problem: Problem) -> None:
+    """Leave out optional operands of calls (the weight of a ``layer_norm``), and let a constant stand for the second.
 
-    Invariant: when nothing changes, no single generated input could be all ones.
+    Invariant: when nothing changes, no single last argument of a call could go.
     """
+    for name in [node.name for node in problem.best.nodes]:
+        while problem.first(fewer_operands(problem.best, name), "operands"):
+            pass
+
+
+def values(problem: Problem) -> None:
+    """Prefer values that are easier to read: ones, then zeros or a range, before random ones; float32 before other floats.
+
+    Invariant: when nothing changes, no single generated input could be all ones, nor float32.
+    """
+    unusual = [i.name for i in problem.best.inputs if as_float32(problem.best, [i.name]) is not None]
+    problem.shrink(unusual, as_float32, "dtypes")
     for name in [i.name for i in problem.best.inputs]:
         problem.first(simpler_values(problem.best, name), "values")
 
@@ -40,6 +53,37 @@ def without_keywords(program: Program, keywords: Sequence[tuple[str, str]]) -> P
     )
 
 
+def fewer_operands(program: Program, name: str) -> Iterator[Program]:
+    """The program with one operand less in this call: the last one gone, an inner one None, or the second one 1."""
+    node = next((n for n in program.nodes if n.name == name), None)
+    if node is None:
+        return
+    args = node.args
+    # Operators have all the operands that they need.
+    shorter = [args[:-1]] if len(args) > 1 and not node.target.startswith("operator.") else []
+    shorter += [(*args[:i], None, *args[i + 1 :]) for i in range(2, len(args) - 1) if isinstance(args[i], Ref)]
+    shorter += [(args[0], 1)] if len(args) == 2 and isinstance(args[1], Ref) else []
+    for changed in shorter:
+        nodes = tuple(replace(n, args=changed) if n.name == name else n for n in program.nodes)
+        yield replace(program, nodes=nodes).without_dead_code(lambda n: n.name != name and cut.is_pure(n))
+
+
+def as_float32(program: Program, names: Sequence[str]) -> Program | None:
+    """With these generated inputs in float32; None if no other float is among them."""
+    inputs: list[Input] = []
+    for item in program.inputs:
+        made_by = generator_of(item) if item.name in names else None
+        if made_by is None or item.meta is None or item.meta.dtype not in UNUSUAL_FLOATS:
+            inputs.append(item)
+            continue
+        meta = replace(item.meta, dtype="torch.float32")
+        twin = next(g for g in generators(meta) if g.name == made_by.name)
+        inputs.append(replace(item, meta=meta, code=twin.code(meta, grad=program.grad)))
+    if tuple(inputs) == program.inputs:
+        return None
+    return replace(program, inputs=tuple(inputs), nodes=tuple(replace(n, meta=None) for n in program.nodes))
+
+
 def rounded(program: Program, names: Sequence[str]) -> Program:
     """With the floats among these nodes' arguments replaced by 0.5."""
     return replace(program, nodes=tuple(_rounded(n) if n.name in names else n for n in program.nodes))
@@ -50,7 +94,7 @@ def simpler_values(program: Program, name: str) -> Iterator[Program]:
     item = next((i for i in program.inputs if i.name == name), None)
     if item is None or item.meta is None or item.golden is not None:
         return
-    current = generator_of(item, grad=program.grad)
+    current = generator_of(item)
     if current is None:
         return
     for generator in sorted(generators(item.meta), key=lambda g: g.rank):

@@ -76,7 +76,7 @@ def made_contiguous(program: Program, names: Sequence[str]) -> Program | None:
     changed = False
     inputs: list[Input] = []
     for item in program.inputs:
-        source = generator_of(item, grad=program.grad) if item.name in names else None
+        source = generator_of(item) if item.name in names else None
         if source is not None and item.meta is not None:
             meta = replace(item.meta, stride=contiguous(item.meta.shape))
             item = replace(item, meta=meta, code=source.code(meta, grad=program.grad))

@@ -17,14 +17,11 @@ def outputs(problem: Problem) -> None:
     Invariant: when nothing changes, no single output could be dropped.
     """
     names = problem.best.outputs
-    if len(names) < 2:
+    if 1 < len(names) <= FEW and problem.first((cut.select_outputs(problem.best, [name]) for name in names), "outputs"):
         return
-    if len(names) <= FEW and problem.first((cut.select_outputs(problem.best, [name]) for name in names), "outputs"):
-        return
-    problem.shrink(names, without, "outputs", whole=False)
+    problem.shrink(names, without, "outputs")
 
 
 def without(program: Program, names: Sequence[str]) -> Program | None:
-    """The program without these outputs; None if it would return nothing."""
-    left = [name for name in program.outputs if name not in names]
-    return cut.select_outputs(program, left) if left else None
+    """The program without these outputs; None if nothing would be left of it, not even a node that mutates."""
+    return cut.select_outputs(program, [name for name in program.outputs if name not in names])

@@ -117,7 +117,7 @@ def _distinct(candidates: list[Program | None]) -> list[Program]:
 
 def _sizes(program: Program) -> list[int]:
     """Distinct sizes above one of generated inputs, smallest first."""
-    shapes = [i.meta.shape for i in program.inputs if i.meta and generator_of(i, grad=program.grad)]
+    shapes = [i.meta.shape for i in program.inputs if i.meta and generator_of(i)]
     return sorted({size for shape in shapes for size in shape if size > 1})
 
 
@@ -136,7 +136,7 @@ def _with_dim(program: Program, name: str, dim: int, size: int) -> Program | Non
 
 def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Input:
     """The input in another shape, by the same generator and in the same order of strides."""
-    made_by = generator_of(item, grad=program.grad)
+    made_by = generator_of(item)
     if item.meta is None or made_by is None or shape == item.meta.shape:
         return item
     stride = None

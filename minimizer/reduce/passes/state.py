@@ -49,7 +49,7 @@ def without_requires_grad(program: Program, names: Sequence[str]) -> Program:
         if item.name not in names or item.meta is None or not item.meta.requires_grad:
             return item
         meta = replace(item.meta, requires_grad=False)
-        made_by = generator_of(item, grad=program.grad)
+        made_by = generator_of(item)
         return replace(item, meta=meta, code=made_by.code(meta, grad=False) if made_by else item.code)
 
     return replace(program, inputs=tuple(map(plain, program.inputs)))

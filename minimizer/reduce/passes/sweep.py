@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from minimizer.program import Program
 from minimizer.reduce import cut
-from minimizer.reduce.passes.arguments import without_keywords
+from minimizer.reduce.passes.arguments import fewer_operands, without_keywords
 from minimizer.reduce.passes.inputs import inlined, made_contiguous, merged
 from minimizer.reduce.passes.outputs import without
 from minimizer.reduce.passes.shapes import smaller_sizes
@@ -41,4 +41,5 @@ def singles(program: Program) -> Iterator[Program | None]:
     for node in program.nodes:
         for key, _ in node.kwargs:
             yield without_keywords(program, [(node.name, key)])
+        yield from fewer_operands(program, node.name)
     yield from smaller_sizes(program)
