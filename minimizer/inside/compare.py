@@ -285,7 +285,7 @@ class _Walker:
     def __init__(self, boundary: Boundary, tolerance: Tolerance | None) -> None:
         self._boundary = boundary
         self._tolerance = tolerance
-        self._seen: set[tuple[int, int]] = set()
+        self._open: set[tuple[int, int]] = set()
 
     def walk(self, where: str, expected: Any, actual: Any) -> None:
         shape = _container(expected)
@@ -296,9 +296,11 @@ class _Walker:
                 self._children(where, expected, actual, same_type=False)
         elif shape is None:
             self._leaf(where, expected, actual)
-        elif (id(expected), id(actual)) not in self._seen:  # containers may contain themselves
-            self._seen.add((id(expected), id(actual)))
+        elif (id(expected), id(actual)) not in self._open:  # containers may contain themselves
+            self._open.add((id(expected), id(actual)))
             self._children(where, expected, actual)
+            # Only the ones being walked: the address of one that is gone may be given out again.
+            self._open.remove((id(expected), id(actual)))
 
     def _children(self, where: str, expected: Any, actual: Any, *, same_type: bool = True) -> None:
         one, other = _items(expected), _items(actual)

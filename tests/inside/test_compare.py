@@ -328,6 +328,13 @@ def test_containers_that_contain_themselves() -> None:
     assert seen(one, other) == {("output[0]", "wrong_output", "python")}
 
 
+def test_a_container_met_twice_is_compared_twice() -> None:
+    one, other = [1], [2]
+    assert len(compare((one, one), (other, other))) == 2
+    for _ in range(100):  # lists made for each walk may get the address of one that is gone
+        assert compare(None, None, grads_expected=[torch.ones(1)], grads_actual=[torch.zeros(1)])
+
+
 def test_result_objects_are_compared_by_their_attributes() -> None:
     @dataclass
     class Result:

@@ -1,0 +1,360 @@
+"""The referee tells faults from legal rounding: one test per rule of judging, real faults and healthy programs.
+
+Where a real compilation is not the point, the compiled side is another function: what it returns is all the referee sees of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from minimizer.inside import referee
+from minimizer.inside.referee import Verdict, judge, judge_gradients
+from minimizer.inside.snapshot import clone, rng_state, set_rng_state
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def judged(function: Function, inputs: list[Any], compiled: Function | None = None, **options: Any) -> Verdict:
+    """The verdict on one call; the compiled side is a real compilation where none is given."""
+    rng = rng_state()
+    expected_inputs, actual_inputs = clone(inputs), clone(inputs)
+    expected = function(*expected_inputs)
+    set_rng_state(rng)
+    actual = (compiled or torch.compile(function))(*actual_inputs)
+    return judge(function, inputs, rng, expected, expected_inputs, actual, actual_inputs, **options)
+
+
+def judged_gradients(function: Function, inputs: list[Any], compiled: Function) -> Verdict:
+    rng = rng_state()
+    expected = referee.gradients(function, clone(inputs), None)
+    set_rng_state(rng)
+    actual = referee.gradients(compiled, clone(inputs), None)
+    return judge_gradients(function, inputs, rng, None, expected, actual)
+
+
+# --- fp64 -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_healthy_rounding_is_no_fault() -> None:
+    x = torch.randn(200, 200)
+    verdict = judged(torch.matmul, [x, x], lambda a, b: (a.double() @ b.double()).float())
+    assert (verdict.fault, verdict.rule) == (False, "fp64")
+    assert verdict.compiled_error is not None and verdict.eager_error is not None
+    assert verdict.compiled_error < verdict.eager_error
+
+
+def test_healthy_softmax_in_bf16() -> None:
+    verdict = judged(lambda x: (x @ x).softmax(-1), [torch.randn(64, 64).bfloat16()])
+    assert not verdict.fault and not verdict.discrete
+
+
+def test_one_bad_element_of_16_million_is_a_fault_though_the_norm_is_blind() -> None:
+    def bad(x: torch.Tensor) -> torch.Tensor:
+        result = x.sin()
+        result[4000, 7] += 0.3
+        return result
+
+    verdict = judged(torch.sin, [torch.randn(4096, 4096)], bad, grad=False)
+    assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+    assert verdict.differences[0].index == (4000, 7)
+
+
+def test_the_worst_element_decides_where_the_norm_is_within_bounds() -> None:
+    truth = torch.randn(10_000, dtype=torch.float64)
+    eager = truth + 1e-3 * torch.randn(10_000, dtype=torch.float64)
+    compiled = eager.clone()
+    compiled[17] += 0.05
+    error = referee._Error.of(compiled, truth)
+    of_eager = referee._Error.of(eager, truth)
+    assert error.norm < 3 * of_eager.norm
+    assert error.exceeds(of_eager, 1e-7, truth, eager, compiled, torch.float32)
+
+
+def test_the_norm_decides_where_no_element_is_worse_than_eager_s_worst() -> None:
+    truth = torch.ones(10_000, dtype=torch.float64)
+    eager, compiled = truth.clone(), truth + 1e-3
+    eager[3] += 2e-3
+    error, of_eager = referee._Error.of(compiled, truth), referee._Error.of(eager, truth)
+    assert error.worst < of_eager.worst
+    assert error.exceeds(of_eager, 1e-7, truth, eager, compiled, torch.float32)
+
+
+def test_zeros_for_5e_4_are_a_fault() -> None:
+    verdict = judged(lambda x: x * 5e-4, [torch.ones(100)], lambda x: x * 0)
+    assert (verdict.fault, verdict.rule, verdict.compiled_error) == (True, "fp64", 1.0)
+
+
+def test_eager_may_be_the_less_accurate_side() -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.var(dim=-1, keepdim=True) + 1e-9)
+
+    x = torch.full((3, 5), 1e-10, dtype=torch.float16)
+    verdict = judged(norm, [x])
+    assert [difference.what for difference in verdict.differences] == ["nan"]
+    assert (verdict.fault, verdict.rule) == (False, "fp64")
+
+
+def test_the_script_s_own_check_is_a_failure_whatever_the_referee_thinks() -> None:
+    def exact(x: torch.Tensor) -> torch.Tensor:
+        return x.float().exp().half()
+
+    x = torch.randn(100).half()
+    nearby = lambda x: exact(x) * 1.0005  # noqa: E731
+    assert not judged(exact, [x], nearby, tolerance={"rtol": 1e-2, "atol": 0}).fault
+    verdict = judged(exact, [x], nearby, tolerance={"rtol": 0, "atol": 0, "equal_nan": True})
+    assert (verdict.fault, verdict.rule) == (True, "the script's own tolerance")
+
+
+def test_var_rsqrt_in_half_can_be_reduced_under_the_script_s_own_check() -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.var(dim=-1, keepdim=True) + 1e-9)
+
+    x = torch.full((3, 5), 1e-10, dtype=torch.float16)
+    assert judged(norm, [x], lambda x: norm(x.float()).half(), tolerance={}).fault
+
+
+def test_casts_to_lower_precision_vanish_in_the_truth() -> None:
+    x = torch.randn(64)
+    truth = referee.upcast(lambda x: (x.half() * torch.ones(64, dtype=torch.bfloat16)).float().exp(), [x])
+    assert truth.dtype is torch.float64
+    assert torch.equal(truth, x.double().exp())
+
+
+def test_the_truth_keeps_storage_sharing_and_does_not_touch_the_inputs() -> None:
+    base = torch.zeros(4)
+
+    def write(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return b * 2
+
+    assert referee.upcast(write, [base[:3], base[1:]]).tolist() == [2, 2, 0]
+    assert base.tolist() == [0, 0, 0, 0]
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    return x.exp() if x.dtype is torch.float16 else x.exp() + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nextafter(x, x + 1),
+        lambda x: x.view(torch.int16) & 1,
+        lambda x: torch.frexp(x).mantissa,
+        lambda x: x.clamp(min=torch.finfo(x.dtype).min) + torch.finfo(x.dtype).eps,
+        lambda x: torch.poisson(x.abs()),
+        branching,
+    ],
+    ids=["nextafter", "view(dtype)", "frexp", "finfo", "random", "branch on dtype"],
+)
+def test_fp64_is_invalid_for(function: Function) -> None:
+    assert referee.upcast(function, [torch.randn(8).half()]) is None
+
+
+def test_real_nextafter_fault_is_found_though_compiled_is_closer_to_fp64() -> None:
+    x = torch.linspace(-2, 2, 33).bfloat16()
+    verdict = judged(torch.nextafter, [x, torch.full_like(x, 4.0)])
+    assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+
+
+def test_without_fp64_the_referee_is_eager_with_a_bound_in_ulps() -> None:
+    x = torch.randn(100).half()
+    near = judged(branching, [x], lambda x: (x.float().exp() * 1.002).half())
+    assert (near.fault, near.rule) == (False, "ulps")
+    far = judged(branching, [x], lambda x: (x.float().exp() * 1.1).half())
+    assert far.fault and far.rule.startswith("ulps (no fp64: the program branches on a dtype")
+
+
+# --- exact values ---------------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_integers_with_exact_producers_are_a_fault() -> None:
+    x = torch.randint(0, 100, (50,), dtype=torch.int8)
+    verdict = judged(torch.argmax, [x], lambda x: torch.argmax(x) + 1)
+    assert verdict.fault and verdict.rule.startswith("exact")
+
+
+def test_real_floor_division_of_given_inputs_is_a_fault() -> None:
+    v, w = torch.tensor([1.0, 0.5, 6.0, 1.0]), torch.tensor([0.1, 0.1, 0.2, 1 / 3])
+    verdict = judged(lambda v, w: v // w, [v, w])
+    assert (verdict.fault, verdict.kind, verdict.discrete) == (True, "wrong_output", False)
+
+
+def test_values_that_are_only_moved_have_to_be_the_same_bits() -> None:
+    def move(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.t(), x.relu().flip(0)])
+
+    x = torch.randn(8, 8)
+    assert judged(move, [x], lambda x: move(x) * (1 + 1e-7)).fault
+    assert not judged(move, [x], lambda x: move(x) + 0.0).fault
+    subnormal = torch.full((2, 2), 1e-40)
+    assert not judged(move, [subnormal], lambda x: move(x) * 0).fault
+
+
+def test_running_statistics_are_rounded_though_no_schema_says_that_they_are_written() -> None:
+    def normalize(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, mean, var, training=True)
+
+    inputs = [torch.randn(4, 8, 16), torch.zeros(8), torch.ones(8)]
+    verdict = judged(normalize, inputs, lambda x, m, v: (normalize(x, m, v), m.mul_(1 + 1e-7))[0])
+    assert not verdict.fault
+
+
+# --- discrete values ------------------------------------------------------------------------------------------------------------
+
+
+def steps(x: torch.Tensor) -> torch.Tensor:
+    return (F.gelu(F.layer_norm(x, (256,))) * 640).round().int()
+
+
+def test_healthy_layer_norm_gelu_round() -> None:
+    verdict = judged(steps, [torch.randn(4000, 256)])
+    assert verdict.differences, "the compiler rounds as eager does now: choose another example"
+    assert (verdict.fault, verdict.discrete, verdict.rule) == (False, False, "amplified rounding")
+    assert "amplified rounding" in verdict.note
+
+
+def test_discrete_values_beyond_amplified_rounding_are_a_suspect_not_a_fault() -> None:
+    verdict = judged(steps, [torch.randn(400, 256)], lambda x: steps(x) + 1)
+    assert (verdict.fault, verdict.discrete) == (False, True)
+
+
+def test_discrete_producers_are_jumps_fed_with_rounded_values() -> None:
+    def many(v: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            v // w,
+            (v * w).round(),
+            v * w > 0,
+            v > 0,
+            v.argmax(),
+            (v + w).argsort(),
+            v * w,
+            torch.where(v * w > 0, v, w),
+        )
+
+    found = referee.discrete_producers(many, [torch.randn(4), torch.randn(4)])
+    assert found == ["output[1]", "output[2]", "output[5]", "output[7]"]
+
+
+# --- noise and randomness -------------------------------------------------------------------------------------------------------
+
+
+def test_uninitialised_memory_is_nondeterministic_not_a_fault() -> None:
+    verdict = judged(torch.empty_like, [torch.zeros(64)], lambda x: x - 3)
+    assert (verdict.fault, verdict.nondeterministic, verdict.note) == (False, True, "eager differs from eager")
+
+
+def test_memory_that_is_written_before_it_is_read_is_determined() -> None:
+    verdict = judged(lambda x: torch.empty_like(x).fill_(1), [torch.zeros(64)], lambda x: x - 3)
+    assert (verdict.fault, verdict.nondeterministic) == (True, False)
+
+
+def test_a_fault_beside_a_nondeterministic_output_is_still_a_fault() -> None:
+    verdict = judged(lambda x: (torch.empty_like(x), x + 1), [torch.zeros(64)], lambda x: (x - 3, x + 2))
+    assert (verdict.fault, verdict.nondeterministic) == (True, False)
+    assert [difference.where for difference in verdict.differences] == ["output[1]"]
+
+
+def test_another_random_stream_is_no_fault() -> None:
+    verdict = judged(lambda x: F.dropout(x, 0.5), [torch.ones(200)])
+    assert (verdict.fault, verdict.rule) == (False, "random stream")
+
+
+def test_values_beside_random_ones_are_judged() -> None:
+    verdict = judged(lambda x: (F.dropout(x), x * 2), [torch.ones(200)], lambda x: (F.dropout(x + 1), x * 3))
+    assert verdict.fault
+    assert [difference.where for difference in verdict.differences] == ["output[1]"]
+
+
+def test_with_the_same_random_numbers_random_values_are_judged_too() -> None:
+    def drop(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, 0.5).exp()
+
+    x = torch.randn(200)
+    assert judged(drop, [x], lambda x: drop(x) * 1.01, random=True).rule == "fp64"
+    assert judged(drop, [x], lambda x: drop(x) * 1.01, random=True).fault
+    assert not judged(drop, [x], lambda x: drop(x.double()).float(), random=True).fault
+
+
+def test_is_random_looks_at_what_is_drawn() -> None:
+    x = torch.randn(1, 1, 4, 4)
+    assert referee.is_random(F.dropout, [x])
+    assert not referee.is_random(F.scaled_dot_product_attention, [x, x, x])
+
+
+# --- metadata, mutation, gradients ----------------------------------------------------------------------------------------------
+
+
+def test_metadata_never_differs_legally() -> None:
+    verdict = judged(lambda x: x.half() * x, [torch.randn(3)], lambda x: (x.half() * x).double())
+    assert (verdict.fault, verdict.kind) == (True, "wrong_metadata")
+    verdict = judged(lambda x: x.t() * 2, [torch.randn(3, 4)], lambda x: (x.t() * 2).contiguous())
+    assert (verdict.fault, verdict.differences[0].what) == (True, "stride")
+
+
+def test_a_wrong_mutation_is_wrong_output() -> None:
+    def flip(x: torch.Tensor) -> torch.Tensor:
+        torch._foreach_add_([x], [x.flip(0)])
+        return x
+
+    verdict = judged(flip, [torch.rand(8, 8)], lambda x: x.add_(1))
+    assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+    assert {difference.where for difference in verdict.differences} == {"output", "input[0]"}
+
+
+def test_nan_in_gradients_is_wrong_gradient() -> None:
+    x = torch.randn(4, 4, requires_grad=True)
+    verdict = judged_gradients(lambda x: x.exp().sum(), [x], lambda x: (x.exp() * (x / x.detach() * 0 / 0 + 1)).sum())
+    assert (verdict.fault, verdict.kind) == (True, "wrong_gradient")
+
+
+def test_gradients_through_a_relu_are_no_suspects() -> None:
+    w, x = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
+    mlp = lambda w, x: ((x @ w).relu() @ w).relu().sum()  # noqa: E731
+    assert not judged_gradients(mlp, [w, x], lambda w, x: mlp(w.double(), x.double())).fault
+    verdict = judged_gradients(mlp, [w, x], lambda w, x: mlp(w, x) * 1.01)
+    assert (verdict.fault, verdict.discrete) == (True, False)
+
+
+def test_gradients_of_an_input_that_is_changed_in_place_are_those_of_its_value_before() -> None:
+    source = torch.ones(3, requires_grad=True) * 1
+    found = referee.gradients(lambda x: x.mul_(5), [source], None)
+    assert found[0] is not None and found[0].tolist() == [5, 5, 5]
+
+
+def test_gradient_of_an_unused_input_is_none() -> None:
+    x, unused = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    found = referee.gradients(lambda x, _: x * 2, [x, unused], [torch.full((2,), 3.0)])
+    assert found[0] is not None and found[0].tolist() == [6, 6] and found[1] is None
+
+
+def test_the_verdict_is_json() -> None:
+    verdict = judged(lambda x: x * 5e-4, [torch.ones(3)], lambda x: x * float("nan"))
+    data = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
+    assert data["fault"] is True and data["differences"][0]["what"] == "nan"
+
+
+def test_judging_leaves_inputs_and_random_state_alone() -> None:
+    x, state = torch.ones(3), torch.get_rng_state()
+    rng = rng_state()
+    judge(lambda x: x.add_(torch.rand(3)), [x], rng, x + 1, [x + 1], x + 2, [x + 2])
+    assert torch.equal(x, torch.ones(3))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_an_equal_call_is_not_rerun() -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("nothing differs: there is nothing to ask")
+
+    assert judge(never, [], rng_state(), torch.ones(2), [], torch.ones(2), []) == Verdict()
