@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def run_ours(script: Path, limit: int, folder: Path) -> Side:
     side.note = report["status"]
     repro = folder / "repro.py"
     if repro.exists():
-        finish(side, repro, lambda status: status == 1)
+        finish(side, repro, lambda ran: ran.status == 1)
     return side
 
 
@@ -169,15 +170,18 @@ def launch(side: Side, launcher: Path, place: Path, limit: int) -> None:
         side.note += ": the launcher left no repro (" + last_line(ran.output) + ")"
         return
     side.nodes = count_nodes(repro.read_text())
+    if ran.status != 0 and not ran.stopped:
+        side.note += ": the launcher ended with " + last_line(ran.output)
     # Its repro has no exit status of its own: at level 4 it raises AccuracyError, at level 2 whatever the compiler does.
-    finish(side, repro, lambda status: status != 0)
+    level4 = side.note.split(":")[0].endswith("level 4")
+    finish(side, repro, lambda ran: ran.status != 0 and ("AccuracyError" in ran.output or not level4))
 
 
-def finish(side: Side, repro: Path, is_failure: Any) -> None:
+def finish(side: Side, repro: Path, is_failure: Callable[[Ran], bool]) -> None:
     text = repro.read_text()
     side.repro, side.lines = str(repro), code_lines(text)
     place = repro.parent
-    side.fails = is_failure(run([sys.executable, str(repro)], place, REPRO_SECONDS).status)
+    side.fails = is_failure(run([sys.executable, str(repro)], place, REPRO_SECONDS))
 
 
 def run(command: list[str], place: Path, limit: float, setting: dict[str, str] | None = None) -> Ran:
