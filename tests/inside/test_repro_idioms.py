@@ -164,7 +164,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         return subprocess.Popen(
             [sys.executable, "repro.py"],
             cwd=folder,
-            env={"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")} | variables,
+            env={"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"} | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,0 +1,171 @@
+"""The Markdown report: complete, honest about what is unknown, and safe whatever a script or a compiler says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minimizer.report import (
+    AlsoSeen,
+    Checked,
+    Culprit,
+    Error,
+    Failure,
+    Flag,
+    HistoryStep,
+    Layer,
+    Reduction,
+    Report,
+    Reproducibility,
+    Rung,
+    Source,
+    Verification,
+    Witness,
+    Workaround,
+)
+from minimizer.report_md import block, code, escape, render
+from minimizer.types import Kind, Reason, Stage, Status
+
+REPRO = "import torch\n"
+
+
+def full() -> Report:
+    return Report(
+        status=Status.MINIMIZED,
+        failure=Failure(
+            kind=Kind.WRONG_OUTPUT,
+            stage=Stage.INDUCTOR,
+            message="Tensor-likes are not close!",
+            exception_type="AssertionError",
+            reproducibility=Reproducibility(failed=3, runs=3),
+        ),
+        culprits=[
+            Culprit(
+                module="blocks.7.activation",
+                ops=["aten.relu"],
+                source=Source(file="/home/me/model.py", line=29, code="self.activation(x)"),
+                local_error=Error(max_abs=1.0, mismatched=3, elements=8),
+            )
+        ],
+        layers=[
+            Layer(path="blocks.7", **{"class": "Block"}, order=8, local_error=1.0, verdict="bad"),
+            Layer(path="blocks.1", order=2, verdict="good"),
+        ],
+        ladder=[Rung(backend="aot_eager", outcome="passes", seconds=3.2), Rung(backend="inductor", outcome="wrong_output", seconds=9)],
+        flags=[Flag(name="fallback_by_default", value="True", outcome="passes")],
+        workaround=Workaround(code="torch._dynamo.disable(f)", verified=True),
+        reduction=Reduction(
+            nodes_before=750, nodes_after=1, lines_before=60, lines_after=14, trials=31, cache_hits=5, seconds=41.4,
+            one_minimal=True, history=[HistoryStep(trial=1, seconds=1, nodes=20, by="window")],
+        ),
+        verification=Verification(runs=3, failed_same=3, clean_process=True, public_api=True, passes_with_compiler_off=True),
+        witnesses=[Witness(after="aot", level=4, outcome="no repro", agrees=None)],
+        also_seen=[AlsoSeen(kind=Kind.COMPILE_ERROR, signature="compile_error-1", times=2)],
+        checked=Checked(frames=1, calls=2, backward=0),
+        environment={"torch": "2.13.0", "device": "cpu", "HF_TOKEN": "hunter2"},
+        notes=["The kernel cache was cold."],
+    )  # fmt: skip
+
+
+def test_the_report_begins_with_two_sentences() -> None:
+    first = render(full(), script_name="train.py", repro=REPRO).splitlines()[0]
+    assert first == (
+        "**The compiled code computes wrong values under `torch.compile` on cpu, in every run.** "
+        "The culprit is `aten.relu` in `blocks.7.activation`, and Inductor is the first part of the compiler to go wrong."
+    )
+
+
+def test_all_that_maintainers_ask_for_is_there() -> None:
+    text = render(full(), script_name="train.py", repro=REPRO)
+    for expected in (
+        "```python\nimport torch\n```",
+        "failed in the same way in 3 of 3 runs, and it passes with `TORCHDYNAMO_DISABLE=1`",
+        "- `aten.relu`, module `blocks.7.activation`, `model.py` line 29: `self.activation(x)`",
+        "error given eager's inputs: max. absolute 1, 3 of 8 elements",
+        "| `inductor` | wrong\\_output | 9.0 |",
+        "| `fallback_by_default` | `True` | passes |",
+        "| call nodes (dynamo graph) | 750 | 1 |",
+        "31 trials in 41 s",
+        "torch._dynamo.disable(f)",
+        "| `aot`, level 4 | no repro | says nothing |",
+        "`train.py`: 1 compiled graphs, 2 calls compared",
+        "- torch: `2.13.0`",
+    ):
+        assert expected in text
+
+
+def test_only_known_names_of_the_environment_are_shown() -> None:
+    text = render(full(), script_name="train.py", repro=REPRO)
+    assert "hunter2" not in text and "HF_TOKEN" not in text
+    assert "/home/me" not in text
+
+
+def test_what_is_not_known_is_said_to_be_unknown() -> None:
+    text = render(Report(status=Status.PARTIAL, failure=Failure(kind=Kind.CRASH)), script_name="a.py", repro=None)
+    assert text.startswith(
+        "**The process dies under `torch.compile`, in every run.** The culprit is unknown; the stage to blame is unknown."
+    )
+    for title in ("Where", "Ablation", "Workaround", "Versions"):
+        assert f"## {title}\n\nunknown" in text
+    assert "no standalone script" in text
+
+
+@pytest.mark.parametrize("reason", [None, *Reason])
+def test_every_ending_without_a_failure_has_a_verdict(reason: Reason | None) -> None:
+    status = Status.HEALTHY if reason is None else Status.FAILED
+    text = render(Report(status=status, reason=reason, summary="Two frames."), script_name="a.py", repro=None)
+    assert re.match(r"\*\*[A-Z][^*]+\.\*\* Two frames\\?\.", text)
+    assert "Minimal reproducer" not in text and "Ablation" not in text
+
+
+def test_a_repro_that_did_not_hold_is_not_called_verified() -> None:
+    report = full()
+    report.verification = Verification(runs=3, failed_same=1, clean_process=True, passes_with_compiler_off=False)
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "**Not verified.**" in text and "1 of 3 runs" in text and "**does not pass**" in text
+
+
+@given(st.text())
+def test_text_never_becomes_markup(text: str) -> None:
+    escaped = escape(text)
+    assert "<" not in escaped and ">" not in escaped and "\n" not in escaped
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*_\[\]|~!]", escaped)
+    assert not re.search(r"@\w|://", escaped)
+
+
+@given(st.text(alphabet="a`|\n ~", max_size=30))
+def test_a_code_span_cannot_be_left(text: str) -> None:
+    span = code(text)
+    assert "\n" not in span and "|" not in span
+    if span:
+        fence = re.match("`+", span)
+        assert fence and span.endswith(fence[0])
+        inner = span[len(fence[0]) : -len(fence[0])]
+        assert len(fence[0]) not in map(len, re.findall("`+", inner))
+
+
+@given(st.text(alphabet="a`\n\r\x00", max_size=40))
+def test_a_block_cannot_be_left(text: str) -> None:
+    first, *inside, last = block(text, "python").split("\n")
+    assert first == f"{last}python" and set(last) == {"`"}
+    assert not any(line.strip().startswith(last) for line in inside)
+
+
+def test_hostile_words_stay_in_their_place_everywhere() -> None:
+    evil = "</code><script>alert(1)</script> ``` | @everyone ![](http://x.example/y.png)\n## Fake\n"
+    report = full()
+    failure = Failure(kind=Kind.COMPILE_ERROR, message=evil, exception_type=evil)
+    report = report.model_copy(update={
+        "failure": failure,
+        "culprits": [Culprit(module=evil, what=evil, source=Source(file=evil, line=1, code=evil))],
+        "notes": [evil], "ladder": [Rung(backend=evil, outcome=evil, seconds=1)], "environment": {"device": evil},
+        "workaround": Workaround(code=evil, verified=False), "witnesses": [Witness(after="dynamo", level=4, outcome=evil)],
+    })  # fmt: skip
+    text = render(report, script_name=evil, repro=evil)
+    outside = re.sub(r"(?ms)^(````+)\w+\n.*?^\1$", "", text)
+    assert "## Fake" in text and "\n## Fake" not in outside
+    spans = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
+    assert "<script" not in spans and "@everyone" not in spans and "](http" not in spans

@@ -1,0 +1,109 @@
+"""When a repro counts as verified. The scripts here need no torch: what counts is how they end and what they say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from minimizer.emit import Repro
+from minimizer.report import Verification
+from minimizer.sandbox import Sandbox
+from minimizer.types import Kind
+from minimizer.verify import verify
+
+HEALTHY_WITHOUT_COMPILER = 'import os, sys\nif "TORCHDYNAMO_DISABLE" in os.environ:\n    sys.exit(0)\n'
+
+
+def verified(
+    source: str, tmp_path: Path, *, sandbox: Sandbox | None = None, data: bytes | None = None, timeout: float = 60
+) -> tuple[Verification, list[str]]:
+    notes: list[str] = []
+    repro = Repro(source=source, lines=1, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
+    found = verify(
+        repro,
+        data,
+        sandbox=sandbox or Sandbox.choose("off"),
+        python=Path(sys.executable),
+        scratch=tmp_path,
+        timeout=timeout,
+        parallel=2,
+        on_note=notes.append,
+    )
+    return found, notes
+
+
+def test_a_repro_that_fails_every_time_for_its_reason_is_verified(tmp_path: Path) -> None:
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + "raise AssertionError('torch.compile(f) is off')", tmp_path)
+    assert found.holds and found.failed_same == found.runs == 3 and found.public_api
+    assert notes == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'", tmp_path, sandbox=Sandbox.choose("auto"))
+    assert found.holds, notes
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("raise KeyError('other')", "failed in another way; it said \"KeyError: 'other'\""),
+        ("print('no compiler')\nsys.exit(125)", "could not run here (exit status 125); it said 'no compiler'"),
+        ("print('AssertionError: ')", "passed"),
+        ("os.kill(os.getpid(), 9)", "ended with exit status"),
+        ("sys.exit(3)", "ended with exit status 3"),
+    ],
+)
+def test_any_other_end_is_no_verification_and_is_told(tmp_path: Path, ending: str, said: str) -> None:
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + ending, tmp_path)
+    assert not found.holds and found.failed_same == 0 and found.passes_with_compiler_off
+    assert len(notes) == 3 and all(said in note for note in notes)
+
+
+def test_a_run_that_does_not_end_is_stopped(tmp_path: Path) -> None:
+    found, notes = verified(
+        HEALTHY_WITHOUT_COMPILER + "import threading\nthreading.Event().wait()", tmp_path, timeout=2
+    )
+    assert found.failed_same == 0
+    assert notes == ["the repro was stopped after 2 seconds"] * 3
+
+
+def test_failing_without_the_compiler_too_is_no_verification(tmp_path: Path) -> None:
+    found, notes = verified("assert 0, 'always'", tmp_path)
+    assert not found.holds and found.failed_same == 3 and not found.passes_with_compiler_off
+    assert len(notes) == 1 and notes[0].startswith("With the compiler switched off: ")
+
+
+def test_one_run_in_three_that_passes_is_no_verification(tmp_path: Path) -> None:
+    shared = tmp_path / "count"
+    shared.mkdir()
+    once = f"import pathlib\ntry:\n    pathlib.Path({str(shared)!r}, 'seen').mkdir()\nexcept FileExistsError:\n    assert 0, 'again'\n"
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + once, tmp_path)
+    assert not found.holds and found.failed_same == 2
+    assert notes == ["the repro passed"]
+
+
+def test_each_run_starts_with_nothing_but_the_script_and_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "x")
+    look = (
+        "import pathlib\n"
+        "beside = sorted(path.name for path in pathlib.Path('.').iterdir())\n"
+        "if beside == ['data.pt', 'repro.py'] and not list(pathlib.Path.home().iterdir()) and 'A_SECRET' not in os.environ:\n"
+        "    raise AssertionError('as it should be')\n"
+    )
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + look, tmp_path, data=b"tensors")
+    assert found.holds, notes
+
+
+def test_only_the_end_of_a_long_output_is_read(tmp_path: Path) -> None:
+    found, _ = verified(HEALTHY_WITHOUT_COMPILER + "print('x' * 10_000_000, flush=True)\nassert 0, 'end'", tmp_path)
+    assert found.holds
+
+
+def test_an_internal_entry_is_not_the_public_interface(tmp_path: Path) -> None:
+    assert not verified("# torch.compile(f) and torch._dynamo.optimize()\n", tmp_path)[0].public_api
+    assert not verified("x = 1\n", tmp_path)[0].public_api
