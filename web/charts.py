@@ -42,9 +42,13 @@ def reduction_curve(points: Sequence[Point], until: float | None = None) -> Mark
     def y(nodes: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - math.log(max(nodes, 1)) / math.log(top))
 
-    parts = [_grid(y, top), _time_axis(x, start, end)]
+    parts = [_grid(y, top)]
     if points:
-        parts.append(_staircase(points, x, y, end))
+        parts += [_time_axis(x, start, end), _staircase(points, x, y, end)]
+    else:
+        parts.append(
+            f'<text class="tick" x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle">Begins with the reduction</text>'
+        )
     return Markup(  # built from numbers only
         f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_label(points)}">{"".join(parts)}</svg>'
     )

@@ -32,7 +32,7 @@ class Field:
 
     @property
     def default(self) -> str:
-        default = Options.model_fields[self.name].get_default()
+        default = Options.model_fields[self.name].get_default(call_default_factory=True)
         return "" if default is None or default == [] else str(default)
 
 
@@ -115,7 +115,7 @@ def _choices(*values: str) -> tuple[tuple[str, str], ...]:
 
 
 _CHOICES = {
-    "auto": "find out",
+    "auto": "automatic",
     "accuracy": "wrong values",
     "crash": "crash or error",
     "hang": "hang",

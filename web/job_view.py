@@ -51,6 +51,7 @@ class JobView:
     report: Report | None
     steps: list[StepView]
     curve: Markup
+    has_curve: bool
     feed: list[Note]
     nodes: int | None
     nodes_before: int | None
@@ -97,6 +98,7 @@ def view(store: Store, job_id: str) -> JobView:
         curve=reduction_curve(
             points, until=None if job.status.is_final else max(elapsed, *(p.seconds for p in points), 1.0)
         ),
+        has_curve=bool(points),
         feed=_feed(events),
         nodes=reduction.nodes_after if reduction and job.status.is_final else latest.get("nodes"),
         nodes_before=reduction.nodes_before if reduction else latest.get("nodes_before"),

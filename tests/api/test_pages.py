@@ -38,6 +38,17 @@ def test_pasted_script_becomes_a_job(client: FlaskClient, store: Store, rung: li
     assert rung == [job_id]
 
 
+def test_untouched_form_means_the_defaults(client: FlaskClient, store: Store) -> None:
+    page = client.get("/?example=healthy").text
+    typed = dict(re.findall(r'<input id="o-[a-z_]+" name="([a-z_]+)" value="([^"]*)"', page))
+    chosen = dict(
+        re.findall(r'<select id="o-[a-z]+" name="([a-z]+)".*?<option value="([^"]*)" selected>', page, re.DOTALL)
+    )
+    assert set(typed) | set(chosen) | {"witness", "toolchain"} == set(Options.model_fields)
+    response = client.post("/jobs", data={"source": "x = 1", "witness": "on", **typed, **chosen})
+    assert store.job(response.headers["Location"].rpartition("/")[2]).options == Options()
+
+
 def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     fields = {"script": (io.BytesIO(SCRIPT), "model.py"), "source": "", "witness": "on"}
     job = store.job(client.post("/jobs", data=fields).headers["Location"].rpartition("/")[2])
