@@ -37,8 +37,16 @@ def _transport(settings: Settings) -> tuple[str, dict[str, object]]:
         case "filesystem":
             return f"{mailbox.SCHEME}://localhost", _folders(settings) | {"polling_interval": 0.1}
         case "redis" | "rediss":
-            # A message that a killed worker has taken comes back after seconds; by kombu's defaults it takes minutes.
-            return url, {"visibility_timeout": 30, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
+            return url, {
+                # A message that a killed worker has taken comes back after seconds; by kombu's defaults it takes minutes.
+                "visibility_timeout": 30,
+                "unacked_restore_interval": 2,
+                "unacked_restore_throttle": 1,
+                # Whoever rings holds a request open meanwhile, and the reaper rings again. (Workers go on trying.)
+                "socket_connect_timeout": 5,
+                "max_retries": 0,
+                "interval_start": 0,
+            }
         case _:
             return url, {}
 

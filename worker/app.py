@@ -26,6 +26,8 @@ def create_app(
         # A message is acknowledged before its job runs: what a dead worker leaves is found by its lease, not by its message.
         task_acks_late=False,
         worker_prefetch_multiplier=1,
+        # Without late acknowledgement it cancels nothing; unset, Celery warns at every lost connection.
+        worker_cancel_long_running_tasks_on_connection_loss=True,
         # Nobody may stop or reconfigure workers by way of the broker.
         worker_enable_remote_control=False,
         worker_send_task_events=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from kombu.simple import SimpleQueue
 
 from minimizer.broker import broker_config
 from minimizer.settings import Settings
+from worker.app import doorbell
 
 
 @pytest.fixture
@@ -77,6 +79,14 @@ def test_redis_gives_messages_of_a_killed_worker_back_within_seconds() -> None:
     options = config["broker_transport_options"]
     assert isinstance(options, dict)
     assert (options["unacked_restore_interval"], options["unacked_restore_throttle"]) == (2, 1)
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "filesystem://"])
+def test_a_broker_that_is_away_is_no_failure(settings: Settings, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with _client(settings.model_copy(update={"broker_url": url})) as client:
+        shutil.rmtree(settings.data_dir, ignore_errors=True)
+        doorbell(client)("job")
+    assert "the broker is away, nobody was rung for it" in caplog.text
 
 
 def test_another_broker_is_taken_as_it_is() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
+from sqlalchemy import create_engine, text
 
 from minimizer.types import Reason, Status
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from conftest import Service
 
 ROOT = Path(__file__).parents[2]
+TERMINATE_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
 
 
 def test_doubled_messages_run_every_job_once(service: Service) -> None:
@@ -90,6 +93,25 @@ def test_a_lost_message_is_made_good_from_the_database(service: Service) -> None
     service.let_bell_grow_old(job)
     service.until_status(job, Status.MINIMIZED)
     assert len(service.runs()) == 1
+
+
+@pytest.mark.parametrize("service", ["servers"], indirect=True)
+def test_a_worker_outlives_its_connections(service: Service, redis_url: str, postgres_url: str) -> None:
+    first, second = service.submit("# done"), service.submit("# done")
+    service.ring(first.id)
+    service.start_worker()
+    service.until_status(first, Status.MINIMIZED)
+    with redis.Redis.from_url(redis_url) as client:
+        for other in client.client_list():
+            if other["db"] == "15" and int(other["id"]) != client.client_id():
+                client.client_kill_filter(_id=other["id"])
+    server = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(TERMINATE_OTHERS))
+    server.dispose()
+    service.ring(second.id)
+    service.until_status(second, Status.MINIMIZED)
+    assert len(service.runs()) == 2
 
 
 def test_messages_for_jobs_that_do_not_wait_do_no_harm(service: Service) -> None:
