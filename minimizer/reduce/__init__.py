@@ -4,7 +4,7 @@
 `generators` write the code of inputs, and `order` says which of two programs is the better one.
 """
 
-from minimizer.reduce.problem import Check, Literal, Step
+from minimizer.reduce.problem import Check, Literal, OnStep
 from minimizer.reduce.reducer import Reduced, reduce
 
-__all__ = ["Check", "Literal", "Reduced", "Step", "reduce"]
+__all__ = ["Check", "Literal", "OnStep", "Reduced", "reduce"]

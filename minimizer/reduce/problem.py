@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from minimizer.program import Program
 from minimizer.reduce.order import sort_key
+from minimizer.report import HistoryStep
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 """Does each program of a batch still fail in the same way? May raise BudgetExceeded or Cancelled."""
@@ -21,34 +21,24 @@ Check = Callable[[Sequence[Program]], Sequence[bool]]
 Literal = Callable[[str], str | None]
 """Source text of the golden value of that key if it is small, else None."""
 
+OnStep = Callable[[HistoryStep], None]
+"""Told of each accepted candidate: the trial that found it, when, how many call nodes are left, and by which pass."""
+
 Item = TypeVar("Item")
 Change = Callable[[Program, Sequence[Item]], Program | None]
 """Takes a set of items out of a program; None if that is not possible."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One accepted candidate: the trial that found it, when, how many call nodes are left, and by which pass."""
-
-    trial: int
-    seconds: float
-    nodes: int
-    by: str
-    program: Program
-
-
 class Problem:
     """A failing program on its way down."""
 
-    def __init__(
-        self, program: Program, *, check: Check, literal: Literal, on_step: Callable[[Step], None], jobs: int
-    ) -> None:
+    def __init__(self, program: Program, *, check: Check, literal: Literal, on_step: OnStep, jobs: int) -> None:
         self.best = program
         self.literal = literal
         self.jobs = max(1, jobs)
         self.trials = 0
         self.cache_hits = 0
-        self.history: list[Step] = []
+        self.history: list[HistoryStep] = []
         self._check = check
         self._on_step = on_step
         self._best_key = sort_key(program)
@@ -136,7 +126,7 @@ class Problem:
         return low
 
     def _record(self, by: str) -> None:
-        step = Step(self.trials, self.seconds, self.best.size, by, self.best)
+        step = HistoryStep(trial=self.trials, seconds=round(self.seconds, 3), nodes=self.best.size, by=by)
         self.history.append(step)
         self._on_step(step)
 

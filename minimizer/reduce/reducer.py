@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.program import Program
 from minimizer.reduce import passes
-from minimizer.reduce.problem import Check, Literal, Problem, Step
+from minimizer.reduce.problem import Check, Literal, OnStep, Problem
+from minimizer.report import HistoryStep
 
 Pass = Callable[[Problem], None]
 
@@ -17,7 +18,7 @@ Pass = Callable[[Problem], None]
 class Reduced:
     """The smallest program found, and how it was found.
 
-    ``history`` holds (trial, seconds, call nodes, pass) of each accepted candidate. ``one_minimal`` says that no single
+    ``history`` holds one step for each accepted candidate. ``one_minimal`` says that no single
     node, input, output, line, argument or dimension can go; false if time ran out before that was shown.
     """
 
@@ -25,7 +26,7 @@ class Reduced:
     one_minimal: bool
     trials: int
     cache_hits: int
-    history: list[tuple[int, float, int, str]]
+    history: list[HistoryStep]
     seconds: float
 
 
@@ -34,7 +35,7 @@ def reduce(
     *,
     check: Check,
     literal: Literal,
-    on_step: Callable[[Step], None] = lambda step: None,
+    on_step: OnStep = lambda step: None,
     jobs: int = 1,
 ) -> Reduced:
     """Reduce a failing program to one from which nothing single can be taken.
@@ -53,7 +54,7 @@ def reduce(
         one_minimal=one_minimal,
         trials=problem.trials,
         cache_hits=problem.cache_hits,
-        history=[(step.trial, step.seconds, step.nodes, step.by) for step in problem.history],
+        history=problem.history,
         seconds=problem.seconds,
     )
 

@@ -15,7 +15,7 @@ def test_one_bad_node_in_750_is_alone_within_25_trials(where: int, jobs: int) ->
     targets[where] = "torch.relu"
     executor = FakeExecutor(has("torch.relu"))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
-    alone = next(trial for trial, _, nodes, _ in result.history if nodes == 1)
+    alone = next(step.trial for step in result.history if step.nodes == 1)
     assert [n.target for n in result.program.nodes] == ["torch.relu"]
     print(f"one of 750 at {where}, jobs={jobs}: alone after {alone}, {result.trials} in all")
     assert alone <= 25
@@ -30,7 +30,7 @@ def test_a_window_of_five_in_344_stands_within_60_trials(where: int, jobs: int) 
     targets[where : where + 5] = window
     executor = FakeExecutor(in_a_row(*window))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
-    found = next(trial for trial, _, nodes, _ in result.history if nodes == 5)
+    found = next(step.trial for step in result.history if step.nodes == 5)
     print(f"five of 344 at {where}, jobs={jobs}: found after {found}, {result.trials} in all")
     assert [n.target for n in result.program.nodes] == window
     assert found <= 30

@@ -41,9 +41,8 @@ def bypass(problem: Problem) -> None:
         names = [node.name for node in problem.best.nodes]
     problem.shrink(names, cut.bypass, "bypass", whole=False)
     for node in reversed(problem.best.nodes):
-        if node in problem.best.nodes:
-            others = len(set(node.refs())) - 1
-            problem.first((cut.bypass(problem.best, [node.name], choice=c) for c in range(others)), "bypass")
+        others = len(set(node.refs())) - 1
+        problem.first((cut.bypass(problem.best, [node.name], choice=c) for c in range(others)), "bypass")
 
 
 def _halve(problem: Problem) -> bool:
