@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from minimizer import render
 from minimizer.emit import header, idioms, inputs, layout, prose
-from minimizer.emit.details import Details, details_of
+from minimizer.emit.details import Details
 from minimizer.emit.inputs import DATA_FILE, DataKey
 from minimizer.program import Node, Program
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind
 
-__all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", "details_of", "emit"]
+__all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", "emit"]
 
 SCRIPT_FILE = "repro.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

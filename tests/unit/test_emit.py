@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from ruff import find_ruff_bin
 
 from minimizer import render
-from minimizer.emit import Details, Repro, bundle, details_of, emit, prose
+from minimizer.emit import Details, Repro, bundle, emit, prose
 from minimizer.emit.header import comment, plain, telltale
 from minimizer.emit.idioms import attempts_for
 from minimizer.emit.layout import code_lines
 from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta
-from minimizer.protocol import Outcome
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind, Stage
 
@@ -383,27 +382,3 @@ def test_a_failure_is_known_again_by_words_that_stay(kind: str, message: str, wo
 )
 def test_lines_of_code(source: str, lines: int) -> None:
     assert code_lines(source) == lines
-
-
-def test_details_are_read_off_the_last_trial() -> None:
-    program = one_op(grad=True)
-    difference = {
-        "kind": "wrong_metadata",
-        "where": "output",
-        "what": "aliasing",
-        "actual": "shares storage with input[0]",
-    }
-    outcome = Outcome.model_validate(
-        {"outcome": "different", "verdict": {"rule": "metadata", "differences": [difference]}}
-    )
-    assert details_of(outcome, program) == {"aspect": "aliasing", "output": 0, "alias_of": "L_x_"}
-    exact = {
-        "rule": "exact: every producer is exact",
-        "differences": [{"where": "input[0]"}, {"where": "grad[0]"}, {"where": "grad[9]"}],
-    }
-    assert details_of(Outcome.model_validate({"outcome": "different", "verdict": exact}), program) == {
-        "rtol": 0.0, "atol": 0.0, "mutated": ["L_x_"], "gradients": ["L_x_"],
-    }  # fmt: skip
-    crash = Outcome(outcome="crash", signal=6, phase="backward")
-    assert details_of(crash, program) == {"signal": "SIGABRT", "backward": True}
-    assert details_of(Outcome(outcome="crash", signal=4000), program) == {}
