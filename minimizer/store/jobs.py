@@ -76,7 +76,8 @@ class Jobs:
             raise QueueFull(self._max_queued_jobs)
 
     def job(self, job_id: str) -> Job:
-        """
+        """A job as it stands.
+
         Raises:
             UnknownJob: no job has this id.
         """
