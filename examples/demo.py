@@ -56,13 +56,18 @@ def show_repro(repro: Path) -> bool:
     say(f"The repro that came back: {repro}")
     print(repro.read_text())
     say("Running it: it exits 1 while the bug is there")
-    compiled = subprocess.run([sys.executable, repro.name], cwd=repro.parent, check=False).returncode
-    print(f"exit status {compiled}")
+    compiled = run(repro)
     say("Running it with the compiler off (TORCHDYNAMO_DISABLE=1): it exits 0")
-    environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}
-    eager = subprocess.run([sys.executable, repro.name], cwd=repro.parent, env=environment, check=False).returncode
-    print(f"exit status {eager}")
+    eager = run(repro, TORCHDYNAMO_DISABLE="1")
     return compiled == 1 and eager == 0
+
+
+def run(repro: Path, **setting: str) -> int:
+    # torch warns when it finds no NumPy; that has nothing to do with the repro.
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", **setting}
+    status = subprocess.run([sys.executable, repro.name], cwd=repro.parent, env=environment, check=False).returncode
+    print(f"exit status {status}")
+    return status
 
 
 @contextlib.contextmanager

@@ -146,11 +146,11 @@ class Shown:
         step, before = job.get("stage"), self._last.get("stage")
         if step != before and before:
             self._view.event({"type": "step", "step": before, "state": "finished"})
-        if step != before and step and not Status(job["status"]).is_final:
-            self._view.event({"type": "step", "step": step, "state": "started"})
         for name in ("failure", "culprit"):
             if job.get(name) and not self._last.get(name):
                 self._view.event({"type": name, name: job[name]})
+        if step != before and step and not Status(job["status"]).is_final:
+            self._view.event({"type": "step", "step": step, "state": "started"})
         if job.get("progress") and job["progress"] != self._last.get("progress"):
             self._view.event({"type": "progress", **job["progress"]})
         self._last = job
