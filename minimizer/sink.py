@@ -52,8 +52,8 @@ class FolderSink:
         handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
 
     def report(self, report: Report) -> None:
         self.artifact("report.json", json.dumps(report.to_json(), indent=1).encode() + b"\n")
