@@ -16,6 +16,7 @@ from minimizer.store import ArtifactInfo, EventRow, Job, Store, UnknownArtifact
 from minimizer.types import Status, Step
 from web import highlight
 from web.charts import Point, reduction_curve
+from web.presentation import count
 from web.verdict import STEPS, Verdict, verdict
 
 log = logging.getLogger(__name__)
@@ -155,13 +156,15 @@ def _elapsed(job: Job) -> float:
 
 
 def _points(progress: list[dict[str, Any]], report: Report | None) -> list[Point]:
-    if report and report.reduction and report.reduction.history:
-        return [Point(step.seconds, step.nodes) for step in report.reduction.history]
-    return [
+    # The events see the whole way down, from the captured graph on; the history of the report begins with the reduction.
+    points = [
         Point(float(data.get("elapsed") or 0.0), int(data["nodes"]))
         for data in progress
         if isinstance(data.get("nodes"), int)
     ]
+    if not points and report and report.reduction:
+        points = [Point(step.seconds, step.nodes) for step in report.reduction.history]
+    return points
 
 
 def _steps(job: Job, events: list[EventRow]) -> list[StepView]:
@@ -206,6 +209,6 @@ def _sentence(event: EventRow) -> str:
             what = ", ".join(culprit.get("ops") or []) or culprit.get("what") or "found"
             return f"Culprit: {what}" + (f" in {culprit['module']}" if culprit.get("module") else "")
         case "repro":
-            return f"repro.py written: {data.get('nodes', '?')} nodes, {data.get('lines', '?')} lines"
+            return f"repro.py written: {count(data.get('nodes') or 0, 'node')}, {count(data.get('lines') or 0, 'line')}"
         case _:
             return ""

@@ -16,7 +16,14 @@ NOTHING = "\N{EN DASH}"
 def install(app: Flask) -> None:
     """Make the filters and the constants known to the templates of ``app``."""
     app.jinja_env.filters.update(
-        ago=ago, clock=clock, number=number, size=size, python=highlight.python, tone=verdict.tone, label=verdict.label
+        ago=ago,
+        clock=clock,
+        number=number,
+        count=count,
+        size=size,
+        python=highlight.python,
+        tone=verdict.tone,
+        label=verdict.label,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)
 
@@ -45,11 +52,16 @@ def clock(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def number(value: float | None) -> str:
-    """A measured number with three digits that matter; ``None`` where there is none."""
-    if value is None:
+def number(value: object) -> str:
+    """A measured number with three digits that matter; a dash for all that is no number."""
+    if not isinstance(value, int | float):
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+
+
+def count(number: int, word: str) -> str:
+    """A number of things: ``1 node``, ``2 nodes``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def size(count: int) -> str:
