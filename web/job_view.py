@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -12,16 +12,15 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from minimizer.report import Report
-from minimizer.store import ArtifactInfo, EventRow, Job, Store, UnknownArtifact
-from minimizer.types import Status, Step
+from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
+from minimizer.types import Status
 from web import highlight
 from web.charts import Point, reduction_curve
-from web.presentation import count
+from web.story import Note, Stories, Story
 from web.verdict import STEPS, Verdict, verdict
 
 log = logging.getLogger(__name__)
 
-_FEED = 40
 _WORKER_SILENCE = timedelta(minutes=1)
 
 
@@ -36,14 +35,6 @@ class StepView:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A line of the activity feed."""
-
-    time: datetime
-    text: str
-
-
-@dataclass(frozen=True)
 class JobView:
     """The page of a job."""
 
@@ -53,7 +44,7 @@ class JobView:
     steps: list[StepView]
     curve: Markup
     has_curve: bool
-    feed: list[Note]
+    feed: Sequence[Note]
     nodes: int | None
     nodes_before: int | None
     trials: int | None
@@ -81,30 +72,28 @@ class JobView:
         return [source["line"] for source in sources if str(source.get("file", "")).endswith(self.job.filename)]
 
 
-def view(store: Store, job_id: str) -> JobView:
+def view(store: Store, stories: Stories, job_id: str) -> JobView:
     """Gather the page of a job."""
     job = store.job(job_id)
-    events = list(_all_events(store, job_id))
+    story = stories.of(store, job)
     report = _report(store.report(job_id), job)
-    progress = [event.data for event in events if event.type == "progress"]
-    latest = progress[-1] if progress else {}
     reduction = report.reduction if report else None
     elapsed = _elapsed(job)
-    points = _points(progress, report)
+    points = _points(story, report)
     return JobView(
         job=job,
         verdict=verdict(job),
         report=report,
-        steps=_steps(job, events),
+        steps=_steps(job, story),
         curve=reduction_curve(
             points, until=None if job.status.is_final else max(elapsed, *(p.seconds for p in points), 1.0)
         ),
         has_curve=bool(points),
-        feed=_feed(events),
-        nodes=reduction.nodes_after if reduction and job.status.is_final else latest.get("nodes"),
-        nodes_before=reduction.nodes_before if reduction else latest.get("nodes_before"),
-        trials=reduction.trials if reduction else latest.get("trials"),
-        cache_hits=reduction.cache_hits if reduction else latest.get("cache_hits"),
+        feed=list(story.feed),
+        nodes=reduction.nodes_after if reduction and job.status.is_final else story.latest.get("nodes"),
+        nodes_before=reduction.nodes_before if reduction else story.latest.get("nodes_before"),
+        trials=reduction.trials if reduction else story.latest.get("trials"),
+        cache_hits=reduction.cache_hits if reduction else story.latest.get("cache_hits"),
         elapsed=elapsed,
         artifacts=store.artifacts(job_id),
         repro=_repro(store, job_id),
@@ -121,13 +110,6 @@ def has_worker(store: Store) -> bool:
 def script(store: Store, job_id: str, marked: list[int]) -> Markup:
     """The user's script, highlighted."""
     return highlight.python(store.script(job_id).decode(errors="replace"), marked)
-
-
-def _all_events(store: Store, job_id: str) -> Iterator[EventRow]:
-    after = 0
-    while rows := store.events(job_id, after=after, limit=500):
-        yield from rows
-        after = rows[-1].seq
 
 
 def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:
@@ -155,29 +137,16 @@ def _elapsed(job: Job) -> float:
     return ((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds()
 
 
-def _points(progress: list[dict[str, Any]], report: Report | None) -> list[Point]:
+def _points(story: Story, report: Report | None) -> Sequence[Point]:
     # The events see the whole way down, from the captured graph on; the history of the report begins with the reduction.
-    points = [
-        Point(float(data.get("elapsed") or 0.0), int(data["nodes"]))
-        for data in progress
-        if isinstance(data.get("nodes"), int)
-    ]
-    if not points and report and report.reduction:
-        points = [Point(step.seconds, step.nodes) for step in report.reduction.history]
-    return points
+    if not story.points and report and report.reduction:
+        return [Point(step.seconds, step.nodes) for step in report.reduction.history]
+    return story.points
 
 
-def _steps(job: Job, events: list[EventRow]) -> list[StepView]:
-    states: dict[str, Literal["working", "done"]] = {}
-    seconds: dict[str, float] = {}
-    for event in events:
-        if event.type == "step":
-            name = str(event.data.get("step"))
-            states[name] = "done" if event.data.get("state") == "finished" else "working"
-            if isinstance(event.data.get("seconds"), int | float):
-                seconds[name] = float(event.data["seconds"])
+def _steps(job: Job, story: Story) -> list[StepView]:
     return [
-        StepView(name, what, _state(states.get(step), job.status), seconds.get(step))
+        StepView(name, what, _state(story.states.get(step), job.status), story.seconds.get(step))
         for step, (name, what) in STEPS.items()
     ]
 
@@ -187,28 +156,3 @@ def _state(seen: Literal["working", "done"] | None, status: Status) -> Literal["
         return "skipped" if status.is_final else "waiting"
     # A step that was under way when the job ended did not finish.
     return "skipped" if seen == "working" and status.is_final else seen
-
-
-def _feed(events: list[EventRow]) -> list[Note]:
-    notes = [Note(event.time, text) for event in events if (text := _sentence(event))]
-    return notes[::-1][:_FEED]
-
-
-def _sentence(event: EventRow) -> str:
-    data = event.data
-    match event.type:
-        case "step" if data.get("state") == "started" and data.get("step") in list(Step):
-            return STEPS[Step(data["step"])][1]
-        case "note" | "progress":
-            return str(data.get("message") or "")
-        case "failure":
-            failure = data.get("failure") or {}
-            return f"It fails: {str(failure.get('kind', 'failure')).replace('_', ' ')}"
-        case "culprit":
-            culprit = data.get("culprit") or {}
-            what = ", ".join(culprit.get("ops") or []) or culprit.get("what") or "found"
-            return f"Culprit: {what}" + (f" in {culprit['module']}" if culprit.get("module") else "")
-        case "repro":
-            return f"repro.py written: {count(data.get('nodes') or 0, 'node')}, {count(data.get('lines') or 0, 'line')}"
-        case _:
-            return ""

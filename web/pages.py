@@ -77,7 +77,8 @@ def jobs() -> str:
 
 @pages.get("/jobs/<job_id>")
 def job(job_id: str) -> str:
-    return render_template("job.html", view=job_view.view(service().store, job_id))
+    here = service()
+    return render_template("job.html", view=job_view.view(here.store, here.stories, job_id))
 
 
 @pages.get("/jobs/<job_id>/script")

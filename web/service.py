@@ -9,6 +9,7 @@ from flask import current_app
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
 from web.doorbell import Doorbell
+from web.story import Stories
 from web.submission import Submission
 from web.watch import Slots, Watcher
 
@@ -26,12 +27,13 @@ class Service:
     watcher: Watcher
     streams: Slots
     polls: Slots
+    stories: Stories
 
     @classmethod
     def create(cls, settings: Settings, store: Store, ring: Doorbell) -> Service:
         streams = min(settings.event_streams, max(1, settings.web_threads // 2 - 1))
         polls = max(1, settings.web_threads - streams - _SPARE_THREADS)
-        return cls(settings, store, ring, Watcher(store.versions), Slots(streams), Slots(polls))
+        return cls(settings, store, ring, Watcher(store.versions), Slots(streams), Slots(polls), Stories())
 
     def submit(self, submission: Submission, idempotency_key: str | None = None) -> Job:
         """Store a job, then ring; in this order, so that no worker looks for a job that is not there yet."""

@@ -155,6 +155,24 @@ def test_job_page_while_it_runs(client: FlaskClient, store: Store, hands: Hands)
     assert "Stopping" in client.get(f"/jobs/{hands.claim.job_id}").text
 
 
+def test_job_page_tells_each_run_anew(client: FlaskClient, store: Store, minimized: Job) -> None:
+    url = f"/jobs/{minimized.id}"
+    assert "Nodes fell from 40 to 1" in client.get(url).text
+    Hands(store, store.retry(minimized.id)).event("progress", nodes=30, nodes_before=30, elapsed=1.0)
+    assert "Nodes fell from 30 to 30" in client.get(url).text
+
+
+def test_job_page_forgets_what_a_dead_worker_did(client: FlaskClient, hands: Hands) -> None:
+    url = f"/jobs/{hands.claim.job_id}"
+    hands.event("step", step="prepare", state="started")
+    hands.event("step", step="reduce", state="started")
+    hands.event("progress", nodes=2, nodes_before=40, elapsed=9.0)
+    assert "Nodes fell from 2 to 2" in client.get(url).text
+    hands.event("step", step="prepare", state="started")
+    page = client.get(url).text
+    assert "No reduction step yet" in page and page.count('aria-current="step"') == 1
+
+
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
     assert "No worker was seen" in client.get(f"/jobs/{queued.id}").text
     store.register_worker("w1", device="cpu", torch="2.13.0")
