@@ -1,14 +1,14 @@
 """Everything this program raises on purpose.
 
-    MinimizerError
-    ├── UserError              the input is at fault: say what, and what to do next (exit 2, HTTP 4xx)
-    │   ├── InvalidScript      empty, not UTF-8, not Python, too large
-    │   ├── InvalidOption      an unknown option, or a value out of range
-    │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
-    ├── NotRunnable            the job cannot be answered, with a ``Reason`` (exit 5)
-    ├── BudgetExceeded         the time that ``--budget`` allows is used up
-    ├── Cancelled              somebody asked us to stop
-    └── ChildFailed            the sandboxed child broke its protocol or died as a whole
+MinimizerError
+├── UserError              the input is at fault: say what, and what to do next (exit 2, HTTP 4xx)
+│   ├── InvalidScript      empty, not UTF-8, not Python, too large
+│   ├── InvalidOption      an unknown option, or a value out of range
+│   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
+├── NotRunnable            the job cannot be answered, with a ``Reason`` (exit 5)
+├── BudgetExceeded         the time that ``--budget`` allows is used up
+├── Cancelled              somebody asked us to stop
+└── ChildFailed            the sandboxed child broke its protocol or died as a whole
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import queue
-import shutil
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import Any
 
 from minimizer import protocol
 from minimizer.errors import ChildFailed
+from minimizer.program import Program
 from minimizer.protocol import Finished, Held, Outcome, Ready
 from minimizer.sandbox import Sandbox
 
@@ -136,34 +136,18 @@ class Executor:
         return protocol.parse(Ready, message["message"])
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
-        """Start the process from a thread that lives as long as it does: a sandbox dies with the thread that started it."""
-        started: queue.Queue[subprocess.Popen[bytes] | Exception] = queue.Queue()
-
-        def keep() -> None:
-            try:
-                with (self._logs / "zygote.log").open("wb") as log:
-                    process = self.place.sandbox.start(
-                        [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
-                        cwd=self._work,
-                        read=[*self.place.read, INSIDE],
-                        write=[self.place.scratch],
-                        env=self.place.environment(self.cache),
-                        network=self.place.network,
-                        pass_fds=(incoming, outgoing),
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-            except Exception as error:
-                started.put(error)
-                return
-            started.put(process)
-            process.wait()
-
-        threading.Thread(target=keep, daemon=True).start()
-        outcome = started.get()
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        with (self._logs / "zygote.log").open("wb") as log:
+            return self.place.sandbox.start(
+                [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
+                cwd=self._work,
+                read=[*self.place.read, INSIDE],
+                write=[self.place.scratch],
+                env=self.place.environment(self.cache),
+                network=self.place.network,
+                pass_fds=(incoming, outgoing),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def close(self) -> None:
         """Kill the child and everything in it."""
@@ -320,7 +304,7 @@ class Survey:
         self.log = str((end or {}).get("log", ""))
         self._files: dict[frozenset[str], Path] = {}
 
-    def program(self, level: str) -> protocol.Program:
+    def program(self, level: str) -> Program:
         """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
         self._files.clear()
         return protocol.parse_program(self._executor.ask(self._task, {"what": "program", "level": level})["program"])
@@ -346,9 +330,8 @@ class Survey:
         return text if isinstance(text, str) and len(text) < 10_000 else None
 
     def close(self) -> None:
-        """Let go of the graph, and of the golden values on disk."""
+        """Let go of the graph."""
         self._executor.kill(self._task)
-        shutil.rmtree(self._executor.place.folder("golden"), ignore_errors=True)
 
 
 def _outcome(answer: Message | None, phase: str, end: Message) -> Outcome:

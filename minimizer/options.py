@@ -19,16 +19,36 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    budget: int = Field(900, ge=10, le=86_400, description="Seconds the job may take before the best result so far is returned.")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Device the script needs; auto takes what the script asks for.")
-    expect: Literal["auto", "crash", "accuracy", "hang"] = Field("auto", description="The failure to look for; auto finds out.")
-    target: str | None = Field(None, max_length=200, description="Which of several failures to reduce: its index, module path or signature.")
-    steps: int | None = Field(None, ge=1, le=100_000, description="Compiled calls to compare before the script is stopped.")
-    hang_after: int | None = Field(None, ge=1, le=86_400, description="Seconds after which a compiled run counts as a hang.")
-    args: list[Annotated[str, StringConstraints(max_length=4096)]] = Field(default_factory=list, max_length=100, description="Command line arguments of the script.")
-    env: list[EnvName] = Field(default_factory=list, max_length=50, description="Names of environment variables the script may see.")
-    toolchain: str | None = Field(None, max_length=200, description="Name of the configured Python interpreter that runs the script.")
-    witness: bool = Field(True, description="Also rerun the script under PyTorch's own minifier and report what it finds.")
+    budget: int = Field(
+        900, ge=10, le=86_400, description="Seconds the job may take before the best result so far is returned."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Device the script needs; auto takes what the script asks for."
+    )
+    expect: Literal["auto", "crash", "accuracy", "hang"] = Field(
+        "auto", description="The failure to look for; auto finds out."
+    )
+    target: str | None = Field(
+        None, max_length=200, description="Which of several failures to reduce: its index, module path or signature."
+    )
+    steps: int | None = Field(
+        None, ge=1, le=100_000, description="Compiled calls to compare before the script is stopped."
+    )
+    hang_after: int | None = Field(
+        None, ge=1, le=86_400, description="Seconds after which a compiled run counts as a hang."
+    )
+    args: list[Annotated[str, StringConstraints(max_length=4096)]] = Field(
+        default_factory=list, max_length=100, description="Command line arguments of the script."
+    )
+    env: list[EnvName] = Field(
+        default_factory=list, max_length=50, description="Names of environment variables the script may see."
+    )
+    toolchain: str | None = Field(
+        None, max_length=200, description="Name of the configured Python interpreter that runs the script."
+    )
+    witness: bool = Field(
+        True, description="Also rerun the script under PyTorch's own minifier and report what it finds."
+    )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the search, so that a run can be repeated.")
 
 

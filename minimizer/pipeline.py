@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from minimizer.oracle import Oracle, Signature, exception_signature
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.reduce import Reduced, reduce
-from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report
+from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -39,6 +40,7 @@ HANG_AFTER = 300.0
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
+FLAKY_RUNS = 5
 OVERLAY_ENTRIES = 1000
 
 
@@ -68,7 +70,7 @@ def minimize(
     scratch = Path(tempfile.mkdtemp(prefix="minimizer-"))
     try:
         _Job(script, options, settings, journal, scratch, python or Path(sys.executable), binds, network).run()
-    except Cancelled:
+    except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, "Cancelled; the best result so far is kept.")
     except BudgetExceeded as error:
         _end(report, Status.PARTIAL, Reason.BUDGET, f"Stopped: {error}. The best result so far is kept.")
@@ -128,15 +130,18 @@ class _Job:
                 "device": "cpu",
                 "cuda": ready.cuda,
             }
+            triage = self._triage(executor)
             with self._journal.step(Step.SURVEY):
-                found = self._triage(executor).run()
+                found = triage.run()
             if isinstance(found, Settled):
                 self._settle(found)
                 return
-            self._reduce_case(found, executor, place)
+            self._announce(found)
+            with ThreadPoolExecutor(1) as beside:
+                repeats = beside.submit(_repeat, triage, found)
+                self._reduce_case(found, executor, place, repeats)
 
-    def _reduce_case(self, case: Case, executor: Executor, place: Place) -> None:
-        self._announce(case)
+    def _reduce_case(self, case: Case, executor: Executor, place: Place, repeats: Future[Reproducibility]) -> None:
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         try:
             with self._journal.step(Step.LOCALIZE):
@@ -151,6 +156,7 @@ class _Job:
                 for s, n in oracle.also_seen.most_common(20)
             ]
         with self._journal.step(Step.BLAME):
+            self._count(repeats.result())
             outcome = self._blame(reduced.program, located, oracle)
         repro, data = self._emit(reduced.program, outcome, oracle, case)
         with self._journal.step(Step.VERIFY):
@@ -217,6 +223,12 @@ class _Job:
             signature=signature.text,
         )
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+    def _count(self, rate: Reproducibility) -> None:
+        assert self._report.failure is not None
+        self._report.failure.reproducibility = rate
+        if rate.failed < rate.runs:
+            self._journal.note(f"The failure is flaky: it showed in {rate.failed} of {rate.runs} runs of the script.")
 
     def _localize(self, case: Case, oracle: Oracle) -> tuple[Localized | None, Program]:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
@@ -362,6 +374,14 @@ class _Job:
             self._journal.log(testimony.log)
             if testimony.dump is not None:
                 self._journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
+
+
+def _repeat(triage: Triage, case: Case) -> Reproducibility:
+    """How often the script fails in the same way: once more if it does so at once, more often if it does not."""
+    failed, runs = 1, 1
+    while runs < (2 if failed == runs else FLAKY_RUNS):
+        failed, runs = failed + triage.fails_again(case), runs + 1
+    return Reproducibility(failed=failed, runs=runs)
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:

@@ -134,7 +134,7 @@ class Program:
 
     def metas(self) -> dict[str, TensorMeta | None]:
         """What is known of every value, by name."""
-        return {v.name: v.meta for v in (*self.inputs, *self.nodes)}
+        return {**{i.name: i.meta for i in self.inputs}, **{n.name: n.meta for n in self.nodes}}
 
     def without_dead_code(self, is_pure: Callable[[Node], bool] = lambda node: True) -> Program:
         """Drop nodes and inputs that no output needs; nodes for which ``is_pure`` is false are kept."""
@@ -153,10 +153,10 @@ class Program:
 
     def renamed(self) -> Program:
         """The same program under canonical names: equal blocks of a model become equal programs."""
-        names: dict[str, str] = {}
-        for prefix, values in (("x", self.inputs), ("v", self.nodes)):
-            for index, value in enumerate(values):
-                names[value.name] = f"{prefix}{index}"
+        names = {
+            **{value.name: f"x{index}" for index, value in enumerate(self.inputs)},
+            **{value.name: f"v{index}" for index, value in enumerate(self.nodes)},
+        }
 
         def rename(leaf: Arg) -> Arg:
             return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf

@@ -69,7 +69,7 @@ def operand(value: Arg) -> str:
     """An argument where an operator binds: names and plain literals bare, everything else in parentheses."""
     text = arg(value)
     bare = isinstance(value, Ref | str | tuple | list) or (isinstance(value, int | float) and not text.startswith("-"))
-    return text if bare and not text[0].isdigit() or bare and isinstance(value, int | float) else f"({text})"
+    return text if (bare and not text[0].isdigit()) or (bare and isinstance(value, int | float)) else f"({text})"
 
 
 def subscript(index: Arg) -> str:

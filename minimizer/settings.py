@@ -17,21 +17,39 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(Path("minimizer-data"), description="Folder of the embedded database and broker.")
     database_url: str | None = Field(None, description="SQLAlchemy URL; default is SQLite in the data folder.")
-    broker_url: str | None = Field(None, description="Celery broker URL; default is the file system in the data folder.")
+    broker_url: str | None = Field(
+        None, description="Celery broker URL; default is the file system in the data folder."
+    )
     host: str = Field("127.0.0.1", description="Address the web server listens on; loopback only.")
     port: int = Field(8000, ge=1, le=65535, description="Port the web server listens on.")
-    published_on_loopback: bool = Field(False, description="The process runs in a container whose port is published on the host's loopback only; then it may listen on every address of the container.")
-    allowed_hosts: str = Field("127.0.0.1,localhost,[::1]", description="Host headers that are answered, separated by commas.")
+    published_on_loopback: bool = Field(
+        False,
+        description="The process runs in a container whose port is published on the host's loopback only; then it may listen on every address of the container.",
+    )
+    allowed_hosts: str = Field(
+        "127.0.0.1,localhost,[::1]", description="Host headers that are answered, separated by commas."
+    )
     max_script_bytes: int = Field(1 << 20, ge=1024, description="Largest script that is accepted, in bytes.")
     max_queued_jobs: int = Field(1000, ge=1, description="Jobs that may wait; further ones are answered with 429.")
-    sandbox: Literal["auto", "required", "off"] = Field("auto", description="auto uses bubblewrap where it works and says so where not; required refuses to run without it.")
+    sandbox: Literal["auto", "required", "off"] = Field(
+        "auto",
+        description="auto uses bubblewrap where it works and says so where not; required refuses to run without it.",
+    )
     lease_seconds: float = Field(30.0, gt=0, description="A job whose worker is silent for longer is given to another.")
-    heartbeat_seconds: float = Field(3.0, gt=0, description="How often a worker renews its lease and looks for a cancel request.")
-    reap_seconds: float = Field(5.0, gt=0, description="How often expired leases and forgotten queued jobs are looked for.")
+    heartbeat_seconds: float = Field(
+        3.0, gt=0, description="How often a worker renews its lease and looks for a cancel request."
+    )
+    reap_seconds: float = Field(
+        5.0, gt=0, description="How often expired leases and forgotten queued jobs are looked for."
+    )
     max_attempts: int = Field(3, ge=1, description="A job that takes its worker down this many times is given up.")
     event_streams: int = Field(8, ge=1, description="Server-sent event streams one web process serves at once.")
     web_threads: int = Field(24, ge=4, description="Threads of the web server.")
-    trial_jobs: int = Field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))), ge=1, description="Trials that run at once in one job.")
+    trial_jobs: int = Field(
+        default_factory=lambda: max(1, len(os.sched_getaffinity(0))),
+        ge=1,
+        description="Trials that run at once in one job.",
+    )
     trial_memory_bytes: int = Field(8 << 30, ge=1 << 28, description="Memory one trial may take.")
     toolchains: str = Field("", description="Further Python interpreters, as name=path separated by commas.")
 

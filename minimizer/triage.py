@@ -77,6 +77,15 @@ class Triage:
             return self._finished(survey.finished)
         return self._died(survey)
 
+    def fails_again(self, case: Case) -> bool:
+        """Run the script once more from its start; whether it fails in the same way."""
+        survey = self._survey(tolerance=case.tolerance)
+        if survey.held is None:
+            return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
+        again = self._held(survey).signature
+        survey.close()
+        return case.signature.matches(again)
+
     def _survey(self, **changes: Any) -> Survey:
         request = {
             "script": str(self._script), "args": self._args, "compile": True, "steps": self._steps, "hold": None, "tolerance": None,

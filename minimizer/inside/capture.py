@@ -107,7 +107,7 @@ class Survey:
             backend = wrapper._torchdynamo_orig_backend
             return survey._on_compile(backend, module, inputs, lambda: original(wrapper, module, inputs, **kwargs))
 
-        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign]
+        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
 
     def _watch_checks(self) -> None:
         """Remember the tolerances of the script's own comparisons that fail: its idea of wrong."""
@@ -120,7 +120,7 @@ class Survey:
                 self._checks.append({key: kwargs[key] for key in ("rtol", "atol") if kwargs.get(key) is not None})
                 raise
 
-        torch.testing.assert_close = assert_close  # type: ignore[assignment]
+        torch.testing.assert_close = assert_close
 
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = _Graph(len(self._graphs), module, backend)
@@ -167,22 +167,27 @@ class Survey:
         try:
             actual = compiled(*args)
         except Exception as error:
-            failure = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
+            failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
             self._hold_call(graph, before, rng, failure)
             raise
         after = snapshot.rng_state()
         self._compared += 1
-        verdict = referee.judge(
-            graph.module,
-            before,
-            rng,
-            expected,
-            expected_inputs,
-            actual,
-            args,
-            random=graph.random,
-            tolerance=self._tolerance,
-        )
+        try:
+            verdict = referee.judge(
+                graph.module,
+                before,
+                rng,
+                expected,
+                expected_inputs,
+                type(expected)(actual) if isinstance(expected, (tuple, list)) else actual,  # backends answer with lists
+                args,
+                random=graph.random,
+                tolerance=self._tolerance,
+            )
+        except Exception as error:  # must not reach the user's script
+            verdict = referee.Verdict(
+                note=f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"[:300]
+            )
         snapshot.set_rng_state(after)
         if verdict.fault:
             failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
@@ -234,18 +239,20 @@ class _Backward:
         self.graph, self.before, self.rng = graph, before, rng
         self._compiled = compiled
         self._cotangents: dict[int, torch.Tensor] = {}
-        self._outputs = 0
-        for output in tensors(actual):
-            if output.requires_grad:
-                output.register_hook(self._keeper(self._outputs))
-                self._outputs += 1
+        self._outputs = [output for output in tensors(actual) if output.requires_grad]
+        for index, output in enumerate(self._outputs):
+            output.register_hook(self._keeper(index))
 
     @property
     def ran(self) -> bool:
-        return len(self._cotangents) == self._outputs > 0
+        return bool(self._cotangents)
 
     def cotangents(self) -> list[torch.Tensor]:
-        return [self._cotangents[index] for index in range(self._outputs)]
+        """One for each output that requires grad: what the script's backward gave it, zeros where it gave nothing."""
+        return [
+            self._cotangents[index] if index in self._cotangents else torch.zeros_like(output)
+            for index, output in enumerate(self._outputs)
+        ]
 
     def judge(self) -> referee.Verdict | None:
         """Compare the gradients of all inputs; None if eager cannot replay this backward."""
@@ -261,8 +268,9 @@ class _Backward:
         return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
 
     def _keeper(self, index: int) -> Any:
-        def keep(cotangent: torch.Tensor) -> None:
-            self._cotangents[index] = cotangent.detach().clone()
+        def keep(cotangent: torch.Tensor | None) -> None:
+            if cotangent is not None:
+                self._cotangents[index] = cotangent.detach().clone()
 
         return keep
 

@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 MAX_MESSAGE = 4000
+COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -53,13 +54,18 @@ def _short(path: str) -> str:
 
 
 def raised_while_compiling(error: BaseException) -> bool:
-    """Whether an exception came out of Dynamo or a backend while it compiled, rather than out of compiled code that ran."""
+    """Whether an exception came out of Dynamo or a backend while it compiled, rather than out of compiled code that ran.
+
+    Dynamo cuts its own frames out of tracebacks (``ShortenTraceback``), so the exceptions' types count as well as the frames.
+    """
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        for frame in traceback.extract_tb(current.__traceback__):
-            if frame.name in ("_call_user_compiler", "_compile_inner", "compile_inner") and "_dynamo" in frame.filename:
-                return True
+        if any(kind.__module__ in COMPILER_EXCEPTIONS for kind in type(current).__mro__):
+            return True
+        frames = traceback.extract_tb(current.__traceback__)
+        if any(frame.name == "_call_user_compiler" and "_dynamo" in frame.filename for frame in frames):
+            return True
         current = current.__cause__ or current.__context__
     return False

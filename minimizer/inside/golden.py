@@ -77,7 +77,7 @@ class _Collector(fx.Interpreter):
 
     def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
         copies = snapshot.clone([value.detach() for _, value in pairs])
-        self.found.update(zip((key for key, _ in pairs), copies))
+        self.found.update(zip((key for key, _ in pairs), copies, strict=False))
 
 
 def literal(value: torch.Tensor) -> str | None:
@@ -88,8 +88,7 @@ def literal(value: torch.Tensor) -> str | None:
     suffix = "" if value.dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={value.dtype}"
     if value.numel() == 0:
         return f"torch.empty({tuple(value.shape)}{suffix})"
-    text = f"torch.tensor({_nested(value.tolist(), value.dtype)}{suffix})"
-    return text
+    return f"torch.tensor({_nested(value.tolist(), value.dtype)}{suffix})"
 
 
 def _nested(value: Any, dtype: torch.dtype) -> str:

@@ -32,11 +32,11 @@ def lower(
 
     def joint(*args: Any) -> list[torch.Tensor]:
         primals, tangents = args[: len(inputs)], args[len(inputs) :]
-        leaves = [p.detach().requires_grad_() if want else p for p, want in zip(primals, wanted)]
+        leaves = [p.detach().requires_grad_() if want else p for p, want in zip(primals, wanted, strict=True)]
         with torch.enable_grad():
             outputs = tensors(interpreter.run(*leaves))
         roots = [output for output in outputs if output.requires_grad]
-        sources = [leaf for leaf, want in zip(leaves, wanted) if want]
+        sources = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
         gradients = torch.autograd.grad(roots, sources, list(tangents), allow_unused=True)
         return [*outputs, *(gradient for gradient in gradients if gradient is not None)]
 

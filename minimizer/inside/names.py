@@ -40,12 +40,11 @@ def dotted_name(target: Callable[..., Any]) -> str | None:
     if isinstance(target, torch._ops.OpOverload):
         return f"torch.ops.{target.namespace}.{target._opname}.{target._overloadname}"
     if isinstance(target, torch._ops.OpOverloadPacket):
-        namespace, _, name = target._qualified_op_name.partition("::")
-        return f"torch.ops.{namespace}.{name}"
+        return f"torch.ops.{target._qualified_op_name.replace('::', '.')}"
     if target is getattr:
         return "getattr"
     module = getattr(target, "__module__", None) or ""
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    name = str(getattr(target, "__qualname__", None) or getattr(target, "__name__", ""))
     if module == "_operator":
         return f"operator.{name}"
     public = _public_names().get(id(target))

@@ -1,4 +1,7 @@
-"""Fewer and simpler inputs: constants inlined, equal ones merged, data replaced by an expression that makes some."""
+"""Fewer and simpler inputs: constants inlined, data replaced by an expression that makes some.
+
+Two inputs are never merged into one: where an operator writes to one of them, that would be another program.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from minimizer.program import Arg, Input, Program, Ref
+from minimizer.program import Arg, Input, Program
 from minimizer.reduce import cut
 from minimizer.reduce.generators import Generator, contiguous, generator_of, generators, is_contiguous
 from minimizer.reduce.problem import Problem
 
 
 def inputs(problem: Problem) -> None:
-    """Write scalars into the function and let one input stand for others like it.
+    """Write scalars into the function.
 
-    Invariant: when nothing changes, no single scalar could be inlined and no input replaced by the first one like it.
+    Invariant: when nothing changes, no single scalar could be inlined.
     """
     problem.shrink([i.name for i in problem.best.inputs if _scalar(i) is not None], inlined, "inputs")
-    problem.shrink([i.name for i in problem.best.inputs], merged, "inputs", whole=True)
 
 
 def generated(problem: Problem) -> None:
@@ -40,17 +42,6 @@ def generated(problem: Problem) -> None:
         problem.first(_literal(problem, item), "inputs to code")
     plain = [i.name for i in problem.best.inputs if i.meta is not None and not is_contiguous(i.meta)]
     problem.shrink(plain, made_contiguous, "strides")
-
-
-def merged(program: Program, names: Sequence[str]) -> Program | None:
-    """Let the first input of equal meta stand for each of these; None if there is none before them."""
-    instead: dict[str, Arg] = {}
-    for item in program.inputs:
-        if item.name in names and item.meta is not None and item.name not in program.outputs:
-            first = next(i for i in program.inputs if i.meta == item.meta)
-            if first.name != item.name:
-                instead[item.name] = Ref(first.name)
-    return cut.substitute(program, instead) if instead else None
 
 
 def inlined(program: Program, names: Sequence[str]) -> Program | None:

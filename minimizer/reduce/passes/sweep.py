@@ -8,7 +8,7 @@ from dataclasses import replace
 from minimizer.program import Program
 from minimizer.reduce import cut
 from minimizer.reduce.passes.arguments import fewer_operands, without_keywords
-from minimizer.reduce.passes.inputs import inlined, made_contiguous, merged
+from minimizer.reduce.passes.inputs import inlined, made_contiguous
 from minimizer.reduce.passes.outputs import without
 from minimizer.reduce.passes.shapes import smaller_sizes
 from minimizer.reduce.passes.state import without_compile_kwargs, without_grad, without_requires_grad, without_setup
@@ -28,7 +28,6 @@ def singles(program: Program) -> Iterator[Program | None]:
     for output in program.outputs:
         yield without(program, [output])
     for item in program.inputs:
-        yield merged(program, [item.name])
         yield inlined(program, [item.name])
         yield without_requires_grad(program, [item.name])
         yield made_contiguous(program, [item.name])
