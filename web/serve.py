@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 from waitress.server import create_server
@@ -24,30 +25,30 @@ def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None
         UserError: the address is not loopback, or the port is taken.
     """
     check_listen_address(settings)
-    app = create_app(settings)
-    here: Service = app.extensions["minimizer"]
-    threads = _Threads(here)
-    threads.set_thread_count(settings.web_threads)
-    try:
+    with _listen(settings) as listener:
+        app = create_app(settings)
+        threads = _Threads(app.extensions["minimizer"])
+        threads.set_thread_count(settings.web_threads)
         server = create_server(
-            app,
-            host=settings.host.strip("[]"),
-            port=settings.port,
-            max_request_body_size=_MAX_REQUEST_BYTES,
-            ident=None,
-            _dispatcher=threads,
+            app, sockets=[listener], max_request_body_size=_MAX_REQUEST_BYTES, ident=None, _dispatcher=threads
         )
+        try:
+            on_ready(f"http://{settings.host}:{settings.port}")
+            server.run()
+        finally:
+            threads.shutdown()
+            server.close()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host = settings.host.strip("[]")
+    try:
+        return socket.create_server((host, settings.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        threads.shutdown()
         raise UserError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
             "Something else may be using the port: set MINIMIZER_PORT to another."
         ) from error
-    try:
-        on_ready(f"http://{settings.host}:{settings.port}")
-        server.run()
-    finally:
-        server.close()
 
 
 class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitress has no types
