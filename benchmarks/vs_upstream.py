@@ -122,7 +122,7 @@ def measure(script: Path, limit: int, work: Path) -> Row:
 def run_ours(script: Path, limit: int, folder: Path) -> Side:
     command = [sys.executable, "-m", "minimizer", "run", str(script), "--no-witness", "--out", str(folder)]
     ran = run([*command, "--budget", str(limit)], folder.parent, limit + 60)
-    side = Side(round(ran.seconds, 1), ran.stopped or ran.seconds >= limit)
+    side = Side(round(ran.seconds, 1), ran.stopped)
     try:
         report = json.loads((folder / "report.json").read_text())
     except (OSError, ValueError):
@@ -131,6 +131,7 @@ def run_ours(script: Path, limit: int, folder: Path) -> Side:
     reduction = report.get("reduction") or {}
     side.trials, side.nodes = reduction.get("trials"), reduction.get("nodes_after")
     side.note = report["status"]
+    side.stopped = ran.stopped or report["reason"] == "budget"
     repro = folder / "repro.py"
     if repro.exists():
         finish(side, repro, lambda ran: ran.status == 1)
