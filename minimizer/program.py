@@ -245,13 +245,20 @@ def decode(data: Any) -> Arg:
             return Ref(identifier(value))
         if form == "code" and isinstance(value, str):
             return Code(value)
-        if form == "tuple":
+        if form == "tuple" and isinstance(value, list):
             return tuple(decode(item) for item in value)
-        if form == "slice":
+        if form == "slice" and isinstance(value, list) and len(value) == 3:
             return slice(*(decode(item) for item in value))
-        if form == "dict":
-            return {decode(key): decode(item) for key, item in value}
+        if form == "dict" and isinstance(value, list):
+            return _decode_dict(value)
     raise ValueError(f"not an encoded argument: {str(data)[:80]}")
+
+
+def _decode_dict(items: list[Any]) -> dict[Arg, Arg]:
+    try:
+        return {decode(key): decode(item) for key, item in items}
+    except TypeError:  # no pairs, or a key that cannot be one
+        raise ValueError(f"not an encoded dict: {str(items)[:80]}") from None
 
 
 def identifier(name: Any) -> str:

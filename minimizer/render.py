@@ -95,9 +95,14 @@ def arg(value: Arg) -> str:
         return f"slice({arg(value.start)}, {arg(value.stop)}, {arg(value.step)})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if isinstance(value, complex) and not cmath.isfinite(value):
+    if isinstance(value, complex) and not (cmath.isfinite(value) and _plain_zeros(value)):
         return f"complex({arg(value.real)}, {arg(value.imag)})"
     return repr(value)
+
+
+def _plain_zeros(value: complex) -> bool:
+    """Whether no part is -0.0, whose sign Python's own notation loses."""
+    return all(part != 0 or math.copysign(1, part) == 1 for part in (value.real, value.imag))
 
 
 def _subscript_item(item: Arg) -> str:
