@@ -24,6 +24,7 @@ from minimizer.executor import Executor, Place
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, confirm_discrete, localize
 from minimizer.options import Options
+from minimizer.publish import publish
 from minimizer.oracle import Oracle, Signature, exception_signature
 from minimizer.program import Program
 from minimizer.protocol import Outcome
@@ -150,6 +151,8 @@ class _Job:
                 return
             with self._journal.step(Step.REDUCE):
                 reduced = self._reduce(located.window, program, oracle, case)
+                if program.level == "aot":
+                    reduced = replace(reduced, program=publish(reduced.program, oracle.check))
         finally:
             self._report.also_seen = [
                 AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
@@ -248,7 +251,7 @@ class _Job:
             if located.confirmed:
                 return located, program
         if program.level == "dynamo":
-            program = case.survey.program("aot")
+            program = replace(case.survey.program("aot"), setup=program.setup)
             located = self._search(program, oracle)
             if located.confirmed:
                 return located, program

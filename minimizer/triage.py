@@ -15,6 +15,7 @@ from typing import Any
 from minimizer import protocol
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Signature, exception_signature, verdict_signature
+from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
 from minimizer.types import Kind, Reason, Status
@@ -104,7 +105,7 @@ class Triage:
             signature = exception_signature(Kind(failure.kind), failure.exception)
         return Case(
             survey=survey,
-            program=protocol.parse_program(survey.held.program),
+            program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
             signature=signature,
             message=_message(failure.exception, failure.verdict),
             exception=failure.exception,
@@ -112,6 +113,15 @@ class Triage:
             tolerance=tolerance,
             checked=protocol.Checked(frames=failure.graph + 1, calls=max(0, failure.call + 1)),
         )
+
+    def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
+        """Add the statements of the script that the graph depends on and that no literal expresses."""
+        settings = [str(name) for name in raw.get("opaque_settings", ())]
+        namespaces = namespaces_of(node.target for node in program.nodes)
+        if not settings and not namespaces:
+            return program
+        chunks = prelude(self._script.read_text("utf-8-sig"), settings=settings, namespaces=namespaces)
+        return replace(program, setup=(*chunks, *program.setup))
 
     def _finished(self, finished: protocol.Finished) -> Case | Settled:
         for note in finished.notes:
