@@ -112,7 +112,7 @@ class Finished(Loose):
     exception: ExceptionInfo | None = None
     checked: Checked = Checked()
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)
-    checks: list[dict[str, Any]] = Field(default_factory=list, max_length=100)
+    checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     notes: list[Text] = Field(default_factory=list, max_length=100)
 
 
@@ -121,6 +121,16 @@ class Held(Loose):
 
     failure: Failure
     program: dict[str, Any]
+
+
+class End(Loose):
+    """The zygote's word on how a task ended."""
+
+    exit: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    log: str = ""
 
 
 class Ready(Loose):
@@ -162,8 +172,8 @@ def parse_program(data: Any) -> Program:
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
             grad=bool(data["grad"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ChildFailed(f"the child sent a malformed program: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise ChildFailed(f"the child sent a malformed program: {type(error).__name__}: {str(error)[:500]}") from None
 
 
 def _input(item: Any) -> Input:
