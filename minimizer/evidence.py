@@ -11,6 +11,7 @@ from minimizer.program import Node, Program
 from minimizer.protocol import Difference, Outcome
 from minimizer.report import Culprit, Error, Report, Source
 from minimizer.triage import signal_name
+from minimizer.types import counted
 
 BOOKKEEPING = {
     "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",
@@ -130,6 +131,8 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    times = f"{verification.failed_same} of {verification.runs} times in clean processes"
     if verification.holds:
-        return f"{sentence} The repro has {reduction.nodes_after} nodes and failed {verification.failed_same} of {verification.runs} times in clean processes."
-    return f"{sentence} The repro could not be verified: it failed {verification.failed_same} of {verification.runs} times in clean processes."
+        nodes = counted(reduction.nodes_after, "node")
+        return f"{sentence} The repro has {nodes} and failed {times}."
+    return f"{sentence} The repro could not be verified: it failed {times}."

@@ -21,7 +21,7 @@ from typing import Any
 from minimizer import protocol
 from minimizer.errors import ChildFailed
 from minimizer.program import Program
-from minimizer.protocol import Finished, Held, Outcome, Ready
+from minimizer.protocol import End, Finished, Held, Outcome, Ready
 from minimizer.sandbox import Sandbox
 
 INSIDE = Path(__file__).parent / "inside"
@@ -100,7 +100,8 @@ class Executor:
         self._watch = watch
         self._numbers = itertools.count(1)
         self._tasks: dict[int, _Task] = {}
-        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._restarting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._to_child = -1
         self.cache = place.folder("cache")
@@ -122,11 +123,12 @@ class Executor:
         theirs_in, self._to_child = os.pipe()
         from_child, theirs_out = os.pipe()
         starting = _Task(0)
-        self._tasks[0] = starting
+        self._tasks = {0: starting}
         self._process = self._launch(theirs_in, theirs_out)
         os.close(theirs_in)
         os.close(theirs_out)
-        threading.Thread(target=self._listen, args=(from_child,), daemon=True).start()
+        listening = (from_child, self._process, self._tasks)
+        threading.Thread(target=self._listen, args=listening, daemon=True).start()
         message = self._next(starting, START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
             said = message["message"].get("message", "") if message and "message" in message else ""
@@ -155,6 +157,7 @@ class Executor:
             self.place.sandbox.kill(self._process)
             self._process = None
             os.close(self._to_child)
+            self._to_child = -1
 
     # tasks -------------------------------------------------------------------------------------------------------
 
@@ -202,10 +205,11 @@ class Executor:
         return Outcome(outcome="lost", phase=phase)
 
     def _send(self, op: str, request: Message, timeout: float) -> _Task:
-        if self._process is None or self._process.poll() is not None:
-            self._restart()
         task = _Task(next(self._numbers))
-        self._tasks[task.number] = task
+        with self._restarting:
+            if not self._is_alive:
+                self._restart()
+            self._tasks[task.number] = task
         self._write(
             {
                 "id": task.number,
@@ -245,30 +249,33 @@ class Executor:
         self.close()
         for task in self._tasks.values():
             task.messages.put(None)
-        self._tasks.clear()
         self.start()
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def _write(self, message: Message) -> None:
         data = json.dumps(message).encode() + b"\n"
-        with self._lock:
+        with self._writing:
             try:
                 while data:
                     data = data[os.write(self._to_child, data) :]
             except OSError as error:
                 raise ChildFailed(f"the child is gone: {error}") from None
 
-    def _listen(self, descriptor: int) -> None:
-        """Reader thread: hand every line to the task it belongs to; at the end wake all who wait."""
+    def _listen(self, descriptor: int, process: subprocess.Popen[bytes], tasks: dict[int, _Task]) -> None:
+        """Reader thread of one zygote: hand every line to the task it belongs to; at the end wake all who wait.
+
+        A child that sends what is no message cannot be talked to any more, and is ended.
+        """
         with os.fdopen(descriptor, "rb") as pipe:
-            while line := pipe.readline(protocol.MAX_LINE):
-                try:
-                    message = json.loads(line)
-                    task = self._tasks.get(message["id"])
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    break
+            while (message := _message(pipe.readline(protocol.MAX_LINE))) is not None:
+                task = tasks.get(message["id"])
                 if task is not None:
                     task.messages.put(message)
-        for task in list(self._tasks.values()):
+        self.place.sandbox.kill(process)
+        for task in list(tasks.values()):
             task.messages.put(None)
 
     def _next(self, task: _Task, timeout: float) -> Message | None:
@@ -279,7 +286,8 @@ class Executor:
             try:
                 return task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
-                continue
+                if not self._is_alive:
+                    return None
         return None
 
 
@@ -298,16 +306,16 @@ class Survey:
     ) -> None:
         self._executor, self._task = executor, task
         self.phase, self.held, self.finished = phase, held, finished
-        self.signal: int | None = (end or {}).get("signal")
-        self.timed_out = bool((end or {}).get("timed_out"))
-        self.exit: int | None = (end or {}).get("exit")
-        self.log = str((end or {}).get("log", ""))
+        ended = protocol.parse(End, end or {})
+        self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
         self._files: dict[frozenset[str], Path] = {}
 
     def program(self, level: str) -> Program:
         """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
         self._files.clear()
-        return protocol.parse_program(self._executor.ask(self._task, {"what": "program", "level": level})["program"])
+        return protocol.parse_program(
+            self._executor.ask(self._task, {"what": "program", "level": level}).get("program")
+        )
 
     def golden(self, keys: frozenset[str]) -> Path:
         """A file with the golden values of ``keys``, readable by trials."""
@@ -334,12 +342,24 @@ class Survey:
         self._executor.kill(self._task)
 
 
-def _outcome(answer: Message | None, phase: str, end: Message) -> Outcome:
-    facts = {"phase": phase, "seconds": end["seconds"], "log": str(end["log"])[-20_000:]}
-    if end["timed_out"]:
+def _message(line: bytes) -> Message | None:
+    """A line from the zygote, if it is what was agreed: a task's number, and what the task says or how it ended."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("id"), int):
+        return None
+    return message if isinstance(message.get("end", message.get("message")), dict) else None
+
+
+def _outcome(answer: Message | None, phase: str, message: Message) -> Outcome:
+    end = protocol.parse(End, message)
+    facts = {"phase": phase, "seconds": end.seconds, "log": end.log[-20_000:]}
+    if end.timed_out:
         return Outcome(outcome="timeout", **facts)
     if answer is not None:
         return protocol.parse(Outcome, {**answer, **facts})
-    if end["signal"] is not None:
-        return Outcome(outcome="crash", signal=end["signal"], **facts)
+    if end.signal is not None:
+        return Outcome(outcome="crash", signal=end.signal, **facts)
     return Outcome(outcome="lost", **facts)

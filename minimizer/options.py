@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -76,7 +75,7 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
         raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
     try:
         text = content.decode("utf-8-sig")
-        ast.parse(text, filename)
+        compile(text, filename, "exec", dont_inherit=True)
     except UnicodeDecodeError as error:
         raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
     except SyntaxError as error:

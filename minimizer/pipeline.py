@@ -24,10 +24,10 @@ from minimizer.executor import Executor, Place
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, confirm_discrete, localize
 from minimizer.options import Options
-from minimizer.publish import publish
 from minimizer.oracle import Oracle, Signature, exception_signature
 from minimizer.program import Program
 from minimizer.protocol import Outcome
+from minimizer.publish import publish
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
@@ -41,6 +41,7 @@ HANG_AFTER = 300.0
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
+OTHER_ROOT = "fails by itself too; --target reduces it"
 FLAKY_RUNS = 5
 OVERLAY_ENTRIES = 1000
 
@@ -314,7 +315,8 @@ class _Job:
         if report.reduction.level == "dynamo":
             report.reduction.aot_nodes_after = len(operators)
         culprit = culprit_of(program, operators, outcome, located.window)
-        report.culprits = [culprit, *(Culprit(module=root.path) for root in located.roots if not _holds(root, culprit))]
+        others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
+        report.culprits = [culprit, *others]
         self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
         return outcome
 

@@ -9,8 +9,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-BUILTIN_NAMESPACES = {"aten", "prims", "prim", "inductor", "mkldnn", "mkl", "quantized", "c10d", "higher_order", "rngprims"}
-REGISTERING = {"library", "register_fake", "register_kernel", "register_autograd", "register_decomposition", "impl", "define"}
+BUILTIN_NAMESPACES = {
+    "aten",
+    "prims",
+    "prim",
+    "inductor",
+    "mkldnn",
+    "mkl",
+    "quantized",
+    "c10d",
+    "higher_order",
+    "rngprims",
+}
+REGISTERING = {
+    "library",
+    "register_fake",
+    "register_kernel",
+    "register_autograd",
+    "register_decomposition",
+    "impl",
+    "define",
+}
 
 
 def prelude(script: str, *, settings: Iterable[str], namespaces: Iterable[str]) -> tuple[str, ...]:
@@ -67,7 +86,9 @@ def _registers(statement: ast.stmt, namespaces: set[str]) -> bool:
     """Whether it defines or registers something for one of these namespaces."""
     names = {node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
     names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    texts = [node.value for node in ast.walk(statement) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value for node in ast.walk(statement) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     mentions = any(text == space or text.startswith(f"{space}::") for text in texts for space in namespaces)
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return bool(statement.decorator_list) and (mentions or bool(names & REGISTERING))

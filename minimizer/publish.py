@@ -12,7 +12,12 @@ from minimizer.program import Node, Program
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
-RENAMED = {"_unsafe_view": ".reshape", "_softmax": "torch.softmax", "_log_softmax": "torch.log_softmax", "_to_copy": ".to"}
+RENAMED = {
+    "_unsafe_view": ".reshape",
+    "_softmax": "torch.softmax",
+    "_log_softmax": "torch.log_softmax",
+    "_to_copy": ".to",
+}
 DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
 """How many arguments at the end belong to the operator only."""
 

@@ -18,7 +18,7 @@ from minimizer.oracle import Signature, exception_signature, verdict_signature
 from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
-from minimizer.types import Kind, Reason, Status
+from minimizer.types import Kind, Reason, Status, counted
 
 EAGER_SECONDS = 600.0
 CHECKED_BY_SCRIPT = "the script's own comparison"
@@ -136,10 +136,10 @@ class Triage:
                 finished.checked,
             )
         checked = finished.checked
-        backward = f" and {checked.backward} backward passes" if checked.backward else ""
+        backward = f" and {counted(checked.backward, 'gradient comparison')}" if checked.backward else ""
         summary = (
-            f"Healthy: {checked.calls} calls of {checked.frames} compiled graphs{backward} gave what eager gives, within "
-            "rounding."
+            f"Healthy: {counted(checked.calls, 'call')} of {counted(checked.frames, 'compiled graph')}{backward} gave what "
+            "eager gives, within rounding."
         )
         healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
         return self._suspected(finished, healthy) if finished.suspects else healthy

@@ -76,9 +76,9 @@ class Step(StrEnum):
     SURVEY = "survey"
     LOCALIZE = "localize"
     REDUCE = "reduce"
+    BLAME = "blame"
     EMIT = "emit"
     VERIFY = "verify"
-    BLAME = "blame"
     WITNESS = "witness"
 
 
@@ -92,6 +92,11 @@ class Exit:
     PARTIAL = 4
     FAILED = 5
     CANCELLED = 130
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def exit_status(status: Status, reason: Reason | None) -> int:

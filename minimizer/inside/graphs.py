@@ -185,8 +185,8 @@ def module_of(node: fx.Node) -> tuple[str, str]:
 
 
 def module_path(path: str) -> str:
-    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``."""
-    path = re.sub(r"^L\['\w+'\]|^L__self__+", "", path)
+    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``; a global ``G['net'].up`` keeps its name."""
+    path = re.sub(r"^L\['\w+'\]|^G(?=\[)", "", path)
     path = re.sub(r"\._modules|\.__dict__", "", path)
     path = re.sub(r"""\[(?:["'])?([^\]"']+)(?:["'])?\]""", r".\1", path)
     return path.strip(".")
