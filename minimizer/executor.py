@@ -270,11 +270,14 @@ class Executor:
         A child that sends what is no message cannot be talked to any more, and is ended.
         """
         with os.fdopen(descriptor, "rb") as pipe:
-            while (message := _message(pipe.readline(protocol.MAX_LINE))) is not None:
+            line = pipe.readline(protocol.MAX_LINE)
+            while (message := _message(line)) is not None:
                 task = tasks.get(message["id"])
                 if task is not None:
                     task.messages.put(message)
-        self.place.sandbox.kill(process)
+                line = pipe.readline(protocol.MAX_LINE)
+        if line:
+            self.place.sandbox.kill(process)
         for task in list(tasks.values()):
             task.messages.put(None)
 

@@ -41,6 +41,7 @@ HANG_AFTER = 300.0
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
+SETTINGS_PREFIX = "MINIMIZER_"
 OTHER_ROOT = "fails by itself too; --target reduces it"
 FLAKY_RUNS = 5
 OVERLAY_ENTRIES = 1000
@@ -126,12 +127,9 @@ class _Job:
             executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
             ready = executor.start()
         with executor:
-            self._report.environment = {
-                "torch": ready.torch,
-                "python": ready.python,
-                "device": "cpu",
-                "cuda": ready.cuda,
-            }
+            if self._options.device == "cuda" and not ready.gpu:
+                raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
+            self._report.environment = {"torch": ready.torch, "python": ready.python, "cuda": ready.cuda}
             triage = self._triage(executor)
             with self._journal.step(Step.SURVEY):
                 found = triage.run()
@@ -185,12 +183,25 @@ class _Job:
             sandbox=sandbox,
             scratch=self._scratch,
             read=[*runtime_paths(python), home, *self._binds],
-            env={name: os.environ[name] for name in self._options.env if name in os.environ},
+            env=self._environment(),
             network=self._network,
             memory_bytes=self._settings.trial_memory_bytes,
         )
         _overlay(home, place.folder("work"))
         return place
+
+    def _environment(self) -> dict[str, str]:
+        """The variables of ours that the script asked for and may have, and the device it is held to."""
+        allowed = {name.strip() for name in self._settings.script_env.split(",")}
+        granted: dict[str, str] = {}
+        for name in self._options.env:
+            if name.startswith(SETTINGS_PREFIX) or not allowed & {name, "*"}:
+                self._journal.note(f"The variable {name} is not passed on: MINIMIZER_SCRIPT_ENV does not allow it.")
+            elif name in os.environ:
+                granted[name] = os.environ[name]
+        if self._options.device == "cpu":
+            granted["CUDA_VISIBLE_DEVICES"] = ""
+        return granted
 
     def _triage(self, executor: Executor) -> Triage:
         return Triage(
@@ -199,6 +210,7 @@ class _Job:
             args=self._options.args,
             steps=self._options.steps,
             hang_after=self._options.hang_after or HANG_AFTER,
+            values=self._options.expect in ("auto", "accuracy"),
             on_note=self._journal.note,
         )
 
@@ -219,6 +231,8 @@ class _Job:
 
     def _announce(self, case: Case) -> None:
         report, signature = self._report, case.signature
+        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
+        report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
         report.checked = Checked(**case.checked.model_dump())
         report.failure = Failure(
             kind=signature.kind,

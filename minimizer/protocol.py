@@ -139,6 +139,7 @@ class Ready(Loose):
     torch: Text
     python: Text
     cuda: Text = ""
+    gpu: bool = False
     threads: int = 1
 
 

@@ -51,6 +51,10 @@ class Settings(BaseSettings):
         description="Trials that run at once in one job.",
     )
     trial_memory_bytes: int = Field(8 << 30, ge=1 << 28, description="Memory one trial may take.")
+    script_env: str = Field(
+        "",
+        description="Environment variables of the worker, separated by commas, that a job may ask for with `env`; * allows all but MINIMIZER_*.",
+    )
     toolchains: str = Field("", description="Further Python interpreters, as name=path separated by commas.")
 
     @property

@@ -54,7 +54,7 @@ class Settled:
 
 
 class Triage:
-    """The runs of one script. ``hang_after`` is in seconds, ``steps`` in calls of each graph."""
+    """The runs of one script. ``hang_after`` is in seconds, ``steps`` in calls of each graph; ``values``: compare them."""
 
     def __init__(
         self,
@@ -64,10 +64,12 @@ class Triage:
         args: list[str],
         steps: int | None,
         hang_after: float,
+        values: bool,
         on_note: Callable[[str], None],
     ) -> None:
         self._executor, self._script, self._args = executor, script, args
         self._steps, self._hang_after, self._on_note = steps, hang_after, on_note
+        self._values = values
 
     def run(self) -> Case | Settled:
         """Run the script until the question is settled."""
@@ -89,7 +91,8 @@ class Triage:
 
     def _survey(self, **changes: Any) -> Survey:
         request = {
-            "script": str(self._script), "args": self._args, "compile": True, "steps": self._steps, "hold": None, "tolerance": None,
+            "script": str(self._script), "args": self._args, "compile": True,
+            "values": self._values, "steps": self._steps, "hold": None, "tolerance": None,
         }  # fmt: skip
         return self._executor.survey({**request, **changes}, timeout=self._hang_after)
 
@@ -141,6 +144,10 @@ class Triage:
             f"Healthy: {counted(checked.calls, 'call')} of {counted(checked.frames, 'compiled graph')}{backward} gave what "
             "eager gives, within rounding."
         )
+        if not self._values:
+            summary = (
+                f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
+            )
         healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
         return self._suspected(finished, healthy) if finished.suspects else healthy
 
@@ -234,6 +241,7 @@ class Triage:
                 "script": str(self._script),
                 "args": self._args,
                 "compile": False,
+                "values": False,
                 "steps": None,
                 "hold": None,
                 "tolerance": None,

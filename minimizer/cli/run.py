@@ -88,7 +88,7 @@ def run(
     check_script(script.read_bytes(), str(script))
     options = options_from(job)
     _require_set(options.env)
-    settings = settings_from_environment(sandbox=sandbox, **({"trial_jobs": jobs} if jobs else {}))
+    settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_sandbox(sandbox)
     folder = out or _default_folder(script)

@@ -53,13 +53,13 @@ class Survey:
 
     Message fields: ``script`` (path), ``args``, ``compile`` (bool), ``steps`` (int or None), ``hold`` (None, or graph and call
     of an earlier run at which to stop before the compiler gets there: how a crash is held), ``tolerance`` (None, or the
-    script's own, which then decides).
+    script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count).
     """
 
     def __init__(self, message: Message, channel: Channel) -> None:
         self._script, self._args = message["script"], message["args"]
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
-        self._tolerance = message["tolerance"]
+        self._tolerance, self._values = message["tolerance"], message.get("values", True)
         self._channel = channel
         self._graphs: list[_Graph] = []
         self._compared = 0
@@ -171,6 +171,8 @@ class Survey:
             self._hold_call(graph, before, rng, failure)
             raise
         after = snapshot.rng_state()
+        if not self._values:
+            return actual
         self._compared += 1
         try:
             verdict = referee.judge(

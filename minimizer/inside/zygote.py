@@ -213,6 +213,8 @@ def warm_up() -> dict[str, Any]:
         "torch": torch.__version__,
         "python": sys.version.split()[0],
         "cuda": torch.version.cuda or "",
+        # CUDA itself must not be asked: nothing may fork once it has started.
+        "gpu": bool(torch.version.cuda) and os.path.exists("/dev/nvidiactl"),
         "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
     }
 

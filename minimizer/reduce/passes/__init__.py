@@ -16,7 +16,7 @@ from minimizer.reduce.passes.sweep import sweep
 NODES = (window, outputs, bypass, drop)
 """What takes whole nodes out, cheapest question first."""
 
-SIMPLER = (state, inputs, generated, operands, shapes, dimensions, arguments, values)
+SIMPLER = (state, inputs, generated, operands, dimensions, shapes, arguments, values)
 """What makes the few nodes that are left easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

@@ -1,0 +1,81 @@
+"""Real reductions of our own failing scripts, through the command line; the minimum reached is pinned.
+
+``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
+regression, a smaller one is an invitation to lower the number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+TRUTH: dict[str, dict[str, Any]] = json.loads((HERE / "truth.json").read_text())
+
+pytestmark = [pytest.mark.quality, pytest.mark.timeout(900)]
+
+
+def minimize(script: Path, out: Path) -> tuple[int, dict[str, Any]]:
+    command = [
+        sys.executable,
+        "-m",
+        "minimizer",
+        "run",
+        str(script),
+        "--no-witness",
+        "--out",
+        str(out),
+        "--budget",
+        "600",
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (out / "report.json").exists(), process.stderr
+    return process.returncode, json.loads((out / "report.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_corpus(name: str, tmp_path: Path) -> None:
+    truth = TRUTH[name]
+
+    status, report = minimize(HERE / "corpus" / f"{name}.py", tmp_path)
+
+    assert status == truth["exit"], report["summary"]
+    assert report["reason"] == truth.get("reason")
+    if truth["exit"] != 0:
+        assert not (tmp_path / "repro.py").exists()
+        return
+    assert report["failure"]["kind"] == truth["kind"]
+    assert report["failure"]["stage"] == truth["stage"]
+    assert truth["op"] in report["culprits"][0]["ops"]
+    assert report["reduction"]["one_minimal"]
+    assert report["reduction"]["nodes_after"] <= truth["nodes"]
+    assert report["reduction"]["lines_after"] <= truth["lines"]
+    assert report["verification"]["failed_same"] == report["verification"]["runs"] == 3
+
+
+def test_repro_stands_alone(tmp_path: Path) -> None:
+    """Copied alone into an empty folder, with nothing in the environment: 1 while the bug is there, 0 without the compiler."""
+    out, alone = tmp_path / "out", tmp_path / "alone"
+    alone.mkdir()
+    status, _ = minimize(EXAMPLES / "bucketed_features.py", out)
+    assert status == 0
+    (alone / "repro.py").write_bytes((out / "repro.py").read_bytes())
+
+    def run(**extra: str) -> int:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(alone),
+            "TORCHINDUCTOR_CACHE_DIR": str(alone / "cache"),
+            **extra,
+        }
+        return subprocess.run([sys.executable, "repro.py"], cwd=alone, env=environment, check=False).returncode
+
+    assert run() == 1
+    assert run(TORCHDYNAMO_DISABLE="1") == 0
