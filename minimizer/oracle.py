@@ -22,9 +22,12 @@ from minimizer.types import Kind
 NOISE = re.compile(
     r"file too short|invalid ELF header|cannot open shared object file|No space left on device|Too many open files"
     r"|Cannot allocate memory|Resource temporarily unavailable|truncated (object|file)|file format not recognized"
+    r"|std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted"
 )
 """What a broken machine says, in whatever exception it comes."""
 OOM_SIGNALS = (9,)
+BUS_ERROR = 7
+"""Also what a library gives that lost its end after it was written: believed only on a clean cache."""
 KINDS = {
     "compile_error": Kind.COMPILE_ERROR,
     "runtime_error": Kind.RUNTIME_ERROR,
@@ -156,7 +159,7 @@ class Oracle:
         """How each program fares; ``changes`` override fields of the requests."""
         requests = [{**self.request(program), **changes} for program in programs]
         outcomes = self._run(requests)
-        noisy = [index for index, outcome in enumerate(outcomes) if is_noise(outcome)]
+        noisy = [i for i, outcome in enumerate(outcomes) if is_noise(outcome) or outcome.signal == BUS_ERROR]
         for index in noisy:
             clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
             outcomes[index] = self._run([{**requests[index], "environ": clean}])[0]

@@ -17,6 +17,8 @@ from torch import fx
 from .names import dotted_name
 
 Json = Any
+MADE = "minimizer_tensor_meta"
+"""Key of ``node.meta`` under which a run of the graph noted what a node makes."""
 
 
 class Opaque(Exception):
@@ -103,7 +105,7 @@ class _Writer:
             "target": target,
             "args": [self._arg(arg) for arg in node.args],
             "kwargs": {key: self._arg(arg) for key, arg in node.kwargs.items()},
-            "meta": tensor_meta(value) if isinstance(value, torch.Tensor) else None,
+            "meta": node.meta.get(MADE) or (tensor_meta(value) if isinstance(value, torch.Tensor) else None),
             "module": module,
             "module_class": module_class,
             "source": source_of(node, self._script),

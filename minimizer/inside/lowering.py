@@ -13,6 +13,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import snapshot
+from .graphs import MADE, tensor_meta
 
 
 def lower(
@@ -67,9 +68,5 @@ class _Annotate(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         if isinstance(result, torch.Tensor):
-            n.meta["example_value"] = torch.empty_like(result, device="meta")
-            if result.layout is torch.strided:
-                n.meta["example_value"] = torch.empty_strided(
-                    result.shape, result.stride(), dtype=result.dtype, device="meta"
-                )
+            n.meta[MADE] = tensor_meta(result)
         return result

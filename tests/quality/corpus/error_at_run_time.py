@@ -1,4 +1,4 @@
-"""Compiled code aborts the process when it runs; a training step around it."""
+"""Compiled code raises when it runs; a training step around it."""
 
 import torch
 import torch._inductor.config as inductor_config
