@@ -1,0 +1,395 @@
+"""The oracle: what counts as the same failure, what is another one, and what is only the machine's noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import (
+    FIRST_TIMEOUT,
+    LEAST_TIMEOUT,
+    Oracle,
+    Signature,
+    exception_signature,
+    is_noise,
+    normalise,
+    signature_of,
+    verdict_signature,
+)
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.types import Kind
+
+META = TensorMeta((2, 3), "torch.float32", (3, 1))
+PROGRAM = Program((Input("x", META, golden="x"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
+TRUNCATED = "OSError: /tmp/cache/ab/cab.main.so: file too short"
+
+
+def error(
+    message: str = "expected 3 dims",
+    kind: str = "RuntimeError",
+    frame: tuple[str, str, str] = ("torch/x.py", "lower", "raise"),
+) -> ExceptionInfo:
+    wrapped = f"backend='inductor' raised:\n{kind}: {message}"
+    return ExceptionInfo(
+        type="torch._dynamo.exc.BackendCompilerFailed",
+        message=wrapped,
+        root_type=kind,
+        root_message=message,
+        frames=[frame],
+    )
+
+
+def outcome(word: str, *, phase: str = "compiled", **fields: Any) -> Outcome:
+    return Outcome.model_validate({"outcome": word, "phase": phase, **fields})
+
+
+def different(kind: str = "wrong_output", what: str = "value") -> Outcome:
+    verdict = Verdict(fault=True, kind=kind, differences=[Difference(where="output[0]", kind=kind, what=what)])  # type: ignore[arg-type]
+    return outcome("different", phase="compare", verdict=verdict)
+
+
+class FakeExecutor:
+    """Answers requests by rule and remembers them."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Outcome]) -> None:
+        self._answer = answer
+        self.asked: list[dict[str, Any]] = []
+        self.timeouts: list[float] = []
+        self._caches = 0
+
+    def judge(self, requests: Sequence[dict[str, Any]], *, timeout: float, op: str = "judge") -> list[Outcome]:
+        self.asked += requests
+        self.timeouts.append(timeout)
+        return [self._answer(request) for request in requests]
+
+    def fresh_cache(self) -> Path:
+        self._caches += 1
+        return Path(f"/clean-{self._caches}")
+
+
+class FakeSurvey:
+    def golden(self, keys: frozenset[str]) -> Path:
+        return Path(f"/golden/{'-'.join(sorted(keys))}.pt")
+
+
+def oracle_for(executor: FakeExecutor, *accepts: Signature, **fields: Any) -> Oracle:
+    accepted = accepts or (Signature(Kind.WRONG_OUTPUT),)
+    return Oracle(cast(Executor, executor), cast(Survey, FakeSurvey()), accepted, **fields)
+
+
+# messages -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("buf12 has size 3", "buf7 has size 400"),
+        ("bad pointer 0x7f12ab", "bad pointer 0xDEADBEEF"),
+        ("cannot open /tmp/a1/b.cpp", "cannot open /home/x-y/c/d.py"),
+        ("expected 1.5e-3 at index 4", "expected 2 at index 17"),
+        ("  same\nSet TORCHDYNAMO_VERBOSE=1", "same"),
+        (
+            "CppCompileError: C++ compile error\nCommand: g++ /tmp/x1.cpp\nx1.cpp:7:3: error: 'foo' was not declared",
+            "CppCompileError: C++ compile error\nCommand: g++ /tmp/y2.cpp\ny2.cpp:99:1: error: 'foo' was not declared",
+        ),
+    ],
+)
+def test_what_drifts_from_run_to_run_is_no_part_of_a_message(one: str, other: str) -> None:
+    assert normalise(one) == normalise(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("expected a float tensor", "expected an int tensor"),
+        ("KeyError: 'mean'", "KeyError: 'rsqrt'"),
+        (
+            "CppCompileError: C++ compile error\nx1.cpp:7:3: error: 'foo' was not declared",
+            "CppCompileError: C++ compile error\nx1.cpp:7:3: error: 'bar' was not declared",
+        ),
+    ],
+)
+def test_what_tells_failures_apart_stays(one: str, other: str) -> None:
+    assert normalise(one) != normalise(other)
+
+
+def test_a_message_is_bounded() -> None:
+    assert len(normalise("word " * 10_000)) == 300
+    assert normalise("") == ""
+
+
+# signatures -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_root_is_what_counts_of_an_exception() -> None:
+    signature = exception_signature(Kind.COMPILE_ERROR, error())
+    assert (signature.exception_type, signature.where) == ("RuntimeError", "torch/x.py:lower")
+    assert signature.message == "expected N dims"
+    assert exception_signature(Kind.COMPILE_ERROR, None) == Signature(Kind.COMPILE_ERROR)
+
+
+def test_message_or_frame_may_drift_but_not_both_and_not_the_type() -> None:
+    target = exception_signature(Kind.COMPILE_ERROR, error())
+    for same in (error(), error("other words"), error(frame=("torch/y.py", "other", ""))):
+        assert target.matches(exception_signature(Kind.COMPILE_ERROR, same))
+    for other in (
+        error("other words", frame=("torch/y.py", "other", "")),
+        error(kind="KeyError"),
+        error(kind="ImportError"),
+        error(kind="MemoryError"),
+    ):
+        assert not target.matches(exception_signature(Kind.COMPILE_ERROR, other))
+
+
+def test_two_unknown_frames_are_not_the_same_frame() -> None:
+    without = Signature(Kind.RUNTIME_ERROR, "E", "one")
+    assert not without.matches(Signature(Kind.RUNTIME_ERROR, "E", "two"))
+
+
+@pytest.mark.parametrize("other", [kind for kind in Kind if kind is not Kind.RUNTIME_ERROR])
+def test_another_kind_never_matches(other: Kind) -> None:
+    assert not Signature(Kind.RUNTIME_ERROR, "E", "m", "w").matches(Signature(other, "E", "m", "w"))
+
+
+def test_crashes_match_by_signal() -> None:
+    abort = Signature(Kind.CRASH, signal=6)
+    assert abort.matches(Signature(Kind.CRASH, signal=6))
+    assert not abort.matches(Signature(Kind.CRASH, signal=11))
+
+
+def test_wrong_values_match_whatever_the_numbers_and_wrong_metadata_by_its_sort() -> None:
+    assert Signature(Kind.WRONG_OUTPUT, what="value").matches(Signature(Kind.WRONG_OUTPUT, what="nan"))
+    assert Signature(Kind.WRONG_METADATA, what="dtype").matches(Signature(Kind.WRONG_METADATA, what="dtype"))
+    assert not Signature(Kind.WRONG_METADATA, what="dtype").matches(Signature(Kind.WRONG_METADATA, what="stride"))
+
+
+def test_a_verdict_is_named_after_the_difference_of_its_kind() -> None:
+    verdict = Verdict(
+        fault=True,
+        kind="wrong_metadata",
+        differences=[Difference(what="value"), Difference(kind="wrong_metadata", what="dtype")],
+    )
+    assert verdict_signature(verdict) == Signature(Kind.WRONG_METADATA, what="dtype")
+
+
+def test_the_short_name_of_a_signature_is_stable_and_distinct() -> None:
+    signature = Signature(Kind.CRASH, signal=6)
+    assert signature.text == Signature(Kind.CRASH, signal=6).text
+    assert signature.text.startswith("crash-")
+    assert signature.text != Signature(Kind.CRASH, signal=11).text
+
+
+# what a trial showed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "kind"),
+    [
+        (different(), Kind.WRONG_OUTPUT),
+        (different("wrong_gradient"), Kind.WRONG_GRADIENT),
+        (outcome("compile_error", exception=error()), Kind.COMPILE_ERROR),
+        (outcome("runtime_error", exception=error()), Kind.RUNTIME_ERROR),
+        (outcome("missing_error", exception=error()), Kind.MISSING_ERROR),
+        (outcome("crash", signal=6), Kind.CRASH),
+        (outcome("crash", signal=11, phase="backward"), Kind.CRASH),
+        (outcome("timeout"), Kind.HANG),
+    ],
+)
+def test_failures(shown: Outcome, kind: Kind) -> None:
+    signature = signature_of(shown)
+    assert signature is not None
+    assert signature.kind is kind
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        outcome("same"),
+        outcome("setup_error", phase="setup", exception=error(kind="ImportError", message="No module named 'numpy'")),
+        outcome("eager_error", exception=error()),
+        outcome("nondeterministic"),
+        outcome("lost"),
+        outcome("different"),  # without a verdict
+        outcome("crash", signal=9),
+        outcome("crash", signal=6, phase="setup"),
+        outcome("crash", signal=11, phase="eager"),
+        outcome("crash", signal=11, phase=""),
+        outcome("timeout", phase="eager"),
+        outcome("timeout", phase="setup"),
+    ],
+)
+def test_trap_06_no_failure_of_the_compiler(shown: Outcome) -> None:
+    """Killed for memory, failing imports, a failing set-up or eager side: nothing of it is a failure of the compiled side."""
+    assert signature_of(shown) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        outcome("compile_error", exception=error("No module named 'triton'", "ImportError", ("a.py", "f", ""))),
+        outcome("compile_error", exception=error("", "MemoryError", ("a.py", "f", ""))),
+        outcome("runtime_error", exception=error()),
+        outcome("crash", signal=9),
+        outcome("crash", signal=11),
+        outcome("timeout"),
+        outcome("lost", phase="compiled"),  # KeyboardInterrupt and exit() end a trial without an answer
+        outcome("setup_error", exception=error()),
+        outcome("eager_error", exception=error()),
+        different(),
+    ],
+)
+def test_trap_06_another_way_to_fail_is_not_the_failure(other: Outcome) -> None:
+    target = exception_signature(Kind.COMPILE_ERROR, error())
+    assert not oracle_for(FakeExecutor(lambda _: other), target).check([PROGRAM])[0]
+
+
+def test_other_failures_are_remembered() -> None:
+    answers = iter(
+        [
+            outcome("crash", signal=11),
+            different(),
+            outcome("crash", signal=11),
+            outcome("same"),
+            outcome("crash", signal=9),
+        ]
+    )
+    oracle = oracle_for(FakeExecutor(lambda _: next(answers)))
+    assert oracle.check([PROGRAM] * 5) == [False, True, False, False, False]
+    assert oracle.also_seen == {Signature(Kind.CRASH, signal=11): 2}
+    assert oracle.trials == 5
+
+
+def test_any_accepted_signature_counts() -> None:
+    oracle = oracle_for(
+        FakeExecutor(lambda _: different()), Signature(Kind.WRONG_GRADIENT), Signature(Kind.WRONG_OUTPUT)
+    )
+    assert oracle.check([PROGRAM]) == [True]
+
+
+# noise ----------------------------------------------------------------------------------------------------------------
+
+NOISY = [
+    outcome("compile_error", exception=error(TRUNCATED, "OSError")),
+    outcome("runtime_error", exception=error("libc10.so: cannot open shared object file: No such file", "ImportError")),
+    outcome("compile_error", exception=error("[Errno 28] No space left on device", "OSError")),
+    outcome("runtime_error", exception=error("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes. Error code 12 (Cannot allocate memory)")),
+    outcome("compile_error", exception=error("C++ compile error\ng++: fatal error: Killed signal terminated program cc1plus", "torch._inductor.exc.CppCompileError")),
+    outcome("compile_error", exception=error("C++ compile error\ncc1plus: out of memory allocating 65536 bytes", "torch._inductor.exc.CppCompileError")),
+    outcome("runtime_error", exception=error("std::bad_alloc", "MemoryError")),
+    outcome("crash", signal=6, log="terminate called after throwing an instance of 'std::bad_alloc'"),
+    outcome("lost"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("noisy", NOISY)
+def test_noise_is_retried_on_a_clean_cache_and_then_believed(noisy: Outcome) -> None:
+    def answer(request: dict[str, Any]) -> Outcome:
+        return outcome("same") if "environ" in request else noisy
+
+    executor = FakeExecutor(answer)
+    assert is_noise(noisy)
+    assert [o.outcome for o in oracle_for(executor).judge([PROGRAM])] == ["same"]
+    assert executor.asked[1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/clean-1"}
+    assert executor.asked[1]["source"] == executor.asked[0]["source"]
+
+
+@pytest.mark.parametrize("noisy", NOISY)
+def test_noise_that_stays_is_no_failure_even_where_it_looks_like_the_target(noisy: Outcome) -> None:
+    target = signature_of(noisy) or Signature(Kind.CRASH, signal=6)
+    oracle = oracle_for(FakeExecutor(lambda _: noisy), target)
+    assert oracle.check([PROGRAM]) == [False]
+    assert not oracle.also_seen
+
+
+@pytest.mark.parametrize("again", ["same", "crash"])
+def test_a_bus_error_is_believed_on_a_clean_cache_only(again: str) -> None:
+    """A library that lost its end after it was written gives one; so may the compiler's own fault."""
+    bus_error = outcome("crash", signal=7)
+    executor = FakeExecutor(
+        lambda r: outcome(again, signal=7 if again == "crash" else None) if "environ" in r else bus_error
+    )
+    assert oracle_for(executor, Signature(Kind.CRASH, signal=7)).check([PROGRAM]) == [again == "crash"]
+
+
+def test_each_noisy_trial_has_a_clean_cache_of_its_own() -> None:
+    executor = FakeExecutor(lambda request: different() if "environ" in request else NOISY[0])
+    assert oracle_for(executor).check([PROGRAM, PROGRAM]) == [True, True]
+    assert [r["environ"]["TORCHINDUCTOR_CACHE_DIR"] for r in executor.asked[2:]] == ["/clean-1", "/clean-2"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        outcome("same"),
+        different(),
+        outcome("compile_error", exception=error()),
+        outcome("crash", signal=6, log="Aborted"),
+        outcome("timeout"),
+    ],
+)
+def test_no_noise(shown: Outcome) -> None:
+    executor = FakeExecutor(lambda _: shown)
+    oracle_for(executor).judge([PROGRAM])
+    assert not is_noise(shown)
+    assert len(executor.asked) == 1
+
+
+# requests -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_holds_all_of_the_program() -> None:
+    program = Program(
+        inputs=(
+            Input("weight", TensorMeta((2,), "torch.float32", requires_grad=True), golden="weight@relu"),
+            Input("n", None, code="3"),
+        ),
+        nodes=(Node("z", "torch.mul", (Ref("weight"), Ref("n"))),),
+        outputs=("z",),
+        setup=("torch.set_default_dtype(torch.float64)",),
+        compile_kwargs=(("dynamic", "True"), ("backend", "'aot_eager'")),
+        grad=True,
+    )
+    request = oracle_for(FakeExecutor(lambda _: outcome("same")), tolerance={"rtol": 0.5}).request(program)
+    assert request["source"] == "def f(x0, x1):\n    v0 = torch.mul(x0, x1)\n    return v0\n"
+    assert request["setup"].endswith("torch.set_default_dtype(torch.float64)")
+    assert request["inputs"] == [
+        {"name": "x0", "golden": "weight@relu", "code": None, "requires_grad": True},
+        {"name": "x1", "golden": None, "code": "3", "requires_grad": False},
+    ]
+    assert request["golden_files"] == ["/golden/weight@relu.pt"]
+    assert request["compile_kwargs"] == "dynamic=True, backend='aot_eager'"
+    assert (request["grad"], request["tolerance"]) == (True, {"rtol": 0.5})
+
+
+def test_changes_override_a_request() -> None:
+    executor = FakeExecutor(lambda _: outcome("same"))
+    oracle_for(executor).judge([PROGRAM], compile_kwargs="dynamic=False")
+    assert executor.asked[0]["compile_kwargs"] == "dynamic=False"
+
+
+def test_the_timeout_follows_the_slowest_trial_that_ended_by_itself() -> None:
+    answers = iter(
+        [
+            outcome("timeout", seconds=FIRST_TIMEOUT),
+            outcome("same", seconds=1.0),
+            outcome("same", seconds=20.0),
+            outcome("same", seconds=2.0),
+        ]
+    )
+    executor = FakeExecutor(lambda _: next(answers))
+    oracle = oracle_for(executor)
+    for _ in range(4):
+        oracle.judge([PROGRAM])
+    assert executor.timeouts == [FIRST_TIMEOUT, FIRST_TIMEOUT, LEAST_TIMEOUT, 160.0]
+
+
+def test_no_program_is_no_trial() -> None:
+    executor = FakeExecutor(lambda _: outcome("same"))
+    oracle = oracle_for(executor)
+    assert oracle.check([]) == []
+    assert oracle.trials == 0
