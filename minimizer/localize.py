@@ -204,12 +204,12 @@ def _depth(program: Program, region: Region) -> int:
 
 
 def _choose(roots: Sequence[Region], target: str | None) -> Region:
-    """The root asked for by index or module path; else the first in execution order."""
+    """The root asked for by index, by its module path, or by that of a module in it; else the first in execution order."""
     if target is not None:
         if target.isdigit() and int(target) < len(roots):
             return roots[int(target)]
         for root in roots:
-            if root.path == target or root.path.startswith(f"{target}."):
+            if f"{root.path}.".startswith(f"{target}.") or (root.path and target.startswith(f"{root.path}.")):
                 return root
     return roots[0]
 

@@ -1,0 +1,446 @@
+"""Localization on hand-made programs: the fault is found where it is, and where it cannot be seen alone that is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minimizer.localize import SMALL, Localized, Region, confirm_discrete, cut, localize, split
+from minimizer.oracle import Oracle, Signature, signature_of
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Difference, Outcome, Verdict
+from minimizer.report import Layer
+from minimizer.types import Kind
+
+META = TensorMeta((4, 4), "torch.float32", (4, 1))
+Rule = Callable[[Program], bool]
+
+
+class FakeOracle:
+    """Says by rule whether a program fails; counts."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.also_seen: Counter[Signature] = Counter()
+        self.judged: list[Program] = []
+
+    def judge(self, programs: Sequence[Program]) -> list[Outcome]:
+        self.judged += programs
+        return [self._outcome(program) for program in programs]
+
+    def _outcome(self, program: Program) -> Outcome:
+        well_formed(program)
+        if not self._rule(program):
+            return Outcome(outcome="same", verdict=Verdict())
+        difference = Difference(where="output[0]", max_abs=0.5, required_atol=0.25, required_rtol=0.125)
+        return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=[difference]))
+
+    def same(self, outcome: Outcome) -> bool:
+        return signature_of(outcome) is not None
+
+    def check(self, programs: Sequence[Program]) -> list[bool]:
+        return [self.same(outcome) for outcome in self.judge(programs)]
+
+
+def well_formed(program: Program) -> None:
+    """Names are defined once and before their use, and every output exists."""
+    defined = {i.name for i in program.inputs}
+    assert len(defined) == len(program.inputs)
+    for node in program.nodes:
+        assert defined.issuperset(node.refs()), f"{node} uses what is not there"
+        assert node.name not in defined
+        defined.add(node.name)
+    assert defined.issuperset(program.outputs)
+    assert all((i.golden is None) != (i.code is None) for i in program.inputs)
+
+
+def locate(program: Program, rule: Rule, **options: Any) -> tuple[Localized, FakeOracle]:
+    oracle = FakeOracle(rule)
+    return localize(program, cast(Oracle, oracle), **options), oracle
+
+
+def has(*targets: str) -> Rule:
+    return lambda program: set(targets) <= {node.target for node in program.nodes}
+
+
+def chain(nodes: Sequence[tuple[str, str]]) -> Program:
+    """``v0 = target0(x); v1 = target1(v0); ...``, from pairs of target and module."""
+    made = []
+    previous = "x"
+    for index, (target, module) in enumerate(nodes):
+        kind = module.rpartition(".")[2].title()
+        made.append(Node(f"v{index}", target, (Ref(previous),), meta=META, module=module, module_class=kind))
+        previous = f"v{index}"
+    return Program((Input("x", META, golden="x"),), tuple(made), (previous,))
+
+
+def model(blocks: int = 6, bad: dict[int, str] | None = None) -> Program:
+    """Blocks of five nodes in ``norm`` and six in ``mlp``; in a bad one the third node of the mlp is another target."""
+    nodes = [("torch.embed", "embedding")]
+    for block in range(blocks):
+        nodes += [("torch.norm", f"blocks.{block}.norm")] * 5
+        mlp = [("torch.linear", f"blocks.{block}.mlp")] * 6
+        if bad and block in bad:
+            mlp[2] = (bad[block], f"blocks.{block}.mlp.activation")
+        nodes += mlp
+    return chain([*nodes, ("torch.head", "head")])
+
+
+# the whole way down ---------------------------------------------------------------------------------------------------
+
+
+def test_the_one_bad_node_of_a_deep_model_is_found() -> None:
+    program = model(8, {5: "torch.bad"})
+    located, oracle = locate(program, has("torch.bad"))
+    assert [node.target for node in located.window.nodes] == ["torch.bad"]
+    assert located.confirmed
+    assert [root.path for root in located.roots] == ["blocks.5"]
+    assert len(oracle.judged) < program.size / 2
+
+
+def test_the_window_runs_on_golden_inputs_as_they_were_at_that_moment() -> None:
+    located, _ = locate(model(3, {1: "torch.bad"}), has("torch.bad"))
+    (node,) = located.window.nodes
+    (given_value,) = located.window.inputs
+    assert list(node.refs()) == [given_value.name]
+    assert given_value.golden == f"{given_value.name}@{node.name}"
+    assert located.window.outputs == (node.name,)
+
+
+def test_all_roots_are_reported_and_the_first_is_taken() -> None:
+    program = model(6, {1: "torch.bad", 4: "torch.bad"})
+    located, _ = locate(program, has("torch.bad"))
+    assert [root.path for root in located.roots] == ["blocks.1", "blocks.4"]
+    assert located.window.nodes[0].module == "blocks.1.mlp.activation"
+
+
+@pytest.mark.parametrize("target", ["1", "blocks.4", "blocks"])
+def test_another_root_can_be_asked_for(target: str) -> None:
+    located, _ = locate(model(6, {1: "torch.bad", 4: "torch.bad"}), has("torch.bad"), target=target)
+    expected = "blocks.1.mlp.activation" if target == "blocks" else "blocks.4.mlp.activation"
+    assert located.window.nodes[0].module == expected
+
+
+def test_a_root_can_be_asked_for_by_a_module_in_it() -> None:
+    located, _ = locate(model(6, {1: "torch.bad", 4: "torch.bad"}), has("torch.bad"), target="blocks.4.mlp.activation")
+    assert located.window.nodes[0].module == "blocks.4.mlp.activation"
+
+
+@pytest.mark.parametrize("target", ["7", "no.such.module", "block"])
+def test_a_target_that_is_no_root_leaves_the_first(target: str) -> None:
+    located, _ = locate(model(6, {1: "torch.bad", 4: "torch.bad"}), has("torch.bad"), target=target)
+    assert located.window.nodes[0].module == "blocks.1.mlp.activation"
+
+
+def test_every_region_is_judged_and_told_in_execution_order() -> None:
+    told: list[Layer] = []
+    located, _ = locate(model(4, {2: "torch.bad"}), has("torch.bad"), on_region=told.append)
+    assert tuple(told) == located.layers
+    assert [layer.order for layer in told] == list(range(len(told)))
+    (bad,) = [layer for layer in told if layer.verdict == "bad"]
+    assert (bad.path, bad.local_error, bad.required_atol, bad.required_rtol) == ("blocks.2", 0.5, 0.25, 0.125)
+    assert all(layer.local_error == 0.0 for layer in told if layer.verdict == "good")
+
+
+def test_a_region_that_cannot_be_judged_is_unknown_and_no_root() -> None:
+    class Unsure(FakeOracle):
+        def _outcome(self, program: Program) -> Outcome:
+            if any(node.module.startswith("blocks.0") for node in program.nodes) and program.size < 30:
+                return Outcome(outcome="eager_error")
+            return super()._outcome(program)
+
+    oracle = Unsure(has("torch.bad"))
+    located = localize(model(4, {2: "torch.bad"}), cast(Oracle, oracle))
+    assert [layer.verdict for layer in located.layers if layer.path == "blocks.0"] == ["unknown"]
+    assert [root.path for root in located.roots] == ["blocks.2"]
+
+
+def test_equal_blocks_are_judged_after_one_of_their_kind() -> None:
+    """The first batch holds one of each kind, so that its kernels are built when the twins come."""
+    batches: list[list[str]] = []
+
+    class Recording(FakeOracle):
+        def judge(self, programs: Sequence[Program]) -> list[Outcome]:
+            batches.append([program.fingerprint(values=False) for program in programs])
+            return super().judge(programs)
+
+    localize(model(6, {5: "torch.bad"}), cast(Oracle, Recording(has("torch.bad"))))
+    firsts, twins = batches[:2]
+    assert len(set(firsts)) == len(firsts)
+    assert twins
+    assert set(twins) <= set(firsts)
+
+
+# what needs more than a node ------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_over_several_nodes_is_kept_whole() -> None:
+    program = model(5)
+    nodes = list(program.nodes)
+    start = next(i for i, n in enumerate(nodes) if n.module == "blocks.3.mlp")
+    nodes[start] = replace(nodes[start], target="torch.one")
+    nodes[start + 3] = replace(nodes[start + 3], target="torch.two")
+    located, _ = locate(replace(program, nodes=tuple(nodes)), has("torch.one", "torch.two"))
+    assert located.confirmed
+    assert has("torch.one", "torch.two")(located.window)
+    assert {n.module.split(".")[1] for n in located.window.nodes} == {"3"}
+    assert located.window.size <= 11
+
+
+def test_a_pattern_across_two_blocks_is_found_by_widening() -> None:
+    program = model(6, {2: "torch.one", 3: "torch.two"})
+    located, _ = locate(program, has("torch.one", "torch.two"))
+    assert located.confirmed
+    assert has("torch.one", "torch.two")(located.window)
+    assert located.window.size < program.size
+    assert len(located.roots) == 1
+    assert all(layer.verdict == "good" for layer in located.layers)
+
+
+@given(st.integers(0, 7), st.integers(0, 7))
+def test_any_two_cooperating_blocks_are_found(one: int, two: int) -> None:
+    if one == two:
+        return
+    program = model(8, {one: "torch.one", two: "torch.two"})
+    located, _ = locate(program, has("torch.one", "torch.two"))
+    assert located.confirmed
+    assert has("torch.one", "torch.two")(located.window)
+
+
+def test_a_fault_of_the_whole_program_only_is_confirmed_as_such() -> None:
+    program = model(4)
+    located, _ = locate(program, lambda p: p.size == program.size)
+    assert located.confirmed
+    assert located.window == program
+    assert located.roots == ()
+
+
+def test_a_program_that_does_not_fail_alone_is_not_confirmed() -> None:
+    program = model(4, {2: "torch.bad"})
+    located, _ = locate(program, lambda _: False)
+    assert not located.confirmed
+    assert located.window == program
+    assert located.roots == ()
+    assert located.layers
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_program_of_one_node(fails: bool) -> None:
+    program = chain([("torch.bad", "")])
+    located, _ = locate(program, lambda _: fails)
+    assert located.confirmed is fails
+    assert [n.target for n in located.window.nodes] == ["torch.bad"]
+
+
+def test_a_small_program_is_left_to_the_reducer() -> None:
+    program = chain([("torch.a", "")] * 3 + [("torch.bad", "")] + [("torch.a", "")] * 3)
+    located, oracle = locate(program, has("torch.bad"))
+    assert (located.window, located.confirmed, len(oracle.judged)) == (program, True, 1)
+
+
+def test_a_large_program_without_modules_is_cut_into_pieces() -> None:
+    nodes = [("torch.a", "")] * 100
+    nodes[63] = ("torch.bad", "")
+    located, oracle = locate(chain(nodes), has("torch.bad"))
+    assert [n.target for n in located.window.nodes] == ["torch.bad"]
+    assert len(oracle.judged) < 40
+
+
+# splitting ------------------------------------------------------------------------------------------------------------
+
+MODULES = st.sampled_from(["", "a", "b", "a.x", "a.y", "a.x.p", "a.x.q", "b.x"])
+
+
+@given(st.lists(MODULES, min_size=1, max_size=60))
+def test_regions_cover_all_nodes_in_order(modules: list[str]) -> None:
+    nodes = chain([("torch.a", module) for module in modules]).nodes
+    regions = split(nodes, 0, len(nodes))
+    assert [region.start for region in regions] == [0, *(region.stop for region in regions[:-1])]
+    assert regions[-1].stop == len(nodes)
+    for region in regions:
+        assert region.size > 0
+        inside = [node.module for node in nodes[region.start : region.stop]]
+        assert all(path == region.path or path.startswith(f"{region.path}.") or not region.path for path in inside)
+
+
+def test_regions_follow_modules_and_name_their_class() -> None:
+    regions = split(model(6).nodes, 0, len(model(6).nodes))
+    assert [region.path for region in regions if region.size > 2] == [f"blocks.{i}" for i in range(6)]
+    small = split(chain([("torch.a", "net.act")] * SMALL).nodes, 0, SMALL)
+    assert small == [Region(0, SMALL, "net.act", "Act")]
+
+
+def test_crumbs_between_blocks_get_no_trial_of_their_own() -> None:
+    nodes = chain([("torch.a", f"b{i // 3}") if i % 3 else ("torch.add", "") for i in range(30)]).nodes
+    assert all(region.size > 2 for region in split(nodes, 0, 30))
+
+
+# cutting --------------------------------------------------------------------------------------------------------------
+
+
+def program_with(
+    *nodes: Node, outputs: tuple[str, ...] = (), inputs: tuple[Input, ...] = (Input("x", META, golden="x"),)
+) -> Program:
+    return Program(inputs, nodes, outputs or (nodes[-1].name,))
+
+
+def node(name: str, target: str, *args: Any, meta: TensorMeta | None = META) -> Node:
+    return Node(name, target, args, meta=meta)
+
+
+def test_a_cut_returns_what_the_rest_uses_and_what_nobody_uses() -> None:
+    program = program_with(
+        node("a", "torch.sin", Ref("x")),
+        node("b", "torch.cos", Ref("a")),
+        node("unused", "torch.tan", Ref("b")),
+        node("c", "torch.exp", Ref("a")),
+    )
+    window = cut(program, 0, 3)
+    assert window.outputs == ("a", "unused")
+    well_formed(window)
+
+
+def test_a_cut_keeps_outputs_of_the_program() -> None:
+    program = program_with(node("a", "torch.sin", Ref("x")), node("b", "torch.cos", Ref("a")), outputs=("a", "b"))
+    assert cut(program, 0, 2).outputs == ("a", "b")
+
+
+def test_plain_numbers_stay_as_they_are() -> None:
+    inputs = (Input("x", META, golden="x"), Input("n", None, code="3"))
+    window = cut(
+        program_with(node("a", "torch.sin", Ref("x")), node("b", ".mul", Ref("a"), Ref("n")), inputs=inputs), 1, 2
+    )
+    assert window.inputs == (Input("a", META, golden="a@b"), Input("n", None, code="3"))
+
+
+def test_producers_of_what_is_no_tensor_come_along() -> None:
+    """A size, or the tuple that ``split`` makes, cannot be a golden input."""
+    program = program_with(
+        node("parts", "torch.split", Ref("x"), 2, meta=None),
+        node("one", "operator.getitem", Ref("parts"), 0),
+        node("size", ".size", Ref("one"), 0, meta=None),
+        node("more", "operator.add", Ref("size"), 1, meta=None),
+        node("last", ".expand", Ref("one"), Ref("more")),
+    )
+    window = cut(program, 4, 5)
+    assert [n.name for n in window.nodes] == ["size", "more", "last"]
+    assert [i.name for i in window.inputs] == ["one"]
+    assert window.outputs == ("last",)
+    well_formed(window)
+    assert [n.name for n in cut(program, 1, 2).nodes] == ["parts", "one"]
+
+
+def test_a_value_changed_in_place_is_taken_as_it_was_at_that_moment() -> None:
+    program = program_with(
+        node("a", "torch.sin", Ref("x")),
+        node("b", ".mul_", Ref("a"), 100),
+        node("c", "torch.cos", Ref("a")),
+        node("d", ".add_", Ref("a"), 1),
+        node("e", "torch.exp", Ref("a")),
+    )
+    assert [i.golden for i in cut(program, 2, 3).inputs] == ["a@c"]
+    assert [i.golden for i in cut(program, 4, 5).inputs] == ["a@e"]
+
+
+ENTER = "torch.amp.autocast_mode._enter_autocast"
+EXIT = "torch.amp.autocast_mode._exit_autocast"
+GRAD = "torch._C._set_grad_enabled"
+
+
+def autocast_program() -> Program:
+    return program_with(
+        node("before", "torch.sin", Ref("x")),
+        node("enter", ENTER, "cpu", meta=None),
+        node("inner", "torch.matmul", Ref("before"), Ref("before")),
+        node("inner2", "torch.matmul", Ref("inner"), Ref("inner")),
+        node("leave", EXIT, Ref("enter"), meta=None),
+        node("after", "torch.matmul", Ref("inner2"), Ref("inner2")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "names"),
+    [
+        (0, 1, ["before"]),
+        (2, 3, ["enter", "inner", "leave"]),
+        (3, 4, ["enter", "inner2", "leave"]),
+        (3, 6, ["enter", "inner2", "leave", "after"]),
+        (0, 3, ["before", "enter", "inner", "leave"]),
+        (1, 5, ["enter", "inner", "inner2", "leave"]),
+        (5, 6, ["after"]),
+    ],
+)
+def test_autocast_that_is_open_comes_along_and_is_closed(start: int, stop: int, names: list[str]) -> None:
+    window = cut(autocast_program(), start, stop)
+    assert [n.name for n in window.nodes] == names
+    well_formed(window)
+
+
+def test_nested_autocast_is_kept_in_order() -> None:
+    program = program_with(
+        node("outer", ENTER, "cpu", meta=None),
+        node("inner", ENTER, "cpu", False, meta=None),
+        node("a", "torch.matmul", Ref("x"), Ref("x")),
+        node("leave_inner", EXIT, Ref("inner"), meta=None),
+        node("b", "torch.matmul", Ref("x"), Ref("x")),
+        node("leave_outer", EXIT, Ref("outer"), meta=None),
+        outputs=("a", "b"),
+    )
+    assert [n.name for n in cut(program, 2, 3).nodes] == ["outer", "inner", "a", "leave_inner", "leave_outer"]
+    assert [n.name for n in cut(program, 4, 5).nodes] == ["outer", "b", "leave_outer"]
+
+
+def test_the_grad_mode_in_force_comes_along() -> None:
+    program = program_with(
+        node("off", GRAD, False, meta=None),
+        node("a", "torch.sin", Ref("x")),
+        node("on", GRAD, True, meta=None),
+        node("b", "torch.cos", Ref("a")),
+        outputs=("a", "b"),
+    )
+    assert [n.name for n in cut(program, 1, 2).nodes] == ["off", "a"]
+    assert [n.name for n in cut(program, 3, 4).nodes] == ["on", "b"]
+    assert [n.name for n in cut(program, 1, 4).nodes] == ["off", "a", "on", "b"]
+
+
+# discrete operators ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.round", ".argmax", "torch.topk", "operator.gt", ".to", "torch.ops.aten.floor.default", ".round_"]
+)
+def test_a_wrong_discrete_operator_is_found_on_eager_inputs(target: str) -> None:
+    program = chain([("torch.gelu", "")] * 40 + [(target, ""), ("torch.sum", "")])
+    oracle = FakeOracle(has(target))
+    window = confirm_discrete(program, cast(Oracle, oracle))
+    assert window is not None
+    assert [n.target for n in window.nodes] == [target]
+    assert len(oracle.judged) == 1
+
+
+def test_discrete_operators_that_are_right_alone_only_amplify() -> None:
+    program = chain([("torch.gelu", ""), ("torch.round", "")] * 20)
+    oracle = FakeOracle(lambda _: False)
+    assert confirm_discrete(program, cast(Oracle, oracle)) is None
+    assert len(oracle.judged) == 20
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.matmul", "torch.softmax", ".mean", "torch.background", ".total", "torch.nn.functional.gelu"]
+)
+def test_continuous_operators_are_not_asked(target: str) -> None:
+    oracle = FakeOracle(lambda _: True)
+    assert confirm_discrete(chain([(target, "")]), cast(Oracle, oracle)) is None
+    assert not oracle.judged
+
+
+def test_fake_outcomes_are_what_the_oracle_takes_for_a_failure() -> None:
+    assert signature_of(FakeOracle(lambda _: True).judge([chain([("torch.a", "")])])[0]) == Signature(
+        Kind.WRONG_OUTPUT, what="value"
+    )
