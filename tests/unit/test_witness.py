@@ -1,0 +1,49 @@
+"""What is made of PyTorch's own minifier: it is a witness, and its own troubles are no evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from minimizer.witness import OWN_ERRORS, _judge
+
+
+def test_a_dump_agrees() -> None:
+    outcome, agrees = _judge(1, "AccuracyError: Bad accuracy detected\n", True, 60)
+    assert agrees is True
+    assert "dumped" in outcome
+
+
+def test_a_clean_end_saw_nothing() -> None:
+    assert _judge(0, "all good\n", False, 60) == ("saw nothing: the script ended well under it", False)
+
+
+def test_a_witness_that_takes_too_long_says_nothing() -> None:
+    for dumped in (True, False):
+        assert _judge(None, "iteration 1\n", dumped, 60) == ("did not end within 60 s", None)
+
+
+@pytest.mark.parametrize("own", OWN_ERRORS)
+@pytest.mark.parametrize("dumped", [True, False])
+@pytest.mark.parametrize("status", [0, 1])
+def test_trap_01_its_own_errors_are_not_the_users_bug(own: str, dumped: bool, status: int) -> None:
+    outcome, agrees = _judge(status, f"Traceback\n  ...\nTypeError: {own} in the harness\n\n", dumped, 60)
+    assert agrees is None
+    assert outcome.startswith("broke by itself: TypeError: ")
+
+
+def test_a_failure_without_a_dump_is_no_evidence() -> None:
+    """The script's own assertion fails under it as without it."""
+    outcome, agrees = _judge(1, "Traceback\nAssertionError: too far apart\n  \n", False, 60)
+    assert agrees is None
+    assert outcome.endswith("AssertionError: too far apart")
+
+
+@pytest.mark.parametrize("status", [1, 137, -11])
+def test_a_silent_end_is_no_evidence(status: int) -> None:
+    outcome, agrees = _judge(status, "", False, 60)
+    assert agrees is None
+    assert outcome == "the script failed under it and nothing was dumped: "
+
+
+def test_a_long_last_line_is_cut() -> None:
+    assert len(_judge(1, "x" * 5000, False, 60)[0]) < 300
