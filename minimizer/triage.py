@@ -14,7 +14,7 @@ from typing import Any
 
 from minimizer import protocol
 from minimizer.executor import Executor, Survey
-from minimizer.oracle import Signature, exception_signature, verdict_signature
+from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
@@ -221,9 +221,10 @@ class Triage:
                 f"The compiled run had not ended after {self._hang_after:.0f} seconds, while eager ends.",
                 kind=Kind.HANG,
             )
-        if survey.signal is None or "graph" not in survey.phase:
+        place = _place(survey.phase)
+        if survey.signal is None or survey.signal in OOM_SIGNALS or place is None:
             return _not_runnable(survey, "with the compiler")
-        held = self._survey(hold={"graph": survey.phase["graph"], "call": survey.phase["call"]})
+        held = self._survey(hold=place)
         signature = Signature(Kind.CRASH, signal=survey.signal)
         if held.held is None:
             return Settled(
@@ -256,6 +257,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _place(phase: dict[str, Any]) -> dict[str, Any] | None:
+    """The graph and call that a survey last spoke of; None if it spoke of none."""
+    graph, call = phase.get("graph"), phase.get("call")
+    is_known = isinstance(graph, int) and (call is None or isinstance(call, int))
+    return {"graph": graph, "call": call} if is_known else None
 
 
 def _not_runnable(survey: Survey, how: str) -> Settled:

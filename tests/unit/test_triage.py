@@ -1,0 +1,353 @@
+"""Triage: what is said of a script, given how its runs went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import Signature
+from minimizer.protocol import Checked, Finished, Held, parse
+from minimizer.triage import Case, Settled, Triage, signal_name
+from minimizer.types import Kind, Reason, Status
+
+META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
+PROGRAM: dict[str, Any] = {
+    "inputs": [{"name": "x", "meta": META, "golden": "x"}],
+    "nodes": [{"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}],
+    "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
+}  # fmt: skip
+WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
+ALL_WELL: dict[str, Any] = {"checked": {"frames": 2, "calls": 5, "backward": 1}}
+
+
+def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
+    return {"type": kind, "message": message, "root_type": kind, "root_message": message, "frames": [["m.py", "f", ""]]}
+
+
+class FakeExecutor:
+    """Hands out canned surveys in order, and keeps what was asked."""
+
+    def __init__(self, surveys: list[dict[str, Any]]) -> None:
+        self._surveys: Iterator[dict[str, Any]] = iter(surveys)
+        self.asked: list[dict[str, Any]] = []
+        self.timeouts: list[float] = []
+        self.killed = 0
+
+    def survey(self, request: dict[str, Any], *, timeout: float) -> Survey:
+        self.asked.append(request)
+        self.timeouts.append(timeout)
+        return Survey(cast(Executor, self), cast(Any, None), **{"phase": {}, **next(self._surveys)})
+
+    def kill(self, task: Any) -> None:
+        self.killed += 1
+
+
+def held(**failure: Any) -> dict[str, Any]:
+    return {"held": parse(Held, {"failure": {"graph": 1, "call": 2, "phase": "run", **failure}, "program": PROGRAM})}
+
+
+def finished(**fields: Any) -> dict[str, Any]:
+    return {"finished": parse(Finished, {**ALL_WELL, **fields})}
+
+
+def ended(**end: Any) -> dict[str, Any]:
+    phase = end.pop("at", {})
+    return {"end": end, "phase": phase}
+
+
+def triage(*surveys: dict[str, Any], **options: Any) -> tuple[Case | Settled, FakeExecutor, list[str]]:
+    executor, notes = FakeExecutor(list(surveys)), []
+    settings: dict[str, Any] = {"args": ["--fast"], "steps": 3, "hang_after": 30.0, "values": True, **options}
+    asked = Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=notes.append, **settings)
+    return asked.run(), executor, notes
+
+
+def settled(*surveys: dict[str, Any], **options: Any) -> Settled:
+    found, executor, _ = triage(*surveys, **options)
+    assert isinstance(found, Settled)
+    assert len(executor.asked) == len(surveys)
+    return found
+
+
+def case(*surveys: dict[str, Any]) -> Case:
+    found, executor, _ = triage(*surveys)
+    assert isinstance(found, Case)
+    assert len(executor.asked) == len(surveys)
+    return found
+
+
+# failures that are held -----------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_value_is_a_case() -> None:
+    found = case(held(kind="wrong_output", verdict=WRONG))
+    assert found.signature.kind is Kind.WRONG_OUTPUT
+    assert found.message == "output[0]: value: expected 1, got 2"
+    assert found.program.node("y").target == "torch.relu"
+    assert (found.checked.frames, found.checked.calls) == (2, 3)
+    assert found.tolerance is None
+    assert found.otherwise is None
+
+
+@pytest.mark.parametrize("kind", ["compile_error", "runtime_error"])
+def test_an_exception_is_a_case(kind: str) -> None:
+    found = case(held(kind=kind, exception=error("torch._inductor.exc.LoweringError", "\n\nno such lowering\nmore")))
+    assert found.signature.kind is Kind(kind)
+    assert found.signature.exception_type == "torch._inductor.exc.LoweringError"
+    assert found.message == "LoweringError: no such lowering"
+
+
+def test_the_script_is_run_as_the_user_asked() -> None:
+    _, executor, _ = triage(finished(), values=False)
+    assert executor.asked == [
+        {
+            "script": "/nowhere/script.py", "args": ["--fast"], "compile": True,
+            "values": False, "steps": 3, "hold": None, "tolerance": None,
+        }
+    ]  # fmt: skip
+    assert executor.timeouts == [30.0]
+
+
+# the end of the script ------------------------------------------------------------------------------------------------
+
+
+def test_healthy_says_what_was_checked() -> None:
+    found = settled(finished(notes=["graph 1 could not be compared"]))
+    assert (found.status, found.reason) == (Status.HEALTHY, None)
+    assert "5 calls of 2 compiled graphs" in found.summary
+    assert found.checked == Checked(frames=2, calls=5, backward=1)
+    assert found.notes == ("graph 1 could not be compared",)
+
+
+def test_notes_of_the_run_are_told() -> None:
+    _, _, notes = triage(finished(notes=["one", "two"]))
+    assert notes == ["one", "two"]
+
+
+def test_a_script_that_compiled_nothing_is_never_healthy() -> None:
+    found = settled(finished(checked={"frames": 0}))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
+
+
+def test_a_script_that_fails_without_the_compiler_too() -> None:
+    found = settled(finished(exception=error("ValueError")), finished(exception=error("ValueError", "bad shape")))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
+    assert "ValueError: bad shape" in found.summary
+
+
+def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
+    _, executor, _ = triage(finished(exception=error("ValueError")), finished(exception=error("ValueError")))
+    assert [request["compile"] for request in executor.asked] == [True, False]
+    assert executor.timeouts[1] > executor.timeouts[0]
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ({"signal": 11, "log": "first\nSegmentation fault"}, "SIGSEGV. Segmentation fault"),
+        ({"timed_out": True, "signal": 9}, "did not end in time"),
+        ({"exit": 3}, "status 3"),
+    ],
+)
+def test_a_script_that_dies_in_eager_is_not_runnable(end: dict[str, Any], says: str) -> None:
+    found = settled(finished(exception=error("RuntimeError")), ended(**end))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert says in found.summary
+
+
+# the script's own check -----------------------------------------------------------------------------------------------
+
+
+def test_the_scripts_own_tolerance_decides_where_ours_sees_rounding() -> None:
+    failing = finished(
+        exception=error("AssertionError", "Tensor-likes are not close!"),
+        checks=[{"rtol": 0.5}, {"rtol": 0.1, "atol": 0.0}],
+    )
+    found, executor, notes = triage(failing, finished(), held(kind="wrong_output", verdict=WRONG))
+    assert isinstance(found, Case)
+    assert found.tolerance == {"rtol": 0.1, "atol": 0.0}
+    assert executor.asked[2]["tolerance"] == {"rtol": 0.1, "atol": 0.0}
+    assert any("0.1" in note for note in notes)
+
+
+def test_a_plain_assert_is_judged_by_the_default_tolerance() -> None:
+    found, executor, _ = triage(
+        finished(exception=error("AssertionError")), finished(), held(kind="wrong_output", verdict=WRONG)
+    )
+    assert isinstance(found, Case)
+    assert found.tolerance == {}
+    assert executor.asked[2]["tolerance"] == {}
+
+
+def test_a_check_that_no_call_bears_out_is_disputed() -> None:
+    found = settled(finished(exception=error("AssertionError", "took 3 s")), finished(), finished())
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
+    assert "AssertionError: took 3 s" in found.summary
+
+
+def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
+    nothing = {"frames": 1, "calls": 0}
+    found = settled(finished(exception=error("AssertionError"), checked=nothing), finished(), finished(checked=nothing))
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+
+
+def test_an_exception_between_graphs() -> None:
+    found = settled(finished(exception=error("TypeError", "hook got None")), finished())
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
+    assert "TypeError: hook got None" in found.summary
+
+
+# suspects -------------------------------------------------------------------------------------------------------------
+
+SUSPECT = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete": True}}
+
+
+def test_discrete_differences_are_held_and_asked_again() -> None:
+    found, executor, _ = triage(finished(suspects=[SUSPECT], notes=["n"]), held())
+    assert isinstance(found, Case)
+    assert executor.asked[1]["hold"] == {"graph": 1, "call": 4}
+    assert found.signature.kind is Kind.WRONG_OUTPUT
+    assert found.otherwise is not None
+    assert found.otherwise.status is Status.HEALTHY
+    assert any("rounding" in note for note in found.otherwise.notes)
+
+
+def test_a_suspect_that_does_not_come_again_is_healthy() -> None:
+    assert settled(finished(suspects=[SUSPECT]), finished()).status is Status.HEALTHY
+
+
+# crashes, hangs -------------------------------------------------------------------------------------------------------
+
+AT = {"type": "phase", "graph": 1, "call": 2}
+
+
+def test_a_crash_is_held_before_it_happens() -> None:
+    found, executor, _ = triage(ended(signal=6, at=AT), finished(), held())
+    assert isinstance(found, Case)
+    assert found.signature == Signature(Kind.CRASH, signal=6)
+    assert found.message == "the process died by SIGABRT"
+    assert [(r["compile"], r["hold"]) for r in executor.asked] == [
+        (True, None),
+        (False, None),
+        (True, {"graph": 1, "call": 2}),
+    ]
+
+
+def test_a_crash_while_compiling_is_held_before_the_compiler() -> None:
+    _, executor, _ = triage(ended(signal=11, at={"graph": 0, "call": None}), finished(), held(phase="compile"))
+    assert executor.asked[2]["hold"] == {"graph": 0, "call": None}
+
+
+@pytest.mark.parametrize("again", [ended(signal=6, at=AT), finished()])
+def test_a_crash_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
+    found = settled(ended(signal=6, at=AT), finished(), again)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.CRASH)
+    assert "SIGABRT" in found.summary
+
+
+def test_a_crash_with_and_without_the_compiler() -> None:
+    found = settled(ended(signal=6, at=AT), ended(signal=6, log="Aborted"))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert "with and without the compiler" in found.summary
+
+
+def test_a_crash_before_any_graph_is_not_the_compilers() -> None:
+    assert settled(ended(signal=6), finished()).reason is Reason.NOT_RUNNABLE
+
+
+def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> None:
+    found = settled(ended(signal=9, at=AT), finished())
+    assert (found.status, found.reason, found.kind) == (Status.FAILED, Reason.NOT_RUNNABLE, None)
+    assert "SIGKILL" in found.summary
+
+
+@pytest.mark.parametrize("at", [{}, {"graph": "one", "call": []}, {"graph": None, "call": 1}])
+def test_a_phase_that_makes_no_sense(at: dict[str, Any]) -> None:
+    """The child's word is not trusted."""
+    assert settled(ended(signal=6, at=at), finished()).reason is Reason.NOT_RUNNABLE
+
+
+def test_an_end_without_an_answer() -> None:
+    assert settled(ended(exit=70, log="Traceback\nMemoryError"), finished()).summary.endswith("status 70. MemoryError")
+
+
+def test_a_compiled_run_that_does_not_end() -> None:
+    found = settled(ended(timed_out=True, signal=9, at=AT), finished())
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
+    assert "30 seconds" in found.summary
+
+
+def test_a_script_that_never_ends() -> None:
+    assert settled(ended(timed_out=True, signal=9), ended(timed_out=True, signal=9)).reason is Reason.NOT_RUNNABLE
+
+
+def test_signals_without_a_name() -> None:
+    assert (signal_name(6), signal_name(99)) == ("SIGABRT", "signal 99")
+
+
+# once more ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("again", "same"),
+    [
+        (held(kind="wrong_output", verdict=WRONG), True),
+        (held(kind="runtime_error", exception=error("ValueError")), False),
+        (finished(), False),
+        (ended(signal=6), False),
+    ],
+)
+def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool) -> None:
+    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), again])
+    asked = Triage(
+        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.fails_again(found) is same
+    assert executor.killed == ("held" in again)
+
+
+def test_a_crash_is_repeated() -> None:
+    executor = FakeExecutor([ended(signal=6, at=AT), finished(), held(), ended(signal=6), ended(signal=11)])
+    asked = Triage(
+        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert [asked.fails_again(found), asked.fails_again(found)] == [True, False]
+
+
+def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:
+    """A custom pass is an object that no literal expresses: its definition is sliced out of the script."""
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import torch\nimport torch._inductor.config as config\n\ndef unrelated():\n    pass\n\n"
+        "def drop(graph):\n    pass\n\nconfig.post_grad_custom_post_pass = drop\n"
+    )
+    answer = parse(
+        Held,
+        {
+            "failure": {"graph": 0, "phase": "run", "kind": "wrong_output", "verdict": WRONG},
+            "program": {
+                **PROGRAM,
+                "setup": ["torch.set_default_dtype(torch.float64)"],
+                "opaque_settings": ["torch._inductor.config.post_grad_custom_post_pass"],
+            },
+        },
+    )
+    executor = FakeExecutor([{"held": answer}])
+    asked = Triage(
+        cast(Executor, executor), path, args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    text = "\n".join(found.program.setup)
+    assert "def drop(graph)" in text
+    assert "config.post_grad_custom_post_pass = drop" in text
+    assert "unrelated" not in text
+    assert found.program.setup[-1] == "torch.set_default_dtype(torch.float64)"
