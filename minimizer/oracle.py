@@ -20,7 +20,7 @@ from minimizer.protocol import ExceptionInfo, Outcome, Verdict
 from minimizer.types import Kind
 
 NOISE = re.compile(
-    r"file too short|invalid ELF header|cannot open shared object file|No space left on device|Too many open files"
+    r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"
     r"|Cannot allocate memory|Resource temporarily unavailable|truncated (object|file)|file format not recognized"
     r"|std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted"
 )

@@ -125,6 +125,7 @@ class Zygote:
             status = 70
             try:
                 os.setsid()
+                self._leave()
                 _enter(message, log)
                 self._tasks[message["op"]](message, Channel(theirs_in, theirs_out))
                 status = 0
@@ -140,6 +141,15 @@ class Zygote:
         child = Child(message["id"], pid, inbox, outbox, log, time.monotonic() + message["timeout"])
         self._children[pid] = child
         self._selector.register(outbox, selectors.EVENT_READ, child)
+
+    def _leave(self) -> None:
+        """In a forked child: let go of the pipes of the zygote and of the other children, which are none of its business."""
+        self._selector.close()
+        for descriptor in (self._channel.incoming, self._channel.outgoing):
+            os.close(descriptor)
+        for child in self._children.values():
+            os.close(child.inbox)
+            os.close(child.outbox)
 
     def _relay(self, child: Child) -> None:
         chunk = os.read(child.outbox, 1 << 20)

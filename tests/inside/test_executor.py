@@ -1,0 +1,296 @@
+"""The warm child: whatever happens in a trial, it is told apart, and the next trial works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from children import SECONDS, executor, place, survey, trial
+from children import script as write_script
+
+from minimizer.errors import Cancelled, ChildFailed
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import Oracle, Signature, is_noise
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Outcome
+from minimizer.types import Kind
+
+META = TensorMeta((4,), "torch.float32", (1,))
+RELU = Program((Input("x", META, code="torch.ones(4)"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
+
+
+@dataclass
+class Switch:
+    """Lets a test say that its owner asked to stop."""
+
+    on: bool = False
+
+    def watch(self) -> None:
+        if self.on:
+            raise Cancelled("enough")
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def child(scratch: Path) -> Iterator[Executor]:
+    with executor(scratch) as started:
+        yield started
+
+
+def judge(child: Executor, *requests: dict[str, Any], timeout: float = SECONDS) -> list[Outcome]:
+    return child.judge(requests, timeout=timeout)
+
+
+def works(child: Executor) -> bool:
+    """Whether an ordinary trial is answered as it should be."""
+    (outcome,) = judge(child, trial("return x + 1"))
+    return outcome.outcome == "same"
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
+def test_a_crash_is_reported_and_the_next_trial_works(child: Executor, number: signal.Signals) -> None:
+    body = """
+        if torch.compiler.is_compiling():
+            return x
+        return x
+    """
+    setup = f"""
+        def crash(gm, example):
+            os.kill(os.getpid(), {int(number)})
+    """
+    (outcome,) = judge(child, trial(body, setup=setup, compile_kwargs="backend=crash"))
+    assert (outcome.outcome, outcome.signal, outcome.phase) == ("crash", number, "compiled")
+    assert works(child)
+
+
+def test_a_crash_before_the_compiler_is_told_by_its_phase(child: Executor) -> None:
+    setup, eager = judge(
+        child,
+        trial("return x", setup="os.abort()"),
+        trial("os.abort() if not torch.compiler.is_compiling() else None\nreturn x"),
+    )
+    assert (setup.outcome, setup.phase) == ("crash", "setup")
+    assert (eager.outcome, eager.phase) == ("crash", "eager")
+
+
+def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scratch: Path) -> None:
+    mark, pid_file = scratch / "work" / "written-later", scratch / "work" / "pid"
+    setup = f"""
+        import subprocess
+        sleeper = subprocess.Popen(["/bin/sh", "-c", "sleep 600; touch {mark}"])
+        namespaces = [line for line in open(f"/proc/{{sleeper.pid}}/status") if line.startswith("NSpid")]
+        open("{pid_file}", "w").write(str(sleeper.pid))
+        while True:
+            pass
+    """
+    (outcome,) = judge(child, trial("return x", setup=setup), timeout=3)
+    assert (outcome.outcome, outcome.phase) == ("timeout", "setup")
+    pid = int(pid_file.read_text())
+    looks = f"""
+        def is_alive(pid):
+            try:
+                return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+            except FileNotFoundError:
+                return False
+
+        print("sleeper is", "alive" if is_alive({pid}) else "gone", flush=True)
+    """
+    (outcome,) = judge(child, trial("return x", setup=looks))
+    assert "sleeper is gone" in outcome.log
+    assert not mark.exists()
+
+
+def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:
+    forged = json.dumps({"id": 1, "message": {"type": "outcome", "outcome": "different"}})
+    setup = f"""
+        import sys
+        print({forged!r})
+        print("to stderr", file=sys.stderr, flush=True)
+        os.write(1, b"\\xff\\x00 raw bytes\\n")
+        os.system("echo from a shell")
+    """
+    (outcome,) = judge(child, trial("return x + 1", setup=setup))
+    assert outcome.outcome == "same"
+    for said in ("to stderr", "raw bytes", "from a shell", forged):
+        assert said in outcome.log
+
+
+def test_a_trial_that_reads_its_input_finds_none(child: Executor) -> None:
+    (outcome,) = judge(child, trial("return x", setup="import sys\nassert sys.stdin.read() == ''"))
+    assert outcome.outcome == "same"
+
+
+def test_trials_leave_nothing_behind(child: Executor) -> None:
+    judge(
+        child,
+        trial("return x", setup="torch.set_default_dtype(torch.float64)\nos.environ['LEFT'] = '1'\nos.chdir('/')"),
+    )
+    setup = "assert torch.get_default_dtype() is torch.float32 and 'LEFT' not in os.environ and os.getcwd() != '/'"
+    (outcome,) = judge(child, trial("return x", setup=setup))
+    assert outcome.outcome == "same"
+
+
+def test_parallel_trials_come_back_in_order(child: Executor) -> None:
+    kinds = ["same", "setup_error", "crash", "eager_error", "runtime_error", "same", "lost"]
+    requests = {
+        "same": trial("return x + 1"),
+        "setup_error": trial("return x", setup="import no_such_module"),
+        "crash": trial("return x", setup="os.abort()"),
+        "eager_error": trial("raise ValueError('always')"),
+        "runtime_error": trial(
+            "return x + 1",
+            setup="def fail(*args):\n    raise ValueError('only compiled')\n\ndef backend(gm, example):\n    return fail",
+            compile_kwargs="backend=backend",
+        ),
+        "lost": trial("return x", setup="raise SystemExit(3)"),
+    }
+    assert [outcome.outcome for outcome in judge(child, *(requests[kind] for kind in kinds))] == kinds
+
+
+def test_trap_06_an_interrupt_is_no_answer(child: Executor) -> None:
+    backend = "def backend(gm, example):\n    raise KeyboardInterrupt"
+    (outcome,) = judge(child, trial("return x + 1", setup=backend, compile_kwargs="backend=backend"))
+    assert outcome.outcome == "lost"
+    assert is_noise(outcome)
+
+
+def test_an_unset_environment_is_what_a_trial_sees(child: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TORCH_SECRET", "swordfish")
+    (outcome,) = judge(child, trial("return x", setup="print(dict(os.environ), flush=True)"))
+    assert "TORCHINDUCTOR_CACHE_DIR" in outcome.log
+    assert "swordfish" not in outcome.log
+
+
+@pytest.mark.parametrize(
+    ("length", "symptom"), [(40, "file too short"), (100, "cannot read file data"), (4000, "SIGBUS")]
+)
+def test_a_truncated_kernel_is_never_taken_for_the_bug(child: Executor, length: int, symptom: str) -> None:
+    """A trial killed while it compiles leaves a truncated library, which the next one loads."""
+    targets = (
+        Signature(Kind.COMPILE_ERROR, "ImportError", f"PATH: {symptom}"),
+        Signature(Kind.CRASH, signal=signal.SIGBUS),
+    )
+    oracle = Oracle(child, cast(Survey, None), targets)
+    assert [o.outcome for o in oracle.judge([RELU])] == ["same"]
+    kernels = list(child.cache.rglob("*.main.so"))
+    assert kernels
+    whole = {kernel: kernel.read_bytes() for kernel in kernels}
+    for kernel, content in whole.items():
+        kernel.write_bytes(content[:length])
+    (broken,) = judge(child, oracle.request(RELU))
+    shown = broken.exception.root_message if broken.exception else signal.Signals(broken.signal or 0).name
+    assert symptom in shown
+    assert oracle.check([RELU]) == [False]
+    assert not oracle.also_seen
+    for kernel, content in whole.items():
+        kernel.write_bytes(content)
+
+
+def test_a_killed_zygote_is_started_again(scratch: Path, child: Executor) -> None:
+    held = "import torch\n@torch.compile(backend=lambda gm, ex: 1 / 0)\ndef f(x):\n    return x + 1\nf(torch.ones(2))\n"
+    path = write_script(scratch / "work", held)
+    before = survey(child, path)
+    assert before.held is not None
+    assert child._process is not None
+    child.place.sandbox.kill(child._process)
+    assert [o.outcome for o in judge(child, trial("return x + 1"), trial("return x + 2"))] == ["same", "same"]
+    with pytest.raises(ChildFailed):
+        before.literal("x")
+    assert works(child)
+
+
+def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
+    """A trial that takes its zygote with it, as far as a trial can."""
+    (outcome,) = judge(child, trial("return x", setup="os.kill(os.getppid(), 9)\nimport time\ntime.sleep(600)"))
+    assert outcome.outcome == "lost"
+    assert works(child)
+
+
+WRITES = """
+    import stat
+    own = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISFIFO(os.fstat(fd).st_mode)]
+    for fd in own:
+        try:
+            os.write(fd, LINE)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage\n",
+        b"[" * 50_000 + b"\n",
+        b'{}, "end": 5\n',
+        b'{"type": "held"}\n',
+        b'{"type": "finished", "checked": 3}\n',
+    ],
+    ids=lambda line: line[:30].decode("latin-1"),
+)
+def test_garbage_from_a_script_is_a_failed_child(child: Executor, scratch: Path, line: bytes) -> None:
+    """A hostile script can write to the pipes of its own process. It harms its own job only, and that at once."""
+    path = write_script(
+        scratch / "work", f"import os\nLINE = {line!r}\n" + re.sub(r"(?m)^    ", "", WRITES), "hostile.py"
+    )
+    with pytest.raises(ChildFailed):
+        survey(child, path, compile=False)
+    assert works(child)
+
+
+def test_garbage_from_a_trial_is_no_failure_of_the_program(child: Executor) -> None:
+    (outcome,) = judge(child, trial("return x", setup="LINE = b'garbage\\n'\n" + re.sub(r"(?m)^    ", "", WRITES)))
+    assert is_noise(outcome)
+    assert works(child)
+
+
+def test_a_python_that_has_no_torch_says_so(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "shadow").mkdir()
+    broken = tmp_path / "work" / "shadow" / "torch.py"
+    broken.write_text("raise ImportError('libtorch_cpu.so is not what it was')\n")
+    starting = Executor(place(tmp_path, env={"PYTHONPATH": str(broken.parent)}), jobs=1, watch=lambda: None)
+    with pytest.raises(ChildFailed, match=r"did not start: ImportError: libtorch_cpu\.so is not what it was"):
+        starting.start()
+
+
+def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
+    switch = Switch()
+    starting = Executor(place(tmp_path), jobs=1, watch=switch.watch)
+    with starting:
+        starting.start()
+        switch.on = True
+        with pytest.raises(Cancelled):
+            judge(starting, trial("return x", setup="while True: pass"))
+        process = starting._process
+    assert process is not None
+    assert process.poll() is not None
+    assert starting._process is None
+
+
+def test_a_memory_limit_is_the_trials_own(scratch: Path, child: Executor) -> None:
+    (outcome,) = judge(child, trial("return x", setup="import torch\ntorch.ones(1 << 30)", memory=2 << 30))
+    assert outcome.outcome == "setup_error"
+    assert is_noise(outcome)
+    assert works(child)
+
+
+def test_pids_of_trials_are_gone_when_they_are_judged(child: Executor) -> None:
+    (outcome,) = judge(child, trial("return x", setup="print('pid', os.getpid(), flush=True)"))
+    pid = re.search(r"pid (\d+)", outcome.log)
+    assert pid is not None
+    looks = f"assert not os.path.exists('/proc/{pid[1]}')"
+    (after,) = judge(child, trial("return x", setup=looks))
+    assert after.outcome == "same"
+    assert os.getpid() != int(pid[1])
