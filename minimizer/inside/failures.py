@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import traceback
 from typing import Any
 
@@ -19,22 +21,36 @@ def describe(error: BaseException) -> dict[str, Any]:
     root = innermost(error)
     return {
         "type": _name(error),
-        "message": str(error)[:MAX_MESSAGE],
+        "message": _text(error),
         "root_type": _name(root),
-        "root_message": str(root)[:MAX_MESSAGE],
+        "root_message": _text(root),
         "frames": _frames(root) or _frames(error),
     }
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised."""
+    """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised.
+
+    That a C++ compiler ended with status 1 says less than the exception that quotes it.
+    """
     seen = {id(error)}
     while True:
         inner = getattr(error, "inner_exception", None) or error.__cause__
         if not isinstance(inner, BaseException) or id(inner) in seen:
             return error
+        if isinstance(inner, subprocess.CalledProcessError):
+            return error
         seen.add(id(inner))
         error = inner
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says; of a C++ compiler's output the errors alone, since pages of warnings come before them."""
+    text = str(error)
+    if "C++ compile error" in text:
+        errors = [line.strip() for line in text.splitlines() if re.search(r"\berror: |out of memory", line)]
+        text = "\n".join([text.strip().split("\n", 1)[0], *errors]) if errors else text
+    return text[:MAX_MESSAGE]
 
 
 def _name(error: BaseException) -> str:

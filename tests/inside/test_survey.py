@@ -1,0 +1,455 @@
+"""Surveys of real scripts: what is held, and what is left in peace."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import executor, script, survey
+
+from minimizer.executor import Executor, Survey
+from minimizer.program import Program
+from minimizer.protocol import Finished, Held
+from minimizer.triage import Case, Settled, Triage
+from minimizer.types import Kind, Reason, Status
+
+RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"\n'
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the scripts are."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
+    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
+        yield started
+
+
+@pytest.fixture
+def triage(child: Executor, home: Path) -> Any:
+    def run(text: str, *args: str) -> Case | Settled:
+        asked = Triage(
+            child, script(home, text), args=list(args), steps=None, hang_after=200, values=True, on_note=lambda _: None
+        )
+        return asked.run()
+
+    return run
+
+
+def held(found: Survey) -> Held:
+    assert found.held is not None, found.finished or found.log
+    found.close()
+    return found.held
+
+
+def finished(found: Survey) -> Finished:
+    assert found.finished is not None, found.held.failure if found.held else found.log
+    return found.finished
+
+
+def targets(program: Program) -> list[str]:
+    return [node.target for node in program.nodes]
+
+
+# failures -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_silently_wrong_value_is_held_with_its_graph_and_inputs(child: Executor, home: Path) -> None:
+    text = (
+        RELU_BUG.format("accuracy")
+        + """
+import torch
+
+@torch.compile
+def good(x):
+    return x + 1
+
+@torch.compile
+def bad(x, n):
+    y = x * n
+    return torch.relu(y)
+
+good(torch.ones(3))
+for n in (2.0,):
+    bad(torch.tensor([-1.0, 0.5, 3.0]), n)
+print("never compared")
+"""
+    )
+    found = survey(child, script(home, text))
+    assert found.held is not None
+    failure = found.held.failure
+    assert (failure.graph, failure.call, failure.phase, failure.kind) == (1, 0, "run", "wrong_output")
+    assert failure.verdict is not None
+    assert failure.verdict.differences[0].where.startswith("output[0]")
+    program = found.program("dynamo")
+    assert targets(program) == ["operator.mul", "torch.relu"]
+    assert program.level == "dynamo"
+    assert (
+        program.setup == ('torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"',)
+        or "accuracy" in program.setup[0]
+    )
+    assert program.nodes[1].source is not None
+    assert program.nodes[1].source[::2] == ("script.py", "return torch.relu(y)")
+    key = program.inputs[0].golden
+    assert key is not None
+    assert found.literal(key) == "torch.tensor([-1.0, 0.5, 3.0])"
+    lowered = found.program("aot")
+    assert "torch.ops.aten.relu.default" in targets(lowered)
+    found.close()
+
+
+def test_a_compile_error_is_held(child: Executor, home: Path) -> None:
+    text = RELU_BUG.format("compile_error") + "import torch\ntorch.compile(torch.relu)(torch.ones(3))\n"
+    failure = held(survey(child, script(home, text))).failure
+    assert (failure.phase, failure.kind) == ("compile", "compile_error")
+    assert failure.exception is not None
+    assert failure.exception.root_type == "torch._inductor.exc.CppCompileError"
+    first, *errors = failure.exception.root_message.splitlines()
+    assert first == "C++ compile error"
+    assert errors
+    assert all("error: " in line for line in errors)
+
+
+BACKENDS = """
+import torch
+
+def rejects(gm, example):
+    if any(node.target in (torch.sin, "sin") for node in gm.graph.nodes):
+        raise NotImplementedError("no sin here")
+    return gm
+
+def breaks(gm, example):
+    def run(*args):
+        raise ValueError("only when it runs")
+    return run
+
+def wrong(gm, example):
+    return lambda *args: [out + 1 for out in gm(*args)]
+
+def zero_gradient(gm, example):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+    return lambda *args: [Wrong.apply(out) for out in gm(*args)]
+"""
+
+
+def test_an_error_that_the_script_hides_is_found(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+def f(x):
+    return torch.sin(x)
+
+try:
+    torch.compile(f, backend=rejects)(torch.ones(3))
+except Exception:
+    f(torch.ones(3))
+"""
+    )
+    failure = held(survey(child, script(home, text))).failure
+    assert failure.kind == "compile_error"
+    assert failure.exception is not None
+    assert (failure.exception.root_type, failure.exception.root_message) == ("NotImplementedError", "no sin here")
+
+
+def test_an_error_that_dynamo_suppresses_is_found(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+import torch._dynamo.config
+torch._dynamo.config.suppress_errors = True
+torch.compile(lambda x: torch.sin(x), backend=rejects)(torch.ones(3))
+"""
+    )
+    assert held(survey(child, script(home, text))).failure.kind == "compile_error"
+
+
+def test_an_error_when_compiled_code_runs(child: Executor, home: Path) -> None:
+    text = BACKENDS + "torch.compile(lambda x: torch.sin(x), backend=breaks)(torch.ones(3))\n"
+    failure = held(survey(child, script(home, text))).failure
+    assert (failure.phase, failure.kind) == ("run", "runtime_error")
+
+
+def test_a_module_compiled_in_place(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+
+    def forward(self, x):
+        return self.inner(x)
+
+m = Net()
+m.compile(backend=wrong)
+with torch.no_grad():
+    m(torch.ones(2, 3))
+"""
+    )
+    answer = survey(child, script(home, text))
+    assert held(answer).failure.kind == "wrong_output"
+    assert answer.held is not None
+    nodes = answer.held.program["nodes"]
+    assert [(node["module"], node["module_class"]) for node in nodes] == [("inner.0", "Linear"), ("inner.1", "ReLU")]
+    assert answer.held.program["grad"] is False
+
+
+def test_a_wrong_gradient_is_held_with_forward_and_backward_in_one_graph(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+w = torch.ones(3, requires_grad=True)
+f = torch.compile(lambda x: torch.sin(x * x), backend=zero_gradient)
+f(w).sum().backward()
+"""
+    )
+    answer = survey(child, script(home, text))
+    found = held(answer)
+    assert (found.failure.phase, found.failure.kind) == ("backward", "wrong_gradient")
+    assert found.program["level"] == "aot"
+    assert "torch.ops.aten.cos.default" in [node["target"] for node in found.program["nodes"]]
+
+
+def test_a_script_that_asserts_fails_by_the_graph_and_not_by_its_assert(triage: Any) -> None:
+    found = triage(
+        BACKENDS
+        + "x = torch.ones(3)\nassert torch.equal(torch.compile(torch.sin, backend=wrong)(x), torch.sin(x)), 'off'\n"
+    )
+    assert isinstance(found, Case)
+    assert found.signature.kind is Kind.WRONG_OUTPUT
+    assert targets(found.program) == ["torch.sin"]
+
+
+def test_the_scripts_own_tolerance_holds_what_ours_lets_pass(triage: Any) -> None:
+    found = triage(
+        """
+        import torch
+
+        def nearly(gm, example):
+            return lambda *args: [out * (1 + 1e-6) for out in gm(*args)]
+
+        x = torch.ones(3)
+        torch.testing.assert_close(torch.compile(torch.sin, backend=nearly)(x), torch.sin(x), rtol=1e-9, atol=0.0)
+        """
+    )
+    assert isinstance(found, Case)
+    assert found.tolerance == {"rtol": 1e-9, "atol": 0.0}
+
+
+def test_a_crash_when_compiled_code_runs_is_held_before_it(triage: Any) -> None:
+    found = triage(
+        """
+        import os
+        import torch
+
+        def aborts(gm, example):
+            def run(*args):
+                os.abort()
+            return run
+
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        torch.compile(lambda x: torch.relu(x), backend=aborts)(torch.ones(2))
+        """
+    )
+    assert isinstance(found, Case)
+    assert (found.signature.kind, found.signature.signal) == (Kind.CRASH, signal.SIGABRT)
+    assert targets(found.program) == ["torch.relu"]
+    found.survey.close()
+
+
+def test_a_crash_of_generated_code_is_held(triage: Any) -> None:
+    """Inductor's own switch: the kernel fails a check of its own and takes the process down or raises."""
+    found = triage(RELU_BUG.format("runtime_error") + "import torch\ntorch.compile(torch.relu)(torch.ones(3))\n")
+    assert isinstance(found, Case)
+    assert found.signature.kind in (Kind.CRASH, Kind.RUNTIME_ERROR)
+    assert targets(found.program) == ["torch.relu"]
+    found.survey.close()
+
+
+def test_a_crash_while_compiling_is_held_before_the_compiler(triage: Any) -> None:
+    found = triage(
+        "import os, torch\ntorch.compile(lambda x: torch.relu(x), backend=lambda gm, ex: os.abort())(torch.ones(2))\n"
+    )
+    assert isinstance(found, Case)
+    assert found.signature.signal == signal.SIGABRT
+    assert targets(found.program) == ["torch.relu"]
+    found.survey.close()
+
+
+# nothing to reduce ----------------------------------------------------------------------------------------------------
+
+
+def test_training_with_dropout_is_healthy(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+        compiled = torch.compile(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            compiled(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+        print("trained")
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.calls == 3
+    assert not answer.suspects
+
+
+def test_backward_passes_are_checked(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        w = torch.ones(3, requires_grad=True)
+        f = torch.compile(lambda x: torch.sin(x * x), backend="aot_eager")
+        for _ in range(2):
+            f(w).sum().backward()
+        assert w.grad is not None
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert (answer.checked.calls, answer.checked.backward) == (2, 2)
+
+
+def test_a_graph_break_is_healthy(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+
+        @torch.compile(backend="aot_eager")
+        def f(x):
+            y = x.sin()
+            print("in between", flush=True)
+            return y.cos() if y.sum() > 0 else y.tan()
+
+        f(torch.ones(3))
+        f(-torch.ones(3))
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.frames == 4
+    assert answer.checked.calls == 6
+
+
+def test_the_script_sees_what_it_would_see_by_itself(child: Executor, home: Path) -> None:
+    """Values that the survey makes on the side leave neither the random stream nor the script's tensors changed."""
+    body = """
+        import torch
+
+        @torch.compile(backend="eager")
+        def f(x):
+            x.mul_(2)
+            return x + torch.rand(3)
+
+        torch.manual_seed(0)
+        x = torch.ones(3)
+        results = [f(x).tolist() for _ in range(3)]
+        print("SAW", results, x.tolist(), torch.rand(2).tolist(), flush=True)
+        raise SystemExit("SAW %s" % [results, x.tolist(), torch.rand(2).tolist()])
+    """
+    path = script(home, body)
+    compiled, eager = (finished(survey(child, path, compile=mode)) for mode in (True, False))
+    assert compiled.exception is not None
+    assert eager.exception is not None
+    assert compiled.exception.message == eager.exception.message
+    assert "SAW" in compiled.exception.message
+
+
+@pytest.mark.parametrize(("steps", "calls"), [(None, 8), (2, 2), (100, 12)])
+def test_steps_say_how_many_calls_are_compared(child: Executor, home: Path, steps: int | None, calls: int) -> None:
+    text = """
+        import torch
+        f = torch.compile(lambda x: x + 1, backend="eager")
+        for _ in range(12):
+            f(torch.ones(2))
+    """
+    assert finished(survey(child, script(home, text), steps=steps)).checked.calls == calls
+
+
+def test_a_fault_after_the_compared_steps_needs_more_of_them(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        calls = 0
+
+        def late(gm, example):
+            def run(*args):
+                global calls
+                calls += 1
+                return [out + (calls >= 11) for out in gm(*args)]
+            return run
+
+        f = torch.compile(lambda x: x + 1, backend=late)
+        for _ in range(12):
+            f(torch.ones(2))
+    """
+    path = script(home, text)
+    assert finished(survey(child, path)).exception is None
+    assert held(survey(child, path, steps=20)).failure.call == 10
+
+
+def test_a_script_runs_as_python_would_run_it(child: Executor, home: Path) -> None:
+    """Arguments, its own name, modules and files beside it, and a working directory it may write to."""
+    (home / "sibling.py").write_text("VALUE = 7\n")
+    (home / "data.txt").write_text("forty-two\n")
+    work = child.place.folder("work")
+    (work / "data.txt").symlink_to(home / "data.txt")
+    text = """
+        import os, sys
+        import sibling
+        import torch
+        assert __name__ == "__main__"
+        assert sys.argv == [__file__, "--rate", "3"], sys.argv
+        assert sibling.VALUE == 7
+        assert open("data.txt").read() == "forty-two\\n"
+        assert open(os.path.join(os.path.dirname(__file__), "data.txt")).read() == "forty-two\\n"
+        open("written.txt", "w").write("here")
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    """
+    answer = finished(survey(child, script(home, text), "--rate", "3"))
+    assert answer.exception is None
+    assert answer.checked.calls == 1
+    assert (work / "written.txt").read_text() == "here"
+    assert not (home / "written.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"), [("sys.exit()", False), ("sys.exit(0)", False), ("sys.exit(3)", True), ("exit('no')", True)]
+)
+def test_the_exit_status_of_a_script(child: Executor, home: Path, code: str, fails: bool) -> None:
+    assert (finished(survey(child, script(home, f"import sys\n{code}\n"))).exception is not None) is fails
+
+
+def test_a_script_that_compiles_nothing(triage: Any) -> None:
+    found = triage("import torch\nprint(torch.ones(3))\n")
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
+
+
+def test_a_script_that_fails_without_the_compiler_too(triage: Any) -> None:
+    found = triage("import torch\ntorch.compile(lambda x: x @ torch.ones(5), backend='eager')(torch.ones(2))\n")
+    assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
+
+
+def test_eager_runs_compile_nothing(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        def never(gm, example):
+            raise ValueError("compiled after all")
+        torch.compile(lambda x: x + 1, backend=never)(torch.ones(2))
+    """
+    answer = finished(survey(child, script(home, text), compile=False))
+    assert answer.exception is None
+    assert answer.checked.frames == 0
