@@ -21,6 +21,7 @@ class Journal:
     def __init__(self, sink: Sink, report: Report, budget: float) -> None:
         self.sink, self.report = sink, report
         self._budget, self._started = budget, time.monotonic()
+        self._reserve = self._undisturbed_until = 0.0
         self._lines: list[str] = []
         self.repro: str | None = None
         """The text of the repro, once there is one."""
@@ -35,6 +36,24 @@ class Journal:
         """Seconds of the budget that are left."""
         return max(0.0, self._budget - self.elapsed)
 
+    @contextmanager
+    def reserving(self, seconds: float) -> Iterator[None]:
+        """Inside, the budget ends this much earlier (at most a quarter of it), to leave time for what comes after."""
+        self._reserve = min(seconds, self._budget / 4)
+        try:
+            yield
+        finally:
+            self._reserve = 0.0
+
+    @contextmanager
+    def undisturbed(self, seconds: float) -> Iterator[None]:
+        """Inside, neither a cancellation nor the budget is noticed, for at most this long: the result so far is written."""
+        self._undisturbed_until = self.elapsed + seconds
+        try:
+            yield
+        finally:
+            self._undisturbed_until = 0.0
+
     def watch(self) -> None:
         """Called while waiting.
 
@@ -42,9 +61,11 @@ class Journal:
             Cancelled: the owner asked for it.
             BudgetExceeded: the time is used up.
         """
+        if self.elapsed < self._undisturbed_until:
+            return
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
-        if self.left <= 0:
+        if self.left <= self._reserve:
             raise BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
 
     def event(self, type_: str, **data: Any) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,8 @@ SETTINGS_PREFIX = "MINIMIZER_"
 OTHER_ROOT = "fails by itself too; --target reduces it"
 FLAKY_RUNS = 5
 OVERLAY_ENTRIES = 1000
+FINISH_SECONDS = 45.0
+"""Kept free at the end of the budget, so that the best result so far can be written and verified."""
 
 
 def minimize(
@@ -102,6 +105,14 @@ def _end(report: Report, status: Status, reason: Reason, summary: str) -> None:
         report.status, report.reason, report.summary = status, reason, f"{report.summary} {summary}".strip()
 
 
+class _Unreduced(Exception):
+    """The search ended without a window that fails by itself; ``settled`` is the verdict."""
+
+    def __init__(self, settled: Settled) -> None:
+        super().__init__(settled.summary)
+        self.settled = settled
+
+
 class _Job:
     """One run of the pipeline."""
 
@@ -122,14 +133,12 @@ class _Job:
 
     def run(self) -> None:
         """Every step in order."""
-        with self._journal.step(Step.PREPARE):
-            place = self._prepare()
-            executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
-            ready = executor.start()
-        with executor:
-            if self._options.device == "cuda" and not ready.gpu:
-                raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
-            self._report.environment = {"torch": ready.torch, "python": ready.python, "cuda": ready.cuda}
+        with ExitStack() as stack:
+            with self._journal.step(Step.PREPARE):
+                place = self._prepare()
+                executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
+                stack.enter_context(executor)
+                self._start(executor)
             triage = self._triage(executor)
             with self._journal.step(Step.SURVEY):
                 found = triage.run()
@@ -137,38 +146,49 @@ class _Job:
                 self._settle(found)
                 return
             self._announce(found)
-            with ThreadPoolExecutor(1) as beside:
-                repeats = beside.submit(_repeat, triage, found)
-                self._reduce_case(found, executor, place, repeats)
+            beside = ThreadPoolExecutor(1)
+            try:
+                repro, data = self._repro_of(found, executor, beside.submit(_repeat, triage, found))
+            except _Unreduced as end:
+                self._settle(end.settled)
+                return
+            finally:
+                executor.close()  # first, so that the thread beside has nothing left to wait for
+                beside.shutdown()
+        with self._journal.step(Step.VERIFY):
+            self._journal.watch()
+            self._verify(repro, data, place)
+        self._journal.keep()
+        if self._options.witness:
+            with self._journal.step(Step.WITNESS):
+                self._hear_witnesses(place, found.signature.kind)
 
-    def _reduce_case(self, case: Case, executor: Executor, place: Place, repeats: Future[Reproducibility]) -> None:
+    def _start(self, executor: Executor) -> None:
+        ready = executor.start()
+        if self._options.device == "cuda" and not ready.gpu:
+            raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
+        self._report.environment = {"torch": ready.torch, "python": ready.python, "cuda": ready.cuda}
+
+    def _repro_of(self, case: Case, executor: Executor, repeats: Future[Reproducibility]) -> tuple[Repro, bytes | None]:
+        """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted."""
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         try:
-            with self._journal.step(Step.LOCALIZE):
-                located, program = self._localize(case, oracle)
-            if located is None:
-                return
-            with self._journal.step(Step.REDUCE):
-                reduced = self._reduce(located.window, program, oracle, case)
-                if program.level == "aot":
-                    reduced = replace(reduced, program=publish(reduced.program, oracle.check))
+            with self._journal.reserving(FINISH_SECONDS):
+                with self._journal.step(Step.LOCALIZE):
+                    located, program = self._localize(case, oracle)
+                with self._journal.step(Step.REDUCE):
+                    reduced = self._reduce(located.window, program, oracle, case)
         finally:
             self._report.also_seen = [
                 AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
                 for s, n in oracle.also_seen.most_common(20)
             ]
-        with self._journal.step(Step.BLAME):
-            self._count(repeats.result())
-            outcome = self._blame(reduced.program, located, oracle)
-        repro, data = self._emit(reduced.program, outcome, oracle, case)
-        with self._journal.step(Step.VERIFY):
-            self._verify(repro, data, place)
-        case.survey.close()
-        executor.close()
-        self._journal.keep()
-        if self._options.witness:
-            with self._journal.step(Step.WITNESS):
-                self._hear_witnesses(place, case.signature.kind)
+        with self._journal.undisturbed(FINISH_SECONDS):
+            with self._journal.step(Step.BLAME):
+                self._count(repeats.result())
+                outcome = self._blame(reduced.program, located, oracle)
+            with self._journal.step(Step.EMIT):
+                return self._emit(reduced.program, outcome, case)
 
     # steps -------------------------------------------------------------------------------------------------------
 
@@ -248,15 +268,14 @@ class _Job:
         if rate.failed < rate.runs:
             self._journal.note(f"The failure is flaky: it showed in {rate.failed} of {rate.runs} runs of the script.")
 
-    def _localize(self, case: Case, oracle: Oracle) -> tuple[Localized | None, Program]:
+    def _localize(self, case: Case, oracle: Oracle) -> tuple[Localized, Program]:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
         program = case.program
         if case.otherwise is not None:
             window = confirm_discrete(program, oracle)
             if window is None:
-                self._settle(case.otherwise)
                 self._report.failure = None
-                return None, program
+                raise _Unreduced(case.otherwise)
             return Localized(window, (), (), confirmed=True), program
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
@@ -270,15 +289,10 @@ class _Job:
             located = self._search(program, oracle)
             if located.confirmed:
                 return located, program
-        self._settle(
-            Settled(
-                Status.PARTIAL,
-                Reason.NOT_VERIFIED,
-                "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish.",
-                case.checked,
-            )
+        vanishes = (
+            "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
-        return None, program
+        raise _Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
 
     def _search(self, program: Program, oracle: Oracle) -> Localized:
         def show(layer: Layer) -> None:
@@ -309,6 +323,8 @@ class _Job:
             on_step=record,
             jobs=self._settings.trial_jobs,
         )
+        if program.level == "aot" and reduced.one_minimal:
+            reduced = replace(reduced, program=publish(reduced.program, oracle.check))
         reduction = self._reduction(program, reduced.program.size, oracle.trials)
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
         reduction.history, reduction.seconds = list(reduced.history), round(reduced.seconds, 2)
@@ -334,27 +350,26 @@ class _Job:
         self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
         return outcome
 
-    def _emit(self, program: Program, outcome: Outcome, oracle: Oracle, case: Case) -> tuple[Repro, bytes | None]:
-        with self._journal.step(Step.EMIT):
-            report = self._report
-            assert report.failure is not None and report.reduction is not None
-            repro = emit(
-                program,
-                report.failure,
-                report.culprits,
-                environment=report.environment,
-                rate=report.failure.reproducibility,
-                details=details_of(program, outcome, case.tolerance),
-            )
-            data = case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
-            report.reduction.lines_after = repro.lines
-            self._journal.repro = repro.source
-            self._journal.sink.artifact("repro.py", repro.source.encode())
-            if data is not None:
-                self._journal.sink.artifact("data.pt", data)
-                self._journal.sink.artifact("repro.zip", bundle(repro, data))
-            self._journal.event("repro", lines=repro.lines, nodes=program.size, verified=False)
-            return repro, data
+    def _emit(self, program: Program, outcome: Outcome, case: Case) -> tuple[Repro, bytes | None]:
+        report, journal = self._report, self._journal
+        assert report.failure is not None and report.reduction is not None
+        repro = emit(
+            program,
+            report.failure,
+            report.culprits,
+            environment=report.environment,
+            rate=report.failure.reproducibility,
+            details=details_of(program, outcome, case.tolerance),
+        )
+        data = case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+        report.reduction.lines_after = repro.lines
+        journal.repro = repro.source
+        journal.sink.artifact("repro.py", repro.source.encode())
+        if data is not None:
+            journal.sink.artifact("data.pt", data)
+            journal.sink.artifact("repro.zip", bundle(repro, data))
+        journal.event("repro", lines=repro.lines, nodes=program.size, verified=False)
+        return repro, data
 
     def _verify(self, repro: Repro, data: bytes | None, place: Place) -> None:
         report = self._report
@@ -372,11 +387,14 @@ class _Job:
         )
         report.verification = verification
         self._journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
-        if verification.holds:
-            report.status, report.reason = Status.MINIMIZED, None
-        else:
-            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
         report.summary = verdict_sentence(report)
+        if not verification.holds:
+            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+        elif not report.reduction.one_minimal:
+            report.status, report.reason = Status.PARTIAL, Reason.BUDGET
+            report.summary += " The budget ended before it was minimal: a larger --budget may shrink it further."
+        else:
+            report.status, report.reason = Status.MINIMIZED, None
 
     def _hear_witnesses(self, place: Place, kind: Kind) -> None:
         testimonies = witness.hear(
