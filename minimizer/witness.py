@@ -23,8 +23,20 @@ from minimizer.types import Kind
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
 LAUNCHER = "minifier_launcher.py"
-OWN_ERRORS = ("'NoneType' object has no attribute", "AttributeError: __code__", "has no attribute '__name__'")
+OWN_ERRORS = (
+    "'NoneType' object has no attribute",
+    "AttributeError: __code__",
+    "has no attribute '__name__'",
+    # after dynamo it calls what was compiled with one list instead of the inputs, and takes the error for the bug
+    "Unable to cast [tensor(",
+    "but instead found type 'list'",
+    "expected Tensor() for op: input",
+    "'list' object has no attribute",
+)
+"""What the tool says when it breaks by itself."""
 DUMP_BYTES = 1 << 20
+SECRET_LENGTH = 4
+"""Values shorter than this are no secrets, and would be found everywhere."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +90,21 @@ def _hear(
             status = _wait(process, seconds, watch)
         finally:
             place.sandbox.kill(process)
-    log = output.read_text(errors="replace")[-64_000:]
+    log = _redacted(output.read_text(errors="replace")[-64_000:], place)
     launcher = next(iter(sorted((folder / "debug").rglob(LAUNCHER))), None)
-    dump = launcher.read_bytes()[:DUMP_BYTES] if launcher and not launcher.is_symlink() else None
+    dump = launcher.read_text(errors="replace")[:DUMP_BYTES] if launcher and not launcher.is_symlink() else None
     shutil.rmtree(folder / "cache", ignore_errors=True)
     outcome, agrees = _judge(status, log, dump is not None, seconds)
-    return Testimony(Witness(after=after, level=level, outcome=outcome, agrees=agrees), dump, log)
+    found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
+    return Testimony(found, _redacted(dump, place).encode() if dump is not None else None, log)
+
+
+def _redacted(text: str, place: Place) -> str:
+    """Without the values that the user let the script see: the tool writes every variable with TORCH in its name down."""
+    for name, value in place.env.items():
+        if len(value) >= SECRET_LENGTH:
+            text = text.replace(value, f"[{name}]")
+    return text
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:
@@ -102,8 +123,9 @@ def _judge(status: int | None, log: str, dumped: bool, seconds: float) -> tuple[
     if status is None:
         return f"did not end within {seconds:.0f} s", None
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
-    if any(own in log for own in OWN_ERRORS):
-        return f"broke by itself: {last[:200]}", None
+    own = next((line.strip() for line in log.splitlines() if any(error in line for error in OWN_ERRORS)), None)
+    if own is not None:
+        return f"broke by itself: {own[:200]}", None
     if dumped:
         return "saw the failure and dumped a graph to minify", True
     if status == 0:

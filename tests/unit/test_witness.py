@@ -26,7 +26,9 @@ def test_a_witness_that_takes_too_long_says_nothing() -> None:
 @pytest.mark.parametrize("dumped", [True, False])
 @pytest.mark.parametrize("status", [0, 1])
 def test_trap_01_its_own_errors_are_not_the_users_bug(own: str, dumped: bool, status: int) -> None:
-    outcome, agrees = _judge(status, f"Traceback\n  ...\nTypeError: {own} in the harness\n\n", dumped, 60)
+    outcome, agrees = _judge(
+        status, f"Traceback\n  ...\nTypeError: {own} in the harness\n\nMinifier script written\n", dumped, 60
+    )
     assert agrees is None
     assert outcome.startswith("broke by itself: TypeError: ")
 

@@ -1,0 +1,193 @@
+"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7 and 12): this one is not. Traps 5 and 6 are in other files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from children import SECONDS, executor, place, script, survey
+
+from minimizer import witness
+from minimizer.executor import Executor
+from minimizer.options import Options
+from minimizer.pipeline import minimize
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.types import Kind, Status
+
+DROPS_SIN = """
+import torch
+import torch._inductor.config as config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+
+class DropsSin(CustomGraphPass):
+    def __call__(self, graph):
+        for node in list(graph.nodes):
+            if node.target is torch.ops.aten.sin.default:
+                node.replace_all_uses_with(node.args[0])
+                graph.erase_node(node)
+
+    def uuid(self):
+        return "drops sin"
+
+
+config.post_grad_custom_post_pass = DropsSin()
+"""
+CALL = """
+torch.manual_seed(0)
+torch.compile(lambda x: torch.sin(x) + 1)(torch.randn(8))
+"""
+CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
+    """With warm graph caches allowed, which are off otherwise."""
+    with executor(tmp_path_factory.mktemp("scratch"), home, env=CACHES) as started:
+        yield started
+
+
+def test_trap_01_the_witness_that_breaks_a_correct_script_is_not_believed(child: Executor, home: Path) -> None:
+    """Under TORCHDYNAMO_REPRO_AFTER=dynamo a correct ``sin(x) + 1`` fails to compile."""
+    path = script(
+        home, "import torch\ntorch.compile(lambda x: torch.sin(x) + 1, backend='aot_eager')(torch.randn(8))\n"
+    )
+    ours = survey(child, path).finished
+    assert ours is not None
+    assert ours.exception is None
+    assert ours.checked.calls == 1
+    heard = witness.hear(
+        place(child.place.scratch, home), path, [], Kind.COMPILE_ERROR, seconds=SECONDS, parallel=1, watch=lambda: None
+    )
+    assert [testimony.witness.after for testimony in heard] == ["dynamo", "aot"]
+    assert not any(testimony.witness.agrees for testimony in heard)
+
+
+def test_trap_02_a_fault_of_a_post_grad_pass_is_seen(child: Executor, home: Path) -> None:
+    """The reference is the graph before the compiler touched it."""
+    found = survey(child, script(home, DROPS_SIN + CALL, "passes.py")).held
+    assert found is not None
+    assert found.failure.kind == "wrong_output"
+    assert [node["target"] for node in found.program["nodes"]] == ["torch.sin", "operator.add"]
+    assert found.program["opaque_settings"] == ["torch._inductor.config.post_grad_custom_post_pass"]
+
+
+def test_trap_03_a_warm_graph_cache_hides_nothing(child: Executor, home: Path) -> None:
+    """The same script twice on one cache: the second time nothing is compiled, and the fault is there all the same."""
+    path = script(home, DROPS_SIN + CALL, "twice.py")
+    seen = []
+    for _ in range(2):
+        answer = survey(child, path)
+        assert answer.held is not None, answer.finished
+        seen.append(answer.held.failure.kind)
+        answer.close()
+    assert seen == ["wrong_output", "wrong_output"]
+
+
+def test_trap_07_golden_values_are_taken_at_their_time(child: Executor, home: Path) -> None:
+    """``a = x.sin(); a.mul_(100)``: the sine is a hundred times smaller than what the object holds in the end."""
+    text = """
+        import torch
+
+        def wrong(gm, example):
+            return lambda *args: [out + 1 for out in gm(*args)]
+
+        @torch.compile(backend=wrong)
+        def f(x):
+            a = x.sin()
+            b = a + 0
+            a.mul_(100)
+            x.add_(1)
+            return a + b
+
+        f(torch.full((3,), 0.5))
+    """
+    answer = survey(child, script(home, text, "in_place.py"))
+    assert answer.held is not None
+    program = answer.program("dynamo")
+    sine, _, scaled, shifted, last = (node.name for node in program.nodes)
+    assert program.nodes[2].target == ".mul_"
+    (given,) = (i.golden for i in program.inputs)
+    assert given is not None
+    keys = frozenset([sine, f"{sine}@{scaled}", f"{sine}@{last}", given, f"{given}@{shifted}", f"{given}@{last}"])
+    values = torch.load(answer.golden(keys), weights_only=True)
+    plain = torch.full((3,), 0.5)
+    expected = {
+        sine: plain.sin(),
+        f"{sine}@{scaled}": plain.sin(),
+        f"{sine}@{last}": plain.sin() * 100,
+        given: plain,
+        f"{given}@{shifted}": plain,
+        f"{given}@{last}": plain + 1,
+    }
+    assert set(values) == keys
+    for key, value in expected.items():
+        torch.testing.assert_close(values[key], value, rtol=0, atol=1e-5)
+    assert answer.literal(given) == "torch.tensor([0.5, 0.5, 0.5])"
+    answer.close()
+
+
+def test_trap_07_the_callers_inputs_are_as_eager_leaves_them(child: Executor, home: Path) -> None:
+    """Comparing runs the graph more than once; the script's own tensor is changed once."""
+    text = """
+        import torch
+
+        @torch.compile(backend="aot_eager")
+        def f(x):
+            x.mul_(2)
+            return x + 1
+
+        x = torch.ones(3)
+        for _ in range(3):
+            f(x)
+        raise SystemExit(f"x is {x.tolist()}")
+    """
+    answer = survey(child, script(home, text, "callers.py")).finished
+    assert answer is not None
+    assert answer.exception is not None
+    assert answer.exception.message == "x is [8.0, 8.0, 8.0]"
+
+
+def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's tool writes every variable with TORCH in its name into the repro, where a backslash breaks the file."""
+    secrets = {"MY_TORCH_SECRET": "swordfish\\", "MY_OTHER_TORCH_SECRET": "marlin"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "home").mkdir()
+    text = """
+        import os
+        import torch
+
+        def f(x):
+            return torch.relu(x)
+
+        assert os.environ["MY_TORCH_SECRET"].endswith("\\\\")
+        assert "MY_OTHER_TORCH_SECRET" not in os.environ
+        torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+        x = torch.tensor([-1.0, 2.0])
+        torch.testing.assert_close(torch.compile(f)(x), f(x))
+    """
+    out = tmp_path / "out"
+    report = minimize(
+        script(tmp_path / "home", text),
+        options=Options(env=["MY_TORCH_SECRET"], budget=280),
+        settings=Settings(trial_jobs=2, script_env="*"),
+        sink=FolderSink(out),
+    )
+    assert report.status is Status.MINIMIZED, report.summary
+    assert [heard.after for heard in report.witnesses] == ["dynamo", "aot"]
+    written = {file.name: file.read_text() for file in out.iterdir()}
+    assert {"repro.py", "report.json", "report.md", "run.log"} <= written.keys()
+    for value in ("swordfish", "marlin"):
+        assert not [name for name, content in written.items() if value in content]
+    compile(written["repro.py"], "repro.py", "exec")
+    json.loads(written["report.json"])
