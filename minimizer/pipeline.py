@@ -5,7 +5,6 @@ Each step leaves a valid report behind, so that the best result so far is there 
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -31,21 +30,20 @@ from minimizer.protocol import Outcome
 from minimizer.publish import publish
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
-from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.triage import Case, Settled, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import verify
+from minimizer.workplace import granted, open_place
 
 HANG_AFTER = 300.0
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
-SETTINGS_PREFIX = "MINIMIZER_"
 OTHER_ROOT = "fails by itself too; --target reduces it"
 FLAKY_RUNS = 5
-OVERLAY_ENTRIES = 1000
 FINISH_SECONDS = 45.0
 """Kept free at the end of the budget, so that the best result so far can be written and verified."""
 
@@ -196,32 +194,16 @@ class _Job:
         sandbox = Sandbox.choose(self._settings.sandbox)
         if sandbox.notice:
             self._journal.note(sandbox.notice)
-        python = real_interpreter(self._python)
-        home = self._script.parent.resolve()
-        place = Place(
-            python=python,
+        return open_place(
+            self._script,
             sandbox=sandbox,
             scratch=self._scratch,
-            read=[*runtime_paths(python), home, *self._binds],
-            env=self._environment(),
+            python=self._python,
+            binds=self._binds,
             network=self._network,
             memory_bytes=self._settings.trial_memory_bytes,
+            environment=granted(self._options, self._settings, self._journal.note),
         )
-        _overlay(home, place.folder("work"))
-        return place
-
-    def _environment(self) -> dict[str, str]:
-        """The variables of ours that the script asked for and may have, and the device it is held to."""
-        allowed = {name.strip() for name in self._settings.script_env.split(",")}
-        granted: dict[str, str] = {}
-        for name in self._options.env:
-            if name.startswith(SETTINGS_PREFIX) or not allowed & {name, "*"}:
-                self._journal.note(f"The variable {name} is not passed on: MINIMIZER_SCRIPT_ENV does not allow it.")
-            elif name in os.environ:
-                granted[name] = os.environ[name]
-        if self._options.device == "cpu":
-            granted["CUDA_VISIBLE_DEVICES"] = ""
-        return granted
 
     def _triage(self, executor: Executor) -> Triage:
         return Triage(
@@ -430,9 +412,3 @@ def _accepted(signature: Signature) -> tuple[Signature, ...]:
 
 def _holds(root: Region, culprit: Culprit) -> bool:
     return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
-
-
-def _overlay(folder: Path, work: Path) -> None:
-    """Make the working directory look like the script's folder: links to what is there, and new files stay in it."""
-    for entry in sorted(folder.iterdir())[:OVERLAY_ENTRIES]:
-        (work / entry.name).symlink_to(entry)

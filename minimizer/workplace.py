@@ -1,0 +1,65 @@
+"""Where a job's children run: which interpreter, what they may read, which variables they see, and their throw-away folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from minimizer.executor import Place
+from minimizer.options import Options
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.settings import Settings
+
+SETTINGS_PREFIX = "MINIMIZER_"
+OVERLAY_ENTRIES = 1000
+
+
+def open_place(
+    script: Path,
+    *,
+    sandbox: Sandbox,
+    scratch: Path,
+    python: Path,
+    binds: Sequence[Path],
+    network: bool,
+    memory_bytes: int,
+    environment: dict[str, str],
+) -> Place:
+    """The place for a script: its folder is readable, its working directory looks like it and is thrown away.
+
+    Raises:
+        MissingTool: the interpreter does not run.
+    """
+    python = real_interpreter(python)
+    home = script.parent.resolve()
+    place = Place(
+        python=python,
+        sandbox=sandbox,
+        scratch=scratch,
+        read=[*runtime_paths(python), home, *binds],
+        env=environment,
+        network=network,
+        memory_bytes=memory_bytes,
+    )
+    work = place.folder("work")
+    for entry in sorted(home.iterdir())[:OVERLAY_ENTRIES]:
+        (work / entry.name).symlink_to(entry)
+    return place
+
+
+def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:
+    """The variables of ours that a script asked for and may have, and the device it is held to.
+
+    A service would give its database password away otherwise: its settings are never passed on.
+    """
+    allowed = {name.strip() for name in settings.script_env.split(",")}
+    environment: dict[str, str] = {}
+    for name in options.env:
+        if name.startswith(SETTINGS_PREFIX) or not allowed & {name, "*"}:
+            on_note(f"The variable {name} is not passed on: MINIMIZER_SCRIPT_ENV does not allow it.")
+        elif name in os.environ:
+            environment[name] = os.environ[name]
+    if options.device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    return environment
