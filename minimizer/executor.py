@@ -103,6 +103,7 @@ class Executor:
         self._writing = threading.Lock()
         self._restarting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
         self._to_child = -1
         self.cache = place.folder("cache")
         self._work = place.folder("work")
@@ -128,7 +129,8 @@ class Executor:
         os.close(theirs_in)
         os.close(theirs_out)
         listening = (from_child, self._process, self._tasks)
-        threading.Thread(target=self._listen, args=listening, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=listening, daemon=True)
+        self._listener.start()
         message = self._next(starting, START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
             said = message["message"].get("message", "") if message and "message" in message else ""
@@ -155,6 +157,8 @@ class Executor:
         """Kill the child and everything in it."""
         if self._process is not None:
             self.place.sandbox.kill(self._process)
+            if self._listener is not None:
+                self._listener.join()
             self._process = None
             os.close(self._to_child)
             self._to_child = -1
@@ -276,8 +280,7 @@ class Executor:
                 if task is not None:
                     task.messages.put(message)
                 line = pipe.readline(protocol.MAX_LINE)
-        if line:
-            self.place.sandbox.kill(process)
+        self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         for task in list(tasks.values()):
             task.messages.put(None)
 
