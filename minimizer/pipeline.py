@@ -283,7 +283,11 @@ class _Job:
         self._journal.progress(
             nodes=program.size, nodes_before=program.size, trials=oracle.trials, message="judging regions"
         )
-        located = localize(program, oracle, target=self._options.target, on_region=show)
+        target = self._options.target
+        located = localize(program, oracle, target=target, on_region=show)
+        names = [root.path for root in located.roots]
+        if target is not None and not any(_named(name, target, index) for index, name in enumerate(names)):
+            self._journal.note(f"--target {target} names no failing region; those are {', '.join(names) or 'unknown'}.")
         self._report.layers = list(located.layers)
         self._journal.progress(
             nodes=located.window.size, nodes_before=program.size, trials=oracle.trials, message="localized"
@@ -408,6 +412,12 @@ def _accepted(signature: Signature) -> tuple[Signature, ...]:
     if signature.kind is Kind.WRONG_GRADIENT:
         return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
     return (signature,)
+
+
+def _named(path: str, target: str, index: int) -> bool:
+    return (
+        target == str(index) or path == target or f"{path}.".startswith(f"{target}.") or target.startswith(f"{path}.")
+    )
 
 
 def _holds(root: Region, culprit: Culprit) -> bool:

@@ -84,8 +84,8 @@ class Survey:
             error = stop if stop.code not in (None, 0) else None
         except BaseException as raised:
             error = raised
-        if self._compile and error is None:
-            self._check_gradients()
+        if self._compile:
+            self._check_gradients()  # the script's own check may have failed after a backward
         self._channel.send(
             {
                 "type": "finished",
@@ -210,7 +210,7 @@ class Survey:
                 continue
             self._phase(backward.graph, backward.graph.calls - 1, backward=True)
             rng = snapshot.rng_state()
-            verdict = backward.judge()
+            verdict = backward.judge(self._tolerance)
             snapshot.set_rng_state(rng)
             self._backwards += verdict is not None
             if verdict is not None and verdict.fault:
@@ -256,14 +256,16 @@ class _Backward:
             for index, output in enumerate(self._outputs)
         ]
 
-    def judge(self) -> referee.Verdict | None:
+    def judge(self, tolerance: dict[str, float] | None) -> referee.Verdict | None:
         """Compare the gradients of all inputs; None if eager cannot replay this backward."""
         try:
             expected = self._gradients(self.graph.module)
         except Exception:
             return None
         actual = self._gradients(self._compiled)
-        return referee.judge_gradients(self.graph.module, self.before, self.rng, self.cotangents(), expected, actual)
+        return referee.judge_gradients(
+            self.graph.module, self.before, self.rng, self.cotangents(), expected, actual, tolerance=tolerance
+        )
 
     def _gradients(self, run: Any) -> list[torch.Tensor | None]:
         snapshot.set_rng_state(self.rng)
