@@ -1,0 +1,72 @@
+"""Budget and cancellation: when a job is stopped, and when it is left alone to finish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.journal import Journal
+from minimizer.report import Report
+from minimizer.sink import FolderSink
+from minimizer.types import Step
+
+
+class Stopped(FolderSink):
+    def cancelled(self) -> bool:
+        return True
+
+
+def test_a_used_up_budget_stops_the_job(tmp_path: Path) -> None:
+    with pytest.raises(BudgetExceeded, match="0 seconds"):
+        Journal(FolderSink(tmp_path), Report(), budget=0).watch()
+
+
+def test_a_cancelled_job_stops(tmp_path: Path) -> None:
+    with pytest.raises(Cancelled):
+        Journal(Stopped(tmp_path), Report(), budget=60).watch()
+
+
+def test_the_search_ends_before_the_budget_does(tmp_path: Path) -> None:
+    journal = Journal(FolderSink(tmp_path), Report(), budget=1000)
+
+    with journal.reserving(2000):
+        journal.watch()  # at most a quarter is kept free
+        journal._budget = 0.0
+        with pytest.raises(BudgetExceeded):
+            journal.watch()
+
+
+@pytest.mark.parametrize("sink", [FolderSink, Stopped])
+def test_writing_the_result_is_not_disturbed(tmp_path: Path, sink: type[FolderSink]) -> None:
+    journal = Journal(sink(tmp_path), Report(), budget=0)
+
+    with journal.undisturbed(3600):
+        journal.watch()
+    with pytest.raises((BudgetExceeded, Cancelled)):
+        journal.watch()
+
+
+def test_steps_are_timed_and_told(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = []
+    report = Report()
+    journal = Journal(FolderSink(tmp_path, events.append), report, budget=60)
+
+    with pytest.raises(ValueError, match="inside"), journal.step(Step.REDUCE):
+        raise ValueError("inside")
+
+    assert [(event["step"], event["state"]) for event in events] == [("reduce", "started"), ("reduce", "finished")]
+    assert "reduce" in report.timings
+
+
+def test_a_note_is_told_once(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = []
+    report = Report()
+    journal = Journal(FolderSink(tmp_path, events.append), report, budget=60)
+
+    journal.note("twice")
+    journal.note("twice")
+
+    assert report.notes == ["twice"]
+    assert len(events) == 1

@@ -1,0 +1,90 @@
+"""The slice of a script that a window needs."""
+
+from __future__ import annotations
+
+import ast
+
+from minimizer.prelude import namespaces_of, prelude
+
+PASS = "torch._inductor.config.post_grad_custom_post_pass"
+
+SCRIPT = """
+import torch
+import torch._inductor.config as config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+import json
+
+FACTOR = 2
+UNUSED = json.dumps({})
+
+
+class Pass(CustomGraphPass):
+    def __call__(self, graph):
+        return helper(graph) * FACTOR
+
+
+def helper(graph):
+    return graph
+
+
+def model(x):
+    return x + 1
+
+
+config.post_grad_custom_post_pass = Pass()
+print(model(torch.ones(1)))
+"""
+
+
+def test_a_setting_brings_along_what_it_uses_in_the_scripts_order() -> None:
+    chunks = prelude(SCRIPT, settings=[PASS], namespaces=[])
+
+    assert [chunk.splitlines()[0] for chunk in chunks] == [
+        "import torch._inductor.config as config",
+        "from torch._inductor.custom_graph_pass import CustomGraphPass",
+        "FACTOR = 2",
+        "class Pass(CustomGraphPass):",
+        "def helper(graph):",
+        "config.post_grad_custom_post_pass = Pass()",
+    ]
+    ast.parse("\n".join(chunks))
+
+
+def test_nothing_is_sliced_where_nothing_is_asked_for() -> None:
+    assert prelude(SCRIPT, settings=[], namespaces=[]) == ()
+
+
+def test_the_nearest_earlier_binding_of_a_name_is_taken() -> None:
+    script = "import torch._inductor.config as c\nk = 1\nk = 2\nc.joint_custom_post_pass = [k]\nk = 3\n"
+
+    chunks = prelude(script, settings=["torch._inductor.config.joint_custom_post_pass"], namespaces=[])
+
+    assert chunks == ("import torch._inductor.config as c", "k = 2", "c.joint_custom_post_pass = [k]")
+
+
+def test_a_custom_operator_comes_with_its_registrations() -> None:
+    script = """import torch
+
+@torch.library.custom_op("lib::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@scale.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+def other():
+    pass
+"""
+
+    chunks = prelude(script, settings=[], namespaces=["lib"])
+
+    assert [ast.parse(chunk).body[0].__class__.__name__ for chunk in chunks] == ["Import", "FunctionDef", "FunctionDef"]
+    assert chunks[1].startswith("@torch.library.custom_op")
+    assert chunks[2].startswith("@scale.register_fake")
+
+
+def test_namespaces_are_those_of_custom_operators_only() -> None:
+    targets = ["torch.relu", ".view", "torch.ops.aten.add.Tensor", "torch.ops.lib.scale.default", "operator.add"]
+
+    assert namespaces_of(targets) == {"lib"}

@@ -1,0 +1,50 @@
+"""Public names for aten lines, wherever the failure survives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minimizer.program import Input, Node, Program, Ref
+from minimizer.publish import publish
+
+PROGRAM = Program(
+    inputs=(Input("x", code="torch.ones(2)"),),
+    nodes=(
+        Node("a", "torch.ops.aten.log1p.default", (Ref("x"),)),
+        Node("b", "torch.ops.aten._softmax.default", (Ref("a"), -1, False)),
+        Node("c", "torch.ops.aten.relu.default", (Ref("b"),)),
+    ),
+    outputs=("c",),
+    level="aot",
+)
+
+
+def targets(program: Program) -> list[str]:
+    return [node.target for node in program.nodes]
+
+
+def test_every_line_is_published_where_nothing_hides_the_failure() -> None:
+    published = publish(PROGRAM, lambda programs: [True] * len(programs))
+
+    assert targets(published) == ["torch.log1p", "torch.softmax", "torch.relu"]
+    assert published.nodes[1].args == (Ref("a"), -1)
+
+
+def test_a_line_whose_public_name_hides_the_failure_keeps_its_operator() -> None:
+    def needs_the_operator(programs: Sequence[Program]) -> list[bool]:
+        return ["torch.ops.aten.relu.default" in targets(program) for program in programs]
+
+    published = publish(PROGRAM, needs_the_operator)
+
+    assert targets(published) == ["torch.log1p", "torch.softmax", "torch.ops.aten.relu.default"]
+
+
+def test_the_second_public_name_is_tried_where_the_first_does_not_exist() -> None:
+    def has_no_torch_relu(programs: Sequence[Program]) -> list[bool]:
+        return ["torch.relu" not in targets(program) for program in programs]
+
+    assert targets(publish(PROGRAM, has_no_torch_relu))[2] == ".relu"
+
+
+def test_nothing_changes_where_only_operators_fail() -> None:
+    assert publish(PROGRAM, lambda programs: [False] * len(programs)) == PROGRAM
