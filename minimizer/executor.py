@@ -102,6 +102,7 @@ class Executor:
         self._tasks: dict[int, _Task] = {}
         self._writing = threading.Lock()
         self._restarting = threading.Lock()
+        self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._to_child = -1
@@ -135,7 +136,7 @@ class Executor:
         if message is None or message.get("message", {}).get("type") != "ready":
             said = message["message"].get("message", "") if message and "message" in message else ""
             tail = (self._logs / "zygote.log").read_text(errors="replace")[-2000:]
-            self.close()
+            self._stop()
             raise ChildFailed(f"the child did not start: {str(said)[:500] or tail or 'no answer'}")
         return protocol.parse(Ready, message["message"])
 
@@ -154,7 +155,12 @@ class Executor:
             )
 
     def close(self) -> None:
-        """Kill the child and everything in it."""
+        """Kill the child and everything in it, for good: a task that is handed in later is refused."""
+        with self._restarting:
+            self._closed = True
+            self._stop()
+
+    def _stop(self) -> None:
         if self._process is not None:
             self.place.sandbox.kill(self._process)
             if self._listener is not None:
@@ -211,6 +217,8 @@ class Executor:
     def _send(self, op: str, request: Message, timeout: float) -> _Task:
         task = _Task(next(self._numbers))
         with self._restarting:
+            if self._closed:
+                raise ChildFailed("the child was ended")
             if not self._is_alive:
                 self._restart()
             self._tasks[task.number] = task
@@ -250,7 +258,7 @@ class Executor:
         self._write({"op": "kill", "to": task.number})
 
     def _restart(self) -> None:
-        self.close()
+        self._stop()
         for task in self._tasks.values():
             task.messages.put(None)
         self.start()

@@ -294,3 +294,11 @@ def test_pids_of_trials_are_gone_when_they_are_judged(child: Executor) -> None:
     (after,) = judge(child, trial("return x", setup=looks))
     assert after.outcome == "same"
     assert os.getpid() != int(pid[1])
+
+
+def test_an_executor_that_was_ended_starts_nothing_again(tmp_path: Path) -> None:
+    with executor(tmp_path) as ended:
+        pass
+    with pytest.raises(ChildFailed, match="ended"):
+        judge(ended, trial("return x + 1"))
+    assert ended._process is None
