@@ -22,8 +22,8 @@ LADDER = (
 )
 
 
-def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung]]:
-    """Judge the program under every backend of the ladder; a backend of the user's own is the last rung."""
+def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Outcome]:
+    """Judge the program under every backend of the ladder; the last rung is the program as it is, and its outcome comes along."""
     own = dict(program.compile_kwargs).get("backend")
     ladder = [*LADDER[:3], (own.strip("'\""), Stage.CUSTOM_BACKEND)] if own is not None else list(LADDER)
     known = {name for name, _ in LADDER[:3]}
@@ -39,7 +39,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung]]:
         (stage for (_, stage), outcome in zip(ladder, outcomes, strict=True) if signature_of(outcome) is not None),
         Stage.UNKNOWN,
     )
-    return stage, rungs
+    return stage, rungs, outcomes[-1]
 
 
 def _under(program: Program, backend: str, own: str | None) -> Program:

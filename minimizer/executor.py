@@ -23,12 +23,15 @@ from minimizer.errors import ChildFailed
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
 from minimizer.sandbox import Sandbox
+from minimizer.untrusted import read_untrusted
 
 INSIDE = Path(__file__).parent / "inside"
 START_SECONDS = 120.0
 """How long importing torch may take."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
+MAX_DATA = 256 << 20
+"""Bytes of golden values that may become ``data.pt``."""
 NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables of ours that a child may see."""
 
@@ -56,7 +59,13 @@ class Place:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def environment(self, cache: Path) -> dict[str, str]:
+    def private(self, name: str) -> Path:
+        """A folder of ours beside the scratch folder, which no child that runs the script sees."""
+        path = self.scratch.with_name(f"{self.scratch.name}.private") / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def environment(self, cache: Path, home: Path | None = None) -> dict[str, str]:
         """All that a child sees of the environment, with its compiler caches in ``cache``.
 
         The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
@@ -67,8 +76,8 @@ class Place:
         return {
             "PATH": os.defpath,
             **passed,
-            "HOME": str(self.folder("home")),
-            "TMPDIR": str(self.folder("tmp")),
+            "HOME": str(home or self.folder("home")),
+            "TMPDIR": str(home or self.folder("tmp")),
             "USER": "minimizer",
             "LOGNAME": "minimizer",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -109,6 +118,7 @@ class Executor:
         self.cache = place.folder("cache")
         self._work = place.folder("work")
         self._logs = place.folder("logs")
+        self._own_log = place.private("logs") / "zygote.log"
 
     def __enter__(self) -> Executor:
         return self
@@ -135,13 +145,13 @@ class Executor:
         message = self._next(starting, START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
             said = message["message"].get("message", "") if message and "message" in message else ""
-            tail = (self._logs / "zygote.log").read_text(errors="replace")[-2000:]
+            tail = self._own_log.read_text(errors="replace")[-2000:]
             self._stop()
             raise ChildFailed(f"the child did not start: {str(said)[:500] or tail or 'no answer'}")
         return protocol.parse(Ready, message["message"])
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
-        with (self._logs / "zygote.log").open("wb") as log:
+        with self._own_log.open("wb") as log:
             return self.place.sandbox.start(
                 [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
                 cwd=self._work,
@@ -341,10 +351,14 @@ class Survey:
 
     def data(self, names: dict[str, str]) -> bytes:
         """The content of a file with golden values under new names: ``{golden key: name}``."""
-        path = self._executor.place.folder("golden") / "data.pt"
+        place = self._executor.place
+        path = place.folder("golden") / "data.pt"
         question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
         self._executor.ask(self._task, question)
-        return path.read_bytes()
+        data = read_untrusted(place.scratch, path.relative_to(place.scratch), MAX_DATA + 1)
+        if data is None or len(data) > MAX_DATA:
+            raise ChildFailed(f"the values for data.pt cannot be had, or are more than {MAX_DATA >> 20} MiB")
+        return data
 
     def literal(self, key: str) -> str | None:
         """Source text for a small golden value."""

@@ -62,7 +62,7 @@ def localize(
     if len(regions) > 1:
         outcomes = _judge_regions(program, regions, oracle)
         for order, (region, outcome) in enumerate(zip(regions, outcomes, strict=True)):
-            failed = oracle.same(outcome)
+            failed = outcome is not None and oracle.same(outcome)
             layers.append(_layer(region, order, outcome, failed))
             on_region(layers[-1])
             if failed:
@@ -150,17 +150,25 @@ def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
     return merged
 
 
-def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Outcome]:
-    """Judge every region, each distinct one first, so that the kernels of its twins are built when these are judged."""
+def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Outcome | None]:
+    """Judge every distinct region, and its twins (equal but for their values) where it fails or no other region does.
+
+    None for a twin that was not judged.
+    """
     programs = [cut(program, region.start, region.stop) for region in regions]
-    firsts: dict[str, int] = {}
+    families: dict[str, list[int]] = {}
     for index, candidate in enumerate(programs):
-        firsts.setdefault(candidate.fingerprint(values=False), index)
+        families.setdefault(candidate.fingerprint(values=False), []).append(index)
     outcomes: dict[int, Outcome] = {}
-    twins = [index for index in range(len(programs)) if index not in firsts.values()]
-    for batch in (list(firsts.values()), twins):
-        outcomes.update(zip(batch, oracle.judge([programs[index] for index in batch]), strict=True))
-    return [outcomes[index] for index in range(len(programs))]
+
+    def judge(indices: Sequence[int]) -> None:
+        outcomes.update(zip(indices, oracle.judge([programs[index] for index in indices]), strict=True))
+
+    firsts = [members[0] for members in families.values()]
+    judge(firsts)
+    failing = [members for members in families.values() if oracle.same(outcomes[members[0]])]
+    judge([index for members in failing or families.values() for index in members[1:]])
+    return [outcomes.get(index) for index in range(len(programs))]
 
 
 def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
@@ -179,7 +187,10 @@ def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Regio
 
 
 def _narrow(program: Program, region: Region, oracle: Oracle) -> Program:
-    """From a failing region to its first failing part: by module while modules split it, then to the node that shows it."""
+    """From a failing region to its first failing part: to the node that shows it, else by module while modules split it."""
+    shown = _first_wrong(program, region, oracle)
+    if shown is not None:
+        return shown
     while region.size > SMALL:
         parts = split(program.nodes, region.start, region.stop, _depth(program, region))
         if len(parts) < 2:
@@ -195,6 +206,25 @@ def _narrow(program: Program, region: Region, oracle: Oracle) -> Program:
             if failed:
                 return single
     return cut(program, region.start, region.stop)
+
+
+def _first_wrong(program: Program, region: Region, oracle: Oracle) -> Program | None:
+    """Return every intermediate of the region at once: the first wrong one names a node, which is confirmed alone.
+
+    None where no value is wrong (the failure is an exception), or where observing makes it vanish, or needs several nodes.
+    """
+    if region.size < 2 or not any(accepted.kind.is_numeric for accepted in oracle.accepts):
+        return None
+    window = cut(program, region.start, region.stop)
+    seen = tuple(node.name for node in window.nodes if node.meta is not None)
+    (outcome,) = oracle.judge([replace(window, outputs=seen)])
+    places = [re.match(r"output\[(\d+)\]", d.where) for d in outcome.verdict.differences] if outcome.verdict else []
+    wrong = sorted(int(place[1]) for place in places if place and int(place[1]) < len(seen))
+    if not oracle.same(outcome) or not wrong:
+        return None
+    position = next(index for index, node in enumerate(program.nodes) if node.name == seen[wrong[0]])
+    alone = cut(program, position, position + 1)
+    return alone if oracle.check([alone])[0] else None
 
 
 def _depth(program: Program, region: Region) -> int:
@@ -214,9 +244,9 @@ def _choose(roots: Sequence[Region], target: str | None) -> Region:
     return roots[0]
 
 
-def _layer(region: Region, order: int, outcome: Outcome, failed: bool) -> Layer:
-    differences = outcome.verdict.differences if outcome.verdict else []
-    judged = outcome.outcome in ("same", "different")
+def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
+    differences = outcome.verdict.differences if outcome and outcome.verdict else []
+    judged = outcome is not None and outcome.outcome in ("same", "different")
 
     def worst(name: str) -> float | None:
         values = [value for d in differences if (value := getattr(d, name)) is not None]

@@ -9,9 +9,9 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +44,11 @@ VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
 OTHER_ROOT = "fails by itself too; --target reduces it"
 FLAKY_RUNS = 5
+WARM_UP = {
+    "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
+    "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
+}  # fmt: skip
+"""A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
 FINISH_SECONDS = 45.0
 """Kept free at the end of the budget, so that the best result so far can be written and verified."""
 
@@ -73,7 +78,9 @@ def minimize(
     journal = Journal(sink, report, options.budget)
     scratch = Path(tempfile.mkdtemp(prefix="minimizer-"))
     try:
-        _Job(script, options, settings, journal, scratch, python or Path(sys.executable), binds, network).run()
+        _Job(
+            script, options, settings, journal, scratch / "shared", python or Path(sys.executable), binds, network
+        ).run()
     except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, "Cancelled; the best result so far is kept.")
     except BudgetExceeded as error:
@@ -128,10 +135,13 @@ class _Job:
         self._script, self._options, self._settings, self._journal = script, options, settings, journal
         self._report = journal.report
         self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
+        self._scratch.mkdir()
 
     def run(self) -> None:
         """Every step in order."""
         with ExitStack() as stack:
+            beside = ThreadPoolExecutor(1)
+            stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
             with self._journal.step(Step.PREPARE):
                 place = self._prepare()
                 executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
@@ -139,20 +149,17 @@ class _Job:
                 self._start(executor)
             triage = self._triage(executor)
             with self._journal.step(Step.SURVEY):
+                beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
                 found = triage.run()
             if isinstance(found, Settled):
                 self._settle(found)
                 return
             self._announce(found)
-            beside = ThreadPoolExecutor(1)
             try:
-                repro, data = self._repro_of(found, executor, beside.submit(_repeat, triage, found))
+                repro, data = self._repro_of(found, executor, lambda: beside.submit(_repeat, triage, found))
             except _Unreduced as end:
                 self._settle(end.settled)
                 return
-            finally:
-                executor.close()  # first, so that the thread beside has nothing left to wait for
-                beside.shutdown()
         with self._journal.step(Step.VERIFY):
             self._journal.watch()
             self._verify(repro, data, place)
@@ -167,7 +174,9 @@ class _Job:
             raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
         self._report.environment = {"torch": ready.torch, "python": ready.python, "cuda": ready.cuda}
 
-    def _repro_of(self, case: Case, executor: Executor, repeats: Future[Reproducibility]) -> tuple[Repro, bytes | None]:
+    def _repro_of(
+        self, case: Case, executor: Executor, repeat: Callable[[], Future[Reproducibility]]
+    ) -> tuple[Repro, bytes | None]:
         """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted."""
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         try:
@@ -175,6 +184,7 @@ class _Job:
                 with self._journal.step(Step.LOCALIZE):
                     located, program = self._localize(case, oracle)
                 with self._journal.step(Step.REDUCE):
+                    repeats = repeat()  # beside the reduction, which seldom fills all cores
                     reduced = self._reduce(located.window, program, oracle, case)
         finally:
             self._report.also_seen = [
@@ -310,7 +320,8 @@ class _Job:
             jobs=self._settings.trial_jobs,
         )
         if program.level == "aot" and reduced.one_minimal:
-            reduced = replace(reduced, program=publish(reduced.program, oracle.check))
+            with suppress(BudgetExceeded):
+                reduced = replace(reduced, program=publish(reduced.program, oracle.check))
         reduction = self._reduction(program, reduced.program.size, oracle.trials)
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
         reduction.history, reduction.seconds = list(reduced.history), round(reduced.seconds, 2)
@@ -325,8 +336,7 @@ class _Job:
     def _blame(self, program: Program, located: Localized, oracle: Oracle) -> Outcome:
         report = self._report
         assert report.failure is not None and report.reduction is not None
-        report.failure.stage, report.ladder = climb(program, oracle)
-        (outcome,) = oracle.judge([program])
+        report.failure.stage, report.ladder, outcome = climb(program, oracle)
         operators = oracle.operators(program)
         if report.reduction.level == "dynamo":
             report.reduction.aot_nodes_after = len(operators)
@@ -365,7 +375,7 @@ class _Job:
             data,
             sandbox=place.sandbox,
             python=place.python,
-            scratch=place.folder("verify"),
+            scratch=place.private("verify"),
             timeout=VERIFY_SECONDS,
             runs=VERIFY_RUNS,
             parallel=self._settings.trial_jobs,
@@ -402,8 +412,9 @@ class _Job:
 def _repeat(triage: Triage, case: Case) -> Reproducibility:
     """How often the script fails in the same way: once more if it does so at once, more often if it does not."""
     failed, runs = 1, 1
-    while runs < (2 if failed == runs else FLAKY_RUNS):
-        failed, runs = failed + triage.fails_again(case), runs + 1
+    with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
+        while runs < (2 if failed == runs else FLAKY_RUNS):
+            failed, runs = failed + triage.fails_again(case), runs + 1
     return Reproducibility(failed=failed, runs=runs)
 
 

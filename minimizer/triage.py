@@ -84,6 +84,8 @@ class Triage:
         """Run the script once more from its start; whether it fails in the same way."""
         survey = self._survey(tolerance=case.tolerance)
         if survey.held is None:
+            if case.otherwise is not None:
+                return survey.finished is not None and bool(survey.finished.suspects)
             return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
         again = self._held(survey).signature
         survey.close()
@@ -184,7 +186,7 @@ class Triage:
                 return Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
-                    f"The script's own check fails ({_line(error)}), but every compiled call agrees with eager within the "
+                    f"The script's own check fails ({_line(error)}), but every compiled call that was compared agrees with eager within the "
                     "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute.",
                     finished.checked,
                     kind=Kind.WRONG_OUTPUT,

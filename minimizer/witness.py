@@ -7,6 +7,7 @@ correct programs, is blind to faults of passes, and goes silent on a warm cache;
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from minimizer.executor import Place
 from minimizer.report import Witness
 from minimizer.sandbox import real_interpreter
 from minimizer.types import Kind
+from minimizer.untrusted import read_untrusted
 
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
@@ -35,6 +37,7 @@ OWN_ERRORS = (
 )
 """What the tool says when it breaks by itself."""
 DUMP_BYTES = 1 << 20
+LOG_BYTES = 64 << 10
 SECRET_LENGTH = 4
 """Values shorter than this are no secrets, and would be found everywhere."""
 
@@ -67,10 +70,10 @@ def hear(
 def _hear(
     place: Place, script: Path, args: list[str], after: After, level: int, seconds: float, watch: Callable[[], None]
 ) -> Testimony:
-    folder = place.folder(f"witness-{after}")
-    output = folder / "output.txt"
+    folder = place.private(f"witness-{after}")
+    output = place.private("logs") / f"witness-{after}.txt"
     environment = {
-        **place.environment(folder / "cache"),
+        **place.environment(folder / "cache", home=folder),
         "TORCHDYNAMO_REPRO_AFTER": after,
         "TORCHDYNAMO_REPRO_LEVEL": str(level),
         "TORCH_COMPILE_DEBUG_DIR": str(folder / "debug"),
@@ -80,7 +83,7 @@ def _hear(
             [str(real_interpreter(place.python)), str(script), *args],
             cwd=folder,
             read=place.read,
-            write=[place.scratch],
+            write=[folder],
             env=environment,
             network=place.network,
             stdout=stream,
@@ -90,13 +93,28 @@ def _hear(
             status = _wait(process, seconds, watch)
         finally:
             place.sandbox.kill(process)
-    log = _redacted(output.read_text(errors="replace")[-64_000:], place)
-    launcher = next(iter(sorted((folder / "debug").rglob(LAUNCHER))), None)
-    dump = launcher.read_text(errors="replace")[:DUMP_BYTES] if launcher and not launcher.is_symlink() else None
-    shutil.rmtree(folder / "cache", ignore_errors=True)
+    log = _redacted(_tail(output), place)
+    dump = _dumped(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     outcome, agrees = _judge(status, log, dump is not None, seconds)
     found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
     return Testimony(found, _redacted(dump, place).encode() if dump is not None else None, log)
+
+
+def _dumped(folder: Path) -> str | None:
+    """The minifier launcher that a witness wrote, if it did; whatever else the script left there is not followed."""
+    for parent, _, names in os.walk(folder / "debug"):
+        if LAUNCHER in names:
+            found = read_untrusted(folder, (Path(parent) / LAUNCHER).relative_to(folder), DUMP_BYTES)
+            if found is not None:
+                return found.decode("utf-8", "replace")
+    return None
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+        return file.read(LOG_BYTES).decode("utf-8", "replace")
 
 
 def _redacted(text: str, place: Place) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 import types
 from typing import Any
 
@@ -72,6 +73,8 @@ class Survey:
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
         state.remember_baseline()
+        # Kernels of a whole model are built side by side; `state` knows that this setting is ours.
+        torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
         if self._compile:
             self._install()
         else:
@@ -152,10 +155,14 @@ class Survey:
         if call >= (self._steps or COMPARED_CALLS):
             return compiled(*args)
         self._check_gradients()
-        before, rng = snapshot.clone(args), snapshot.rng_state()
+        rng = snapshot.rng_state()
+        try:
+            before, expected_inputs = snapshot.clone(args), snapshot.clone(args)
+        except Exception as error:  # ours, and must not reach the user's script
+            self._cannot_compare(graph, error)
+            return compiled(*args)
         if self._hold == {"graph": graph.index, "call": call}:
             self._hold_call(graph, before, rng, {"phase": "run"})
-        expected_inputs = snapshot.clone(before)
         try:
             expected = graph.module(*expected_inputs)
         except Exception as error:
@@ -187,9 +194,8 @@ class Survey:
                 tolerance=self._tolerance,
             )
         except Exception as error:  # must not reach the user's script
-            verdict = referee.Verdict(
-                note=f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"[:300]
-            )
+            self._cannot_compare(graph, error)
+            verdict = referee.Verdict()
         snapshot.set_rng_state(after)
         if verdict.fault:
             failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
@@ -210,12 +216,20 @@ class Survey:
                 continue
             self._phase(backward.graph, backward.graph.calls - 1, backward=True)
             rng = snapshot.rng_state()
-            verdict = backward.judge(self._tolerance)
+            try:
+                verdict = backward.judge(self._tolerance)
+            except Exception as error:
+                self._cannot_compare(backward.graph, error)
+                verdict = None
             snapshot.set_rng_state(rng)
             self._backwards += verdict is not None
             if verdict is not None and verdict.fault:
                 failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
                 self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
+
+    def _cannot_compare(self, graph: _Graph, error: Exception) -> None:
+        text = f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"
+        self._notes[text[:300]] = None
 
     # holding -----------------------------------------------------------------------------------------------------
 
@@ -228,10 +242,14 @@ class Survey:
     ) -> None:
         """Stop the script here for good: answer questions about this call until the other end hangs up."""
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
-        _Held(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        try:
+            _Held(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
+        except BaseException:  # ours; the user's script, which may catch anything, must not go on
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
 
 class _Backward:

@@ -7,6 +7,7 @@ says, and says itself how the child ended.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -114,7 +115,8 @@ class Zygote:
             child.kill()
         elif message["op"] == "ask":
             child.deadline = time.monotonic() + message["timeout"]
-            Channel(-1, child.inbox).send(message)
+            with contextlib.suppress(BrokenPipeError):  # it has just died; its end is told in its turn
+                Channel(-1, child.inbox).send(message)
 
     def _fork(self, message: Message) -> None:
         theirs_in, inbox = os.pipe()

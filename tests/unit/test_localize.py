@@ -25,8 +25,9 @@ Rule = Callable[[Program], bool]
 class FakeOracle:
     """Says by rule whether a program fails; counts."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, kind: Kind = Kind.COMPILE_ERROR) -> None:
         self._rule = rule
+        self.accepts = (Signature(kind),)
         self.also_seen: Counter[Signature] = Counter()
         self.judged: list[Program] = []
 
@@ -161,20 +162,72 @@ def test_a_region_that_cannot_be_judged_is_unknown_and_no_root() -> None:
     assert [root.path for root in located.roots] == ["blocks.2"]
 
 
-def test_equal_blocks_are_judged_after_one_of_their_kind() -> None:
-    """The first batch holds one of each kind, so that its kernels are built when the twins come."""
-    batches: list[list[str]] = []
+class Recording(FakeOracle):
+    """Keeps the kinds of programs of every batch."""
 
-    class Recording(FakeOracle):
-        def judge(self, programs: Sequence[Program]) -> list[Outcome]:
-            batches.append([program.fingerprint(values=False) for program in programs])
-            return super().judge(programs)
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self.batches: list[list[str]] = []
 
-    localize(model(6, {5: "torch.bad"}), cast(Oracle, Recording(has("torch.bad"))))
-    firsts, twins = batches[:2]
+    def judge(self, programs: Sequence[Program]) -> list[Outcome]:
+        self.batches.append([program.fingerprint(values=False) for program in programs])
+        return super().judge(programs)
+
+
+def test_one_of_each_kind_is_judged_first_and_twins_of_good_blocks_are_left_alone() -> None:
+    """So that cost grows with the number of distinct blocks."""
+    oracle = Recording(has("torch.bad"))
+
+    located = localize(model(6, {5: "torch.bad"}), cast(Oracle, oracle))
+
+    firsts, twins = oracle.batches[:2]
     assert len(set(firsts)) == len(firsts)
+    assert twins == []
+    assert [layer.verdict for layer in located.layers if layer.path == "blocks.3"] == ["unknown"]
+
+
+def test_twins_of_a_failing_block_are_roots_too() -> None:
+    located, oracle = locate(model(6, {2: "torch.bad", 4: "torch.bad"}), has("torch.bad"))
+
+    assert [root.path for root in located.roots] == ["blocks.2", "blocks.4"]
+    assert oracle.judged
+
+
+def test_every_twin_is_judged_where_no_kind_of_block_fails() -> None:
+    oracle = Recording(lambda program: False)
+
+    localize(model(6), cast(Oracle, oracle))
+
+    firsts, twins = oracle.batches[:2]
     assert twins
     assert set(twins) <= set(firsts)
+
+
+class Showing(FakeOracle):
+    """A numeric failure: says which outputs of an instrumented window are wrong."""
+
+    def __init__(self, rule: Rule, *, vanishes: bool = False) -> None:
+        super().__init__(rule, Kind.WRONG_OUTPUT)
+        self._vanishes = vanishes
+
+    def _outcome(self, program: Program) -> Outcome:
+        outcome = super()._outcome(program)
+        if len(program.outputs) < 4 or outcome.verdict is None or not outcome.verdict.differences:
+            return outcome
+        if self._vanishes:
+            return Outcome(outcome="same", verdict=Verdict())
+        bad = next(i for i, name in enumerate(program.outputs) if program.node(name).target == "torch.bad")
+        places = [Difference(where=f"output[{index}]") for index in range(bad, len(program.outputs))]
+        return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=places))
+
+
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_the_first_wrong_value_names_the_node_whether_or_not_observing_hides_it(vanishes: bool) -> None:
+    oracle = Showing(has("torch.bad"), vanishes=vanishes)
+
+    located = localize(model(4, {2: "torch.bad"}), cast(Oracle, oracle))
+
+    assert [node.target for node in located.window.nodes] == ["torch.bad"]
 
 
 # what needs more than a node ------------------------------------------------------------------------------------------
