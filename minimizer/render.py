@@ -101,7 +101,9 @@ def arg(value: Arg) -> str:
 
 
 def _plain_zeros(value: complex) -> bool:
-    """Whether no part is -0.0, whose sign Python's own notation loses."""
+    """Whether Python's own notation keeps the signs of zeros: ``-1j`` has a real part of -0.0, and ``1-0j`` loses its own."""
+    if value.real == 0 and value.imag < 0:
+        return False
     return all(part != 0 or math.copysign(1, part) == 1 for part in (value.real, value.imag))
 
 

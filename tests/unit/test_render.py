@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minimizer import render
@@ -51,6 +51,9 @@ def node(target: str, *args: Any, name: str = "y", **kwargs: Any) -> Node:
     return Node(name, target, args, tuple(kwargs.items()))
 
 
+@example(-1j)
+@example(complex(0, -1))
+@example(complex(-0.0, -1))
 @given(VALUES)
 def test_a_literal_evaluates_to_itself(value: Any) -> None:
     assert repr(evaluate(render.arg(value))) == repr(value)
