@@ -72,7 +72,8 @@ def localize(
         if wider is None:
             return Localized(program, (), tuple(layers), confirmed=oracle.check([program])[0])
         roots = [wider]
-    window = _narrow(program, _choose(roots, target), oracle)
+    asked_for = find_root(roots, target) if target is not None else None
+    window = _narrow(program, asked_for or roots[0], oracle)
     return Localized(window, tuple(roots), tuple(layers), confirmed=True)
 
 
@@ -233,15 +234,14 @@ def _depth(program: Program, region: Region) -> int:
     return len(common) + 1
 
 
-def _choose(roots: Sequence[Region], target: str | None) -> Region:
-    """The root asked for by index, by its module path, or by that of a module in it; else the first in execution order."""
-    if target is not None:
-        if target.isdigit() and int(target) < len(roots):
-            return roots[int(target)]
-        for root in roots:
-            if f"{root.path}.".startswith(f"{target}.") or (root.path and target.startswith(f"{root.path}.")):
-                return root
-    return roots[0]
+def find_root(roots: Sequence[Region], target: str) -> Region | None:
+    """The root that a user names: by its index, by its module path, or by that of a module in it or around it."""
+    if target.isdigit() and int(target) < len(roots):
+        return roots[int(target)]
+    for root in roots:
+        if f"{root.path}.".startswith(f"{target}.") or (root.path and target.startswith(f"{root.path}.")):
+            return root
+    return None
 
 
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:

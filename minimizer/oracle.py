@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -198,11 +198,6 @@ class Oracle:
         ended = [o.seconds for o in outcomes if o.outcome not in ("timeout", "lost")]
         self._slowest = max([self._slowest, *ended])
         return outcomes
-
-
-def seen(counter: Counter[Signature]) -> Iterable[tuple[Signature, int]]:
-    """Other failures met on the way, most frequent first."""
-    return counter.most_common(20)
 
 
 def _input(name: str, golden: str | None, code: str | None, requires_grad: bool) -> dict[str, Any]:

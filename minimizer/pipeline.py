@@ -22,7 +22,7 @@ from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool
 from minimizer.evidence import culprit_of, details_of, verdict_sentence
 from minimizer.executor import Executor, Place
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region, confirm_discrete, localize
+from minimizer.localize import Localized, Region, confirm_discrete, find_root, localize
 from minimizer.options import Options
 from minimizer.oracle import Oracle, Signature, exception_signature
 from minimizer.program import Program
@@ -295,8 +295,8 @@ class _Job:
         )
         target = self._options.target
         located = localize(program, oracle, target=target, on_region=show)
-        names = [root.path for root in located.roots]
-        if target is not None and not any(_named(name, target, index) for index, name in enumerate(names)):
+        if target is not None and find_root(located.roots, target) is None:
+            names = [root.path for root in located.roots]
             self._journal.note(f"--target {target} names no failing region; those are {', '.join(names) or 'unknown'}.")
         self._report.layers = list(located.layers)
         self._journal.progress(
@@ -423,12 +423,6 @@ def _accepted(signature: Signature) -> tuple[Signature, ...]:
     if signature.kind is Kind.WRONG_GRADIENT:
         return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
     return (signature,)
-
-
-def _named(path: str, target: str, index: int) -> bool:
-    return (
-        target == str(index) or path == target or f"{path}.".startswith(f"{target}.") or target.startswith(f"{path}.")
-    )
 
 
 def _holds(root: Region, culprit: Culprit) -> bool:

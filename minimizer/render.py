@@ -21,7 +21,6 @@ IN_PLACE = {
     "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
 }  # fmt: skip
 PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
-STATEMENTS = {"operator.setitem", "operator.delitem"}
 
 
 def function(program: Program, name: str = "f") -> str:

@@ -40,7 +40,6 @@ class FolderSink:
     def __init__(self, folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
         self.folder = folder
         self._on_event = on_event
-        self._log: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def event(self, type_: str, **data: Any) -> None:

@@ -54,7 +54,6 @@ class _Writer:
         self._graph, self._inputs, self._script = graph, inputs, script
         self._names: dict[fx.Node, str] = {}
         self._taken: set[str] = {"torch", "F", "math", "operator", "f"}
-        self._constants: dict[fx.Node, str] = {}
 
     def write(self, level: str) -> dict[str, Json]:
         inputs: list[Json] = []
