@@ -183,8 +183,8 @@ class Executor:
 
     def judge(self, requests: Sequence[Message], *, timeout: float, op: str = "judge") -> list[Outcome]:
         """Run trials, at most ``jobs`` at once, and return their outcomes in order."""
-        if len(requests) <= 1:
-            return [self._trial(request, timeout, op) for request in requests]
+        if len(requests) == 1:  # it has all cores to itself for building its kernels
+            return [self._trial({**requests[0], "threads": self.jobs}, timeout, op)]
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(lambda request: self._trial(request, timeout, op), requests))
 

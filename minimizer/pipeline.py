@@ -181,10 +181,10 @@ class _Job:
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         try:
             with self._journal.reserving(FINISH_SECONDS):
+                repeats = repeat()  # beside the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
                     located, program = self._localize(case, oracle)
                 with self._journal.step(Step.REDUCE):
-                    repeats = repeat()  # beside the reduction, which seldom fills all cores
                     reduced = self._reduce(located.window, program, oracle, case)
         finally:
             self._report.also_seen = [
@@ -193,8 +193,8 @@ class _Job:
             ]
         with self._journal.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
-                self._count(repeats.result())
                 outcome = self._blame(reduced.program, located, oracle)
+                self._count(repeats.result())
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.program, outcome, case)
 
@@ -378,7 +378,6 @@ class _Job:
             scratch=place.private("verify"),
             timeout=VERIFY_SECONDS,
             runs=VERIFY_RUNS,
-            parallel=self._settings.trial_jobs,
             on_note=self._journal.note,
         )
         report.verification = verification

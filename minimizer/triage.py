@@ -81,8 +81,8 @@ class Triage:
         return self._died(survey)
 
     def fails_again(self, case: Case) -> bool:
-        """Run the script once more from its start; whether it fails in the same way."""
-        survey = self._survey(tolerance=case.tolerance)
+        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way."""
+        survey = self._survey(tolerance=case.tolerance, nice=10)
         if survey.held is None:
             if case.otherwise is not None:
                 return survey.finished is not None and bool(survey.finished.suspects)

@@ -53,10 +53,9 @@ def verify(
     scratch: Path,
     timeout: float,
     runs: int = 3,
-    parallel: int = 1,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Verification:
-    """Run a repro ``runs`` times as it is and once with the compiler off.
+    """Run a repro ``runs`` times as it is and once with the compiler off, all at once: a run needs one core and a gigabyte.
 
     Args:
         repro: what was emitted.
@@ -66,7 +65,6 @@ def verify(
         scratch: an existing folder of ours; what is made in it is removed again.
         timeout: seconds that one run may take, beyond the time after which a hang gives up by itself.
         runs: how often it must fail.
-        parallel: how many runs at a time.
         on_note: is told, in a sentence, of every run that did not do as promised.
     """
     limit = timeout + (repro.hang_after or 0.0)
@@ -76,7 +74,7 @@ def verify(
         return _run(repro, data, sandbox, python, scratch / f"verify-{number}", limit, extra)
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
-    with ThreadPoolExecutor(max(1, parallel)) as pool:
+    with ThreadPoolExecutor(runs + 1) as pool:
         *compiled, eager = pool.map(run, range(runs + 1))
     for outcome in compiled:
         if not outcome.shows(repro):

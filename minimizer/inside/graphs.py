@@ -6,6 +6,7 @@ submodule, makes the graph *opaque*: it is then lowered to aten operators, which
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import math
 import re
@@ -103,7 +104,7 @@ class _Writer:
         encoded: dict[str, Json] = {
             "target": target,
             "args": [self._arg(arg) for arg in node.args],
-            "kwargs": {key: self._arg(arg) for key, arg in node.kwargs.items()},
+            "kwargs": {key: self._arg(arg) for key, arg in _said(node).items()},
             "meta": node.meta.get(MADE) or (tensor_meta(value) if isinstance(value, torch.Tensor) else None),
             "module": module,
             "module_class": module_class,
@@ -145,6 +146,26 @@ class _Writer:
         self._taken.add(name)
         self._names[node] = name
         return name
+
+
+def _said(node: fx.Node) -> dict[str, Any]:
+    """The keyword arguments that say something: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``."""
+    defaults = _defaults(node.target) if node.op == "call_function" else {}
+    return {
+        key: value
+        for key, value in node.kwargs.items()
+        if key not in defaults or type(value) is not type(defaults[key]) or value != defaults[key]
+    }
+
+
+def _defaults(target: Any) -> dict[str, Any]:
+    if isinstance(target, torch._ops.OpOverload):
+        return {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
+    try:
+        parameters = inspect.signature(target).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: p.default for name, p in parameters.items() if p.default is not p.empty}
 
 
 def literal(value: Any) -> Json:

@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import referee, snapshot
@@ -25,11 +26,12 @@ def judge(message: Message, channel: Channel) -> None:
 
     ``setup`` and ``source`` (text; ``source`` defines ``name``), ``inputs`` (list of ``{name, code | golden, requires_grad}``),
     ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
-    ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``).
+    ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
 
     The last message has ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``, ``missing_error``, or for a
     candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``.
     """
+    torch._inductor.config.compile_threads = message.get("threads", 1)
     channel.send({"type": "outcome", **_Trial(message, channel).run()})
 
 

@@ -197,7 +197,16 @@ def _enter(message: Message, log: str) -> None:
     if message.get("memory"):
         resource.setrlimit(resource.RLIMIT_DATA, (message["memory"], message["memory"]))
     os.environ.update(message.get("environ", {}))
+    if message.get("nice"):
+        _step_back(message["nice"])
     os.chdir(message["cwd"])
+
+
+def _step_back(nice: int) -> None:
+    """Leave the processor to others. Where the kernel shares it out by session first, the session must step back too."""
+    os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
+        file.write(str(nice))
 
 
 def _tail(path: str) -> str:

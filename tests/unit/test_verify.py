@@ -28,7 +28,6 @@ def verified(
         python=Path(sys.executable),
         scratch=tmp_path,
         timeout=timeout,
-        parallel=2,
         on_note=notes.append,
     )
     return found, notes
