@@ -54,3 +54,7 @@ class Cancelled(MinimizerError):
 
 class ChildFailed(MinimizerError):
     """The sandboxed child died as a whole or answered with something we do not accept."""
+
+
+class Unanswered(ChildFailed):
+    """The holder of a graph is there but cannot give what was asked for, such as a tensor that no file can hold."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
-from minimizer.errors import ChildFailed
+from minimizer.errors import ChildFailed, Unanswered
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
 from minimizer.sandbox import Sandbox
@@ -249,7 +249,8 @@ class Executor:
         """Ask a held survey something and wait for its answer.
 
         Raises:
-            ChildFailed: it is gone, or could not answer.
+            Unanswered: it could not answer.
+            ChildFailed: it is gone.
         """
         number = next(self._numbers)
         self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
@@ -259,7 +260,7 @@ class Executor:
             body = message["message"]
             if body.get("type") == "answer" and body.get("ask") == number:
                 if "error" in body:
-                    raise ChildFailed(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
+                    raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
                 return dict(body)
         raise ChildFailed("the holder of the graph is gone")
 

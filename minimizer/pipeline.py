@@ -18,7 +18,7 @@ from pathlib import Path
 from minimizer import report_md, witness
 from minimizer.blame import climb
 from minimizer.emit import Repro, bundle, emit
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.evidence import culprit_of, details_of, verdict_sentence
 from minimizer.executor import Executor, Place
 from minimizer.journal import Journal
@@ -28,12 +28,13 @@ from minimizer.oracle import Oracle, Signature, exception_signature
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.publish import publish
+from minimizer.python_level import PythonLevel
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.triage import Case, Settled, Triage
+from minimizer.triage import Case, ScriptCase, Settled, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import verify
 from minimizer.workplace import granted, open_place
@@ -154,19 +155,28 @@ class _Job:
             if isinstance(found, Settled):
                 self._settle(found)
                 return
-            self._announce(found)
             try:
+                if isinstance(found, ScriptCase):
+                    raise _Unreduced(found.otherwise)
+                self._announce(found)
                 repro, data = self._repro_of(found, executor, lambda: beside.submit(_repeat, triage, found))
-            except _Unreduced as end:
-                self._settle(end.settled)
-                return
+            except (_Unreduced, Unanswered) as end:
+                level = PythonLevel(
+                    executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs
+                )
+                otherwise = end.settled if isinstance(end, _Unreduced) else _unanswered(end)
+                script_repro = level.repro(otherwise)
+                if script_repro is None:
+                    self._settle(otherwise)
+                    return
+                repro, data = script_repro, None
         with self._journal.step(Step.VERIFY):
             self._journal.watch()
             self._verify(repro, data, place)
         self._journal.keep()
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
-                self._hear_witnesses(place, found.signature.kind)
+                self._hear_witnesses(place)
 
     def _start(self, executor: Executor) -> None:
         ready = executor.start()
@@ -193,10 +203,10 @@ class _Job:
             ]
         with self._journal.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
-                outcome = self._blame(reduced.program, located, oracle)
+                outcome = self._blame(reduced.best, located, oracle)
                 self._count(repeats.result())
             with self._journal.step(Step.EMIT):
-                return self._emit(reduced.program, outcome, case)
+                return self._emit(reduced.best, outcome, case)
 
     # steps -------------------------------------------------------------------------------------------------------
 
@@ -304,7 +314,7 @@ class _Job:
         )
         return located
 
-    def _reduce(self, window: Program, program: Program, oracle: Oracle, case: Case) -> Reduced:
+    def _reduce(self, window: Program, program: Program, oracle: Oracle, case: Case) -> Reduced[Program]:
         before, earlier = program.size, oracle.trials
         report = self._report
 
@@ -321,8 +331,8 @@ class _Job:
         )
         if program.level == "aot" and reduced.one_minimal:
             with suppress(BudgetExceeded):
-                reduced = replace(reduced, program=publish(reduced.program, oracle.check))
-        reduction = self._reduction(program, reduced.program.size, oracle.trials)
+                reduced = replace(reduced, best=publish(reduced.best, oracle.check))
+        reduction = self._reduction(program, reduced.best.size, oracle.trials)
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
         reduction.history, reduction.seconds = list(reduced.history), round(reduced.seconds, 2)
         report.reduction = reduction
@@ -391,12 +401,13 @@ class _Job:
         else:
             report.status, report.reason = Status.MINIMIZED, None
 
-    def _hear_witnesses(self, place: Place, kind: Kind) -> None:
+    def _hear_witnesses(self, place: Place) -> None:
+        assert self._report.failure is not None
         testimonies = witness.hear(
             place,
             self._script.resolve(),
             self._options.args,
-            kind,
+            self._report.failure.kind,
             seconds=min(WITNESS_SECONDS, self._journal.left),
             parallel=self._settings.trial_jobs,
             watch=self._journal.watch,
@@ -406,6 +417,11 @@ class _Job:
             self._journal.log(testimony.log)
             if testimony.dump is not None:
                 self._journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
+
+
+def _unanswered(error: Unanswered) -> Settled:
+    summary = f"The script fails, but its graph cannot be taken apart: {error}."
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary)
 
 
 def _repeat(triage: Triage, case: Case) -> Reproducibility:

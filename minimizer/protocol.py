@@ -75,6 +75,9 @@ class Outcome(Loose):
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     ops: list[Text] = Field(default_factory=list, max_length=10_000)
+    calls: int = 0
+    unusual: list[Text] = Field(default_factory=list, max_length=100)
+    graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0
@@ -117,10 +120,10 @@ class Finished(Loose):
 
 
 class Held(Loose):
-    """The survey stopped at a call and holds it."""
+    """The survey stopped at a call and holds it; there is no program where its graph or inputs cannot be written down."""
 
     failure: Failure
-    program: dict[str, Any]
+    program: dict[str, Any] | None
 
 
 class End(Loose):

@@ -53,6 +53,13 @@ class Settled:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ScriptCase:
+    """A failure that no compiled graph shows by itself; ``otherwise`` is the verdict if the script does not either."""
+
+    otherwise: Settled
+
+
 class Triage:
     """The runs of one script. ``hang_after`` is in seconds, ``steps`` in calls of each graph; ``values``: compare them."""
 
@@ -71,11 +78,11 @@ class Triage:
         self._steps, self._hang_after, self._on_note = steps, hang_after, on_note
         self._values = values
 
-    def run(self) -> Case | Settled:
+    def run(self) -> Case | ScriptCase | Settled:
         """Run the script until the question is settled."""
         survey = self._survey()
         if survey.held is not None:
-            return self._held(survey)
+            return _opaque(survey.held) if survey.held.program is None else self._held(survey)
         if survey.finished is not None:
             return self._finished(survey.finished)
         return self._died(survey)
@@ -101,7 +108,7 @@ class Triage:
     def _held(
         self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None
     ) -> Case:
-        assert survey.held is not None
+        assert survey.held is not None and survey.held.program is not None
         failure = survey.held.failure
         if signature is None and failure.verdict is not None:
             signature = verdict_signature(failure.verdict)
@@ -128,7 +135,7 @@ class Triage:
         chunks = prelude(self._script.read_text("utf-8-sig"), settings=settings, namespaces=namespaces)
         return replace(program, setup=(*chunks, *program.setup))
 
-    def _finished(self, finished: protocol.Finished) -> Case | Settled:
+    def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
         if finished.exception is not None:
@@ -165,7 +172,7 @@ class Triage:
             return replace(case, otherwise=replace(healthy, notes=(*healthy.notes, note)))
         return healthy
 
-    def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | Settled:
+    def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
         eager = self._eager()
         if eager.finished is not None and eager.finished.exception is not None:
             return Settled(
@@ -183,7 +190,7 @@ class Triage:
             if held is not None:
                 return held
             if finished.checked.calls:
-                return Settled(
+                disputed = Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
                     f"The script's own check fails ({_line(error)}), but every compiled call that was compared agrees with eager within the "
@@ -192,16 +199,9 @@ class Triage:
                     kind=Kind.WRONG_OUTPUT,
                     exception=error,
                 )
+                return ScriptCase(disputed)
         kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
-        return Settled(
-            Status.PARTIAL,
-            Reason.NOT_VERIFIED,
-            f"The script fails only with the compiler ({_line(error)}), but no compiled graph fails by itself: the fault lies "
-            "between graphs, at the level of Python, where no repro was made.",
-            finished.checked,
-            kind=kind,
-            exception=error,
-        )
+        return ScriptCase(_unmade(f"({_line(error)})", kind, finished.checked, error))
 
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
@@ -212,7 +212,7 @@ class Triage:
         self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
         return self._held(survey, tolerance=tolerance)
 
-    def _died(self, survey: Survey) -> Case | Settled:
+    def _died(self, survey: Survey) -> Case | ScriptCase | Settled:
         eager = self._eager()
         if eager.finished is None:
             return _not_runnable(eager, "with and without the compiler")
@@ -223,18 +223,14 @@ class Triage:
                 f"The compiled run had not ended after {self._hang_after:.0f} seconds, while eager ends.",
                 kind=Kind.HANG,
             )
-        place = _place(survey.phase)
-        if survey.signal is None or survey.signal in OOM_SIGNALS or place is None:
+        if survey.signal is None or survey.signal in OOM_SIGNALS:
             return _not_runnable(survey, "with the compiler")
-        held = self._survey(hold=place)
+        place = _place(survey.phase)
+        held = self._survey(hold=place) if place is not None else survey
         signature = Signature(Kind.CRASH, signal=survey.signal)
-        if held.held is None:
-            return Settled(
-                Status.PARTIAL,
-                Reason.NOT_VERIFIED,
-                f"The compiled run died by {signal_name(survey.signal)}, and did not come to the same place again.",
-                kind=Kind.CRASH,
-            )
+        if held.held is None or held.held.program is None:
+            unmade = _unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
+            return ScriptCase(unmade if place is not None else _not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
         return replace(self._held(held, signature=signature), message=message)
 
@@ -259,6 +255,28 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _unmade(
+    how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None
+) -> Settled:
+    """The verdict on a script that fails only when compiled, where that is all that can be said."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"The script fails only with the compiler {how}, but no compiled graph fails by itself, and run without being watched "
+        "it does not fail: no repro was made.",
+        checked or protocol.Checked(),
+        kind=kind,
+        exception=error,
+    )
+
+
+def _opaque(held: protocol.Held) -> ScriptCase:
+    """A failing call whose graph or inputs cannot be written down."""
+    failure = held.failure
+    kind = Kind(failure.kind) if failure.kind else Kind.CRASH
+    return ScriptCase(_unmade(f"({_message(failure.exception, failure.verdict)})", kind, error=failure.exception))
 
 
 def _place(phase: dict[str, Any]) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ def subject(culprits: Sequence[Culprit]) -> str:
     for culprit in culprits:
         if culprit.root and (culprit.ops or culprit.what):
             names = ", ".join(culprit.ops[:4]) + (" and others" if len(culprit.ops) > 4 else "")
-            return names or culprit.what
+            return culprit.what or names
     return "this function"
 
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import sys
 import traceback
-import types
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from .failures import describe
 from .golden import GoldenGraph
 from .graphs import Opaque, to_json
 from .lowering import lower, tensors
+from .script import run_script
 from .wire import Channel, Message
 
 COMPARED_CALLS = 8
@@ -311,7 +311,12 @@ class _Held:
 
     def serve(self, failure: Message, channel: Channel) -> None:
         """Answer until the other end hangs up."""
-        channel.send({"type": "held", "failure": failure, "program": self._program("auto")})
+        try:
+            program: Message | None = self._program("auto")
+        except Exception:
+            traceback.print_exc()
+            program = None
+        channel.send({"type": "held", "failure": failure, "program": program})
         while (question := channel.receive()) is not None:
             try:
                 answer = self._answer(question)
@@ -355,18 +360,6 @@ class _Held:
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
             "grad": self._grad and body["level"] == "dynamo",
         }
-
-
-def run_script(path: str, args: list[str]) -> None:
-    """Execute a script as ``python path args`` would, in this process."""
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
-    module = types.ModuleType("__main__")
-    module.__file__ = path
-    sys.modules["__main__"] = module
-    sys.argv = [path, *args]
-    sys.path.insert(0, os.path.dirname(path))
-    exec(code, module.__dict__)
 
 
 def _copy_graph(graph: fx.Graph) -> fx.Graph:

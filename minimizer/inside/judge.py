@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 import torch._inductor.config
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import referee, snapshot
 from .failures import describe, raised_while_compiling
 from .lowering import tensors
+from .operators import Operators
 from .wire import Channel, Message
 
 
@@ -39,7 +39,7 @@ def observe(message: Message, channel: Channel) -> None:
     """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager."""
     trial = _Trial(message, channel)
     function, inputs = trial.load()
-    with _Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
+    with Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
         function(*inputs)
     channel.send({"type": "outcome", "outcome": "same", "ops": operators.seen})
 
@@ -140,17 +140,3 @@ class _Trial:
 
     def _phase(self, name: str) -> None:
         self._channel.send({"type": "phase", "phase": name})
-
-
-class _Operators(TorchDispatchMode):
-    """Collects the packet names of all operators that are dispatched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._overloadpacket._qualified_op_name.replace("::", ".")
-        if name not in self.seen:
-            self.seen.append(name)
-        return func(*args, **(kwargs or {}))

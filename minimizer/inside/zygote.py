@@ -252,6 +252,7 @@ def main(incoming: int, outgoing: int) -> None:
         raise SystemExit(70) from None
     from .capture import survey
     from .judge import judge, observe
+    from .script import rerun
 
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
-    Zygote(channel, {"survey": survey, "judge": judge, "observe": observe}).serve()
+    Zygote(channel, {"survey": survey, "judge": judge, "observe": observe, "rerun": rerun}).serve()

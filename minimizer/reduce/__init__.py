@@ -1,10 +1,11 @@
 """Reduction: from a program that fails to one from which nothing single can be taken.
 
-`reduce` is the whole interface. `Problem` is the one accept point, the passes propose, `cut` does surgery on programs,
-`generators` write the code of inputs, and `order` says which of two programs is the better one.
+`reduce` is the whole interface. `Problem` is the one accept point (of programs: `ProgramProblem`), the passes propose, `cut`
+does surgery on programs, `generators` write the code of inputs, and `order` says which of two programs is the better one.
 """
 
-from minimizer.reduce.problem import Check, Literal, OnStep
-from minimizer.reduce.reducer import Reduced, reduce
+from minimizer.reduce.problem import OnStep
+from minimizer.reduce.program_problem import Literal
+from minimizer.reduce.reducer import Check, Reduced, reduce
 
 __all__ = ["Check", "Literal", "OnStep", "Reduced", "reduce"]

@@ -1,6 +1,6 @@
 """The problem: the one place where candidates are judged and accepted.
 
-Passes propose programs; `Problem` asks the oracle about those it does not know yet, adopts the smallest that still fails,
+Passes propose candidates; `Problem` asks the oracle about those it does not know yet, adopts the smallest that still fails,
 and keeps count. Passes therefore never see the oracle, and none can make the result larger or ask a question twice.
 """
 
@@ -9,40 +9,55 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from minimizer.program import Program
-from minimizer.reduce.order import sort_key
 from minimizer.report import HistoryStep
 
-Check = Callable[[Sequence[Program]], Sequence[bool]]
-"""Does each program of a batch still fail in the same way? May raise BudgetExceeded or Cancelled."""
 
-Literal = Callable[[str], str | None]
-"""Source text of the golden value of that key if it is small, else None."""
+class Candidate(Protocol):
+    """What is reduced: a program, or a script."""
+
+    @property
+    def size(self) -> int:
+        """Call nodes of a program, statements of a script."""
+
+    def fingerprint(self) -> str:
+        """Content hash: two candidates with the same one are the same."""
+
+
+Item = TypeVar("Item")
+C = TypeVar("C", bound=Candidate)
 
 OnStep = Callable[[HistoryStep], None]
 """Told of each accepted candidate: the trial that found it, when, how many call nodes are left, and by which pass."""
 
-Item = TypeVar("Item")
-Change = Callable[[Program, Sequence[Item]], Program | None]
-"""Takes a set of items out of a program; None if that is not possible."""
 
+class Problem(Generic[C]):
+    """A failing candidate on its way down.
 
-class Problem:
-    """A failing program on its way down."""
+    ``check`` says of each candidate of a batch whether it still fails in the same way, and may raise BudgetExceeded or
+    Cancelled. ``key`` orders candidates: smaller is better.
+    """
 
-    def __init__(self, program: Program, *, check: Check, literal: Literal, on_step: OnStep, jobs: int) -> None:
-        self.best = program
-        self.literal = literal
+    def __init__(
+        self,
+        candidate: C,
+        *,
+        check: Callable[[Sequence[C]], Sequence[bool]],
+        key: Callable[[C], tuple[int, ...]],
+        on_step: OnStep,
+        jobs: int,
+    ) -> None:
+        self.best = candidate
         self.jobs = max(1, jobs)
         self.trials = 0
         self.cache_hits = 0
         self.history: list[HistoryStep] = []
         self._check = check
         self._on_step = on_step
-        self._best_key = sort_key(program)
-        self._known: dict[str, bool] = {program.fingerprint(): True}
+        self._key = key
+        self._best_key = key(candidate)
+        self._known: dict[str, bool] = {candidate.fingerprint(): True}
         self._start = time.monotonic()
 
     @property
@@ -50,18 +65,18 @@ class Problem:
         """Time since the reduction began."""
         return time.monotonic() - self._start
 
-    def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool]:
+    def judge(self, candidates: Sequence[C | None], by: str) -> list[bool]:
         """Which of the candidates are smaller than the best and fail like it; the smallest of them becomes the best.
 
         A candidate that is None or no smaller is refused without a trial, and a known one is not tried again.
         """
-        order = [None if c is None else sort_key(c) for c in candidates]
+        order = [None if c is None else self._key(c) for c in candidates]
         prints = [
             c.fingerprint() if c is not None and key is not None and key < self._best_key else None
             for c, key in zip(candidates, order, strict=True)
         ]
         improved = False
-        unknown: dict[str, Program] = {}
+        unknown: dict[str, C] = {}
         for candidate, mark in zip(candidates, prints, strict=True):
             if candidate is None or mark is None:
                 continue
@@ -82,7 +97,7 @@ class Problem:
             self._record(by)
         return verdicts
 
-    def first(self, candidates: Iterable[Program | None], by: str) -> bool:
+    def first(self, candidates: Iterable[C | None], by: str) -> bool:
         """Whether any candidate is accepted; they are tried in order, a batch at a time, and the rest is left alone."""
         rest = iter(candidates)
         while batch := list(islice(rest, self.jobs)):
@@ -90,7 +105,9 @@ class Problem:
                 return True
         return False
 
-    def shrink(self, items: Sequence[Item], change: Change[Item], by: str, *, whole: bool = True) -> bool:
+    def shrink(
+        self, items: Sequence[Item], change: Callable[[C, Sequence[Item]], C | None], by: str, *, whole: bool = True
+    ) -> bool:
         """Take out as many of the items as possible: all of them, then halves, down to single ones.
 
         Needs about 2·k·log(n/k) trials where k of n items must stay. Chunks are tried side by side; those that can go are
@@ -115,7 +132,7 @@ class Problem:
                     queue = [chunk for chunk, c in won if c is not self.best] + queue
         return self.best is not before
 
-    def largest(self, low: int, high: int, make: Callable[[int], Program | None], by: str) -> int:
+    def largest(self, low: int, high: int, make: Callable[[int], C | None], by: str) -> int:
         """The largest k with low <= k < high for which ``make(k)`` is accepted, by bisection; ``low`` is known to hold."""
         while high - low > 1:
             ways = min(self.jobs, high - low - 1)

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.program import Program
 from minimizer.reduce import passes
-from minimizer.reduce.problem import Check, Literal, OnStep, Problem
+from minimizer.reduce.problem import C, OnStep, Problem
+from minimizer.reduce.program_problem import Literal, ProgramProblem
 from minimizer.report import HistoryStep
 
-Pass = Callable[[Problem], None]
+Pass = Callable[[ProgramProblem], None]
+Check = Callable[[Sequence[Program]], Sequence[bool]]
+"""Does each program of a batch still fail in the same way? May raise BudgetExceeded or Cancelled."""
 
 
 @dataclass(frozen=True)
-class Reduced:
-    """The smallest program found, and how it was found.
+class Reduced(Generic[C]):
+    """The smallest candidate found, and how it was found.
 
     ``history`` holds one step for each accepted candidate. ``one_minimal`` says that no single
     node, input, output, line, argument or dimension can go; false if time ran out before that was shown.
     """
 
-    program: Program
+    best: C
     one_minimal: bool
     trials: int
     cache_hits: int
     history: list[HistoryStep]
     seconds: float
+
+    @staticmethod
+    def of(problem: Problem[C], one_minimal: bool) -> Reduced[C]:
+        """What has become of a problem."""
+        return Reduced(
+            best=problem.best,
+            one_minimal=one_minimal,
+            trials=problem.trials,
+            cache_hits=problem.cache_hits,
+            history=problem.history,
+            seconds=problem.seconds,
+        )
 
 
 def reduce(
@@ -37,29 +53,22 @@ def reduce(
     literal: Literal,
     on_step: OnStep = lambda step: None,
     jobs: int = 1,
-) -> Reduced:
+) -> Reduced[Program]:
     """Reduce a failing program to one from which nothing single can be taken.
 
     ``program`` is taken to fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates. When it
     raises BudgetExceeded or Cancelled the best program so far is returned.
     """
-    problem = Problem(program, check=check, literal=literal, on_step=on_step, jobs=jobs)
+    problem = ProgramProblem(program, check=check, literal=literal, on_step=on_step, jobs=jobs)
     try:
         _run(problem)
         one_minimal = True
     except (BudgetExceeded, Cancelled):
         one_minimal = False
-    return Reduced(
-        program=problem.best,
-        one_minimal=one_minimal,
-        trials=problem.trials,
-        cache_hits=problem.cache_hits,
-        history=problem.history,
-        seconds=problem.seconds,
-    )
+    return Reduced.of(problem, one_minimal)
 
 
-def _run(problem: Problem) -> None:
+def _run(problem: ProgramProblem) -> None:
     """Tiers to a fixpoint: nodes while golden values are known, then all that is simpler to judge on few nodes."""
     while True:
         _fixpoint(problem, passes.NODES)
@@ -69,7 +78,7 @@ def _run(problem: Problem) -> None:
             return
 
 
-def _fixpoint(problem: Problem, tier: tuple[Pass, ...]) -> None:
+def _fixpoint(problem: ProgramProblem, tier: tuple[Pass, ...]) -> None:
     while True:
         before = problem.best
         for reduce_by in tier:

@@ -93,17 +93,17 @@ def test_every_result_fails_and_nothing_single_can_go(program: Program, rule: Ru
     if not rule(program):
         return
     result, executor = run(program, rule, jobs=jobs)
-    assert rule(result.program)
-    well_formed(result.program)
-    assert sort_key(result.program) <= sort_key(program)
+    assert rule(result.best)
+    well_formed(result.best)
+    assert sort_key(result.best) <= sort_key(program)
     assert result.one_minimal
     assert len(executor.asked) == len(set(executor.asked)) == result.trials
     assert max(executor.batches, default=0) <= jobs
-    for node in result.program.nodes:
-        without = cut.drop(result.program, [node.name])
-        assert without is None or sort_key(without) >= sort_key(result.program) or not rule(without)
-    for candidate in singles(result.program):
-        assert candidate is None or sort_key(candidate) >= sort_key(result.program) or not rule(candidate)
+    for node in result.best.nodes:
+        without = cut.drop(result.best, [node.name])
+        assert without is None or sort_key(without) >= sort_key(result.best) or not rule(without)
+    for candidate in singles(result.best):
+        assert candidate is None or sort_key(candidate) >= sort_key(result.best) or not rule(candidate)
 
 
 @settings(max_examples=60, deadline=None)
@@ -111,7 +111,7 @@ def test_every_result_fails_and_nothing_single_can_go(program: Program, rule: Ru
 def test_the_same_program_gives_the_same_result(program: Program, rule: Rule, jobs: int) -> None:
     if rule(program):
         first, second = run(program, rule, jobs=jobs)[0], run(program, rule, jobs=jobs)[0]
-        assert first.program == second.program
+        assert first.best == second.best
         assert first.trials == second.trials
 
 
@@ -121,7 +121,7 @@ def test_out_of_budget_the_best_so_far_comes_back(program: Program, rule: Rule, 
     if not rule(program):
         return
     result, executor = run(program, rule, budget=budget)
-    assert rule(result.program)
+    assert rule(result.best)
     assert result.one_minimal == (len(executor.asked) <= budget)
 
 
@@ -131,7 +131,7 @@ def test_cancelling_returns_the_best_so_far() -> None:
 
     program = chain(["torch.a", "torch.b"])
     result = reduce(program, check=check, literal=no_literal)
-    assert (result.program, result.one_minimal) == (program, False)
+    assert (result.best, result.one_minimal) == (program, False)
 
 
 def test_errors_of_the_oracle_itself_are_not_swallowed() -> None:
@@ -163,8 +163,8 @@ def test_an_oracle_that_forgets_never_makes_the_result_larger() -> None:
 
     program = chain(["torch.sin"] * 30 + ["torch.a"] + ["torch.sin"] * 30)
     result, _ = run(program, flaky)
-    assert has("torch.a")(result.program)
-    assert result.program.size < 10
+    assert has("torch.a")(result.best)
+    assert result.best.size < 10
 
 
 def test_parallel_successes_are_merged() -> None:
@@ -181,29 +181,29 @@ def test_only_the_setup_line_that_is_needed_stays() -> None:
         chain(["torch.a"]), setup=tuple(f"line {i}" for i in range(40)), compile_kwargs=(("dynamic", "True"),)
     )
     result, _ = run(program, lambda p: "line 17" in p.setup)
-    assert result.program.setup == ("line 17",)
-    assert result.program.compile_kwargs == ()
+    assert result.best.setup == ("line 17",)
+    assert result.best.compile_kwargs == ()
     assert result.trials < 30
 
 
 def test_equal_setup_lines_are_taken_out_one_by_one() -> None:
     result, _ = run(replace(chain(["torch.a"]), setup=("f()",) * 3), lambda p: len(p.setup) >= 2)
-    assert result.program.setup == ("f()", "f()")
+    assert result.best.setup == ("f()", "f()")
 
 
 def test_gradients_go_when_they_are_not_needed() -> None:
     meta = replace(META, requires_grad=True)
     result, _ = run(replace(chain(["torch.a"], meta=meta), grad=True), has("torch.a"))
-    assert not result.program.grad
-    assert result.program.inputs[0].meta is not None
-    assert not result.program.inputs[0].meta.requires_grad
+    assert not result.best.grad
+    assert result.best.inputs[0].meta is not None
+    assert not result.best.inputs[0].meta.requires_grad
 
 
 def test_gradients_that_are_needed_stay_and_inputs_say_so() -> None:
     meta = replace(META, requires_grad=True)
     program = replace(chain(["torch.a"], meta=meta), grad=True)
     result, _ = run(program, lambda p: p.grad and any(i.meta is not None and i.meta.requires_grad for i in p.inputs))
-    assert result.program.inputs[0].code == "torch.ones(1).requires_grad_()"
+    assert result.best.inputs[0].code == "torch.ones(1).requires_grad_()"
 
 
 def test_a_size_that_matters_is_as_small_as_it_can_be() -> None:
@@ -211,7 +211,7 @@ def test_a_size_that_matters_is_as_small_as_it_can_be() -> None:
     result, _ = run(
         chain(["torch.a"], meta=meta), lambda p: any(i.meta is not None and max(i.meta.shape) >= 16 for i in p.inputs)
     )
-    assert result.program.inputs[0].code == "torch.ones(16)"
+    assert result.best.inputs[0].code == "torch.ones(16)"
 
 
 def test_arguments_follow_the_sizes_of_inputs() -> None:
@@ -230,10 +230,10 @@ def test_arguments_follow_the_sizes_of_inputs() -> None:
         )
 
     result, _ = run(Program(inputs=(x,), nodes=(flat,), outputs=("v",)), rule)
-    assert result.program.inputs[0].meta is not None
-    assert result.program.inputs[0].meta.shape[1] == 1
-    assert result.program.inputs[0].meta.shape[0] < 32
-    assert result.program.nodes[0].meta is None
+    assert result.best.inputs[0].meta is not None
+    assert result.best.inputs[0].meta.shape[1] == 1
+    assert result.best.inputs[0].meta.shape[0] < 32
+    assert result.best.nodes[0].meta is None
 
 
 def test_the_value_of_a_mutated_tensor_is_taken_at_its_first_use() -> None:
@@ -276,8 +276,8 @@ def test_a_scalar_input_is_written_into_the_function() -> None:
     nodes = (Node("v", "torch.a", (Ref("x"), Ref("n")), meta=META),)
     program = Program(inputs=(Input("x", META, golden="x"), Input("n", code="3")), nodes=nodes, outputs=("v",))
     result, _ = run(program, lambda p: has("torch.a")(p) and len(p.nodes[0].args) == 2)
-    assert [i.name for i in result.program.inputs] == ["x"]
-    assert result.program.nodes[0].args == (Ref("x"), 3)
+    assert [i.name for i in result.best.inputs] == ["x"]
+    assert result.best.nodes[0].args == (Ref("x"), 3)
 
 
 def test_optional_operands_go_with_the_inputs_they_needed() -> None:
@@ -285,26 +285,26 @@ def test_optional_operands_go_with_the_inputs_they_needed() -> None:
     node = Node("v", "F.layer_norm", (Ref("x"), (8,), Ref("w"), Ref("b"), 1e-5), meta=META)
     program = Program(inputs=tuple(Input(n, META, golden=n) for n in names), nodes=(node,), outputs=("v",))
     result, _ = run(program, lambda p: has("F.layer_norm")(p) and len(p.nodes[0].args) >= 2)
-    assert [i.name for i in result.program.inputs] == ["x"]
-    assert len(result.program.nodes[0].args) == 2
+    assert [i.name for i in result.best.inputs] == ["x"]
+    assert len(result.best.nodes[0].args) == 2
 
 
 def test_float32_comes_before_other_floats() -> None:
     meta = TensorMeta((8,), "torch.bfloat16", (1,))
     result, _ = run(chain(["torch.a"], meta=meta), has("torch.a"))
-    assert result.program.inputs[0].code == "torch.ones(1)"
+    assert result.best.inputs[0].code == "torch.ones(1)"
     result, _ = run(
         chain(["torch.a"], meta=meta), lambda p: any(i.meta and i.meta.dtype == meta.dtype for i in p.inputs)
     )
-    assert result.program.inputs[0].code == "torch.ones(1, dtype=torch.bfloat16)"
+    assert result.best.inputs[0].code == "torch.ones(1, dtype=torch.bfloat16)"
 
 
 def test_a_program_that_only_mutates_returns_nothing() -> None:
     nodes = (Node("v0", ".add_", (Ref("x"), 1), meta=META), Node("v1", "torch.a", (Ref("x"),), meta=META))
     program = Program(inputs=(Input("x", META, golden="x"),), nodes=nodes, outputs=("v1",))
     result, _ = run(program, has(".add_"))
-    assert [n.target for n in result.program.nodes] == [".add_"]
-    assert result.program.outputs == ()
+    assert [n.target for n in result.best.nodes] == [".add_"]
+    assert result.best.outputs == ()
 
 
 def test_a_value_without_meta_brings_its_producer() -> None:

@@ -16,7 +16,7 @@ def test_one_bad_node_in_750_is_alone_within_25_trials(where: int, jobs: int) ->
     executor = FakeExecutor(has("torch.relu"))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
     alone = next(step.trial for step in result.history if step.nodes == 1)
-    assert [n.target for n in result.program.nodes] == ["torch.relu"]
+    assert [n.target for n in result.best.nodes] == ["torch.relu"]
     print(f"one of 750 at {where}, jobs={jobs}: alone after {alone}, {result.trials} in all")
     assert alone <= 25
     assert result.one_minimal
@@ -32,7 +32,7 @@ def test_a_window_of_five_in_344_stands_within_60_trials(where: int, jobs: int) 
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
     found = next(step.trial for step in result.history if step.nodes == 5)
     print(f"five of 344 at {where}, jobs={jobs}: found after {found}, {result.trials} in all")
-    assert [n.target for n in result.program.nodes] == window
+    assert [n.target for n in result.best.nodes] == window
     assert found <= 30
     assert result.trials <= 60
 
@@ -44,6 +44,6 @@ def test_two_cooperating_nodes_400_apart_end_in_six_within_150_trials(first: int
     targets[first], targets[first + 400] = "torch.a", "torch.b"
     executor = FakeExecutor(flows("torch.a", "torch.b"))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
-    print(f"two 400 apart at {first}, jobs={jobs}: {result.trials} trials, {result.program.size} nodes")
-    assert result.program.size == 2
+    print(f"two 400 apart at {first}, jobs={jobs}: {result.trials} trials, {result.best.size} nodes")
+    assert result.best.size == 2
     assert result.trials <= 150

@@ -92,7 +92,7 @@ def test_a_generator_knows_its_own_code(dtype: str) -> None:
 def test_strides_that_are_not_needed_go() -> None:
     meta = TensorMeta((2, 3), "torch.float32", (1, 2))
     result = reduce(chain(["torch.a"], meta=meta), check=FakeExecutor(has("torch.a")), literal=no_literal)
-    assert result.program.inputs[0].code == "torch.ones(1)"
+    assert result.best.inputs[0].code == "torch.ones(1)"
 
 
 def test_strides_that_are_needed_stay() -> None:
@@ -103,7 +103,7 @@ def test_strides_that_are_needed_stay() -> None:
         )
     )
     result = reduce(chain(["torch.a"], meta=meta), check=executor, literal=no_literal)
-    assert result.program.inputs[0].code == "torch.ones(2, 2).t()"
+    assert result.best.inputs[0].code == "torch.ones(2, 2).t()"
 
 
 def test_a_small_golden_value_is_written_out_before_a_data_file_is_needed() -> None:
@@ -111,11 +111,11 @@ def test_a_small_golden_value_is_written_out_before_a_data_file_is_needed() -> N
     result = reduce(
         chain(["torch.a"]), check=executor, literal=lambda key: "torch.tensor([3.0])" if key == "x" else None
     )
-    assert result.program.inputs[0].code == "torch.tensor([3.0])"
+    assert result.best.inputs[0].code == "torch.tensor([3.0])"
 
 
 def test_data_that_nothing_can_make_stays_golden() -> None:
     executor = FakeExecutor(lambda p: any(i.golden is not None for i in p.inputs))
     result = reduce(chain(["torch.a"]), check=executor, literal=no_literal)
-    assert result.program.inputs[0].golden == "x"
+    assert result.best.inputs[0].golden == "x"
     assert result.one_minimal

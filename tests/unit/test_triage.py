@@ -11,7 +11,7 @@ import pytest
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Signature
 from minimizer.protocol import Checked, Finished, Held, parse
-from minimizer.triage import Case, Settled, Triage, signal_name
+from minimizer.triage import Case, ScriptCase, Settled, Triage, signal_name
 from minimizer.types import Kind, Reason, Status
 
 META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
@@ -59,7 +59,7 @@ def ended(**end: Any) -> dict[str, Any]:
     return {"end": end, "phase": phase}
 
 
-def triage(*surveys: dict[str, Any], **options: Any) -> tuple[Case | Settled, FakeExecutor, list[str]]:
+def triage(*surveys: dict[str, Any], **options: Any) -> tuple[Case | ScriptCase | Settled, FakeExecutor, list[str]]:
     executor, notes = FakeExecutor(list(surveys)), []
     settings: dict[str, Any] = {"args": ["--fast"], "steps": 3, "hang_after": 30.0, "values": True, **options}
     asked = Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=notes.append, **settings)
@@ -71,6 +71,14 @@ def settled(*surveys: dict[str, Any], **options: Any) -> Settled:
     assert isinstance(found, Settled)
     assert len(executor.asked) == len(surveys)
     return found
+
+
+def unshown(*surveys: dict[str, Any]) -> Settled:
+    """The verdict on a failure that no graph shows, should the script by itself not show it either."""
+    found, executor, _ = triage(*surveys)
+    assert isinstance(found, ScriptCase)
+    assert len(executor.asked) == len(surveys)
+    return found.otherwise
 
 
 def case(*surveys: dict[str, Any]) -> Case:
@@ -184,19 +192,19 @@ def test_a_plain_assert_is_judged_by_the_default_tolerance() -> None:
 
 
 def test_a_check_that_no_call_bears_out_is_disputed() -> None:
-    found = settled(finished(exception=error("AssertionError", "took 3 s")), finished(), finished())
+    found = unshown(finished(exception=error("AssertionError", "took 3 s")), finished(), finished())
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "AssertionError: took 3 s" in found.summary
 
 
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
     nothing = {"frames": 1, "calls": 0}
-    found = settled(finished(exception=error("AssertionError"), checked=nothing), finished(), finished(checked=nothing))
+    found = unshown(finished(exception=error("AssertionError"), checked=nothing), finished(), finished(checked=nothing))
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
 
 
 def test_an_exception_between_graphs() -> None:
-    found = settled(finished(exception=error("TypeError", "hook got None")), finished())
+    found = unshown(finished(exception=error("TypeError", "hook got None")), finished())
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
     assert "TypeError: hook got None" in found.summary
 
@@ -244,7 +252,7 @@ def test_a_crash_while_compiling_is_held_before_the_compiler() -> None:
 
 @pytest.mark.parametrize("again", [ended(signal=6, at=AT), finished()])
 def test_a_crash_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
-    found = settled(ended(signal=6, at=AT), finished(), again)
+    found = unshown(ended(signal=6, at=AT), finished(), again)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.CRASH)
     assert "SIGABRT" in found.summary
 
@@ -255,8 +263,8 @@ def test_a_crash_with_and_without_the_compiler() -> None:
     assert "with and without the compiler" in found.summary
 
 
-def test_a_crash_before_any_graph_is_not_the_compilers() -> None:
-    assert settled(ended(signal=6), finished()).reason is Reason.NOT_RUNNABLE
+def test_a_crash_before_any_graph() -> None:
+    assert unshown(ended(signal=6), finished()).reason is Reason.NOT_RUNNABLE
 
 
 def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> None:
@@ -268,7 +276,7 @@ def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> No
 @pytest.mark.parametrize("at", [{}, {"graph": "one", "call": []}, {"graph": None, "call": 1}])
 def test_a_phase_that_makes_no_sense(at: dict[str, Any]) -> None:
     """The child's word is not trusted."""
-    assert settled(ended(signal=6, at=at), finished()).reason is Reason.NOT_RUNNABLE
+    assert unshown(ended(signal=6, at=at), finished()).reason is Reason.NOT_RUNNABLE
 
 
 def test_an_end_without_an_answer() -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from minimizer.program import Arg, Input, Node, Program, Ref
 from minimizer.reduce import cut
 from minimizer.reduce.generators import UNUSUAL_FLOATS, generator_of, generators
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 
-def arguments(problem: Problem) -> None:
+def arguments(problem: ProgramProblem) -> None:
     """Drop keyword arguments of calls, and write long numbers short.
 
     Invariant: when nothing changes, no single keyword argument of a call could go.
@@ -21,7 +21,7 @@ def arguments(problem: Problem) -> None:
     problem.shrink([node.name for node in problem.best.nodes if _rounded(node) != node], rounded, "arguments")
 
 
-def operands(problem: Problem) -> None:
+def operands(problem: ProgramProblem) -> None:
     """Leave out optional operands of calls (the weight of a ``layer_norm``), and let a constant stand for the second.
 
     Invariant: when nothing changes, no single last argument of a call could go.
@@ -31,7 +31,7 @@ def operands(problem: Problem) -> None:
             pass
 
 
-def values(problem: Problem) -> None:
+def values(problem: ProgramProblem) -> None:
     """Prefer values that are easier to read: ones, then zeros or a range, before random ones; float32 before other floats.
 
     Invariant: when nothing changes, no single generated input could be all ones, nor float32.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from minimizer.program import Arg, Node, Program
 from minimizer.reduce import cut
 from minimizer.reduce.passes.shapes import without_leading
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 FEW_NODES = 8
 """Together with each node in turn only where they are few: it costs a trial a node."""
@@ -31,7 +31,7 @@ DIM_POSITIONS = {
 TAKES_SHAPE = {"view", "reshape", "expand", "repeat", "broadcast_to", "full", "zeros", "ones", "rand", "randn", "empty"}
 
 
-def dimensions(problem: Problem) -> None:
+def dimensions(problem: ProgramProblem) -> None:
     """Drop leading dimensions.
 
     Invariant: when nothing changes, no leading dimension could go, neither alone nor with any one of few nodes.

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from minimizer.program import Input, Program
 from minimizer.reduce.generators import generators
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 FEW_NODES = 2
 """Larger programs seldom survive a change of every shape at once."""
 
 
-def guess(problem: Problem) -> None:
+def guess(problem: ProgramProblem) -> None:
     """Give every tensor one element, all of them one; beside it, as the next best, random values of the shapes they have.
 
     Where the jump holds it stands for the ten steps that `generated`, `dimensions`, `shapes` and `values` take to the same

@@ -13,10 +13,10 @@ from functools import partial
 from minimizer.program import Arg, Input, Program
 from minimizer.reduce import cut
 from minimizer.reduce.generators import Generator, contiguous, generator_of, generators, is_contiguous
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 
-def inputs(problem: Problem) -> None:
+def inputs(problem: ProgramProblem) -> None:
     """Write scalars into the function.
 
     Invariant: when nothing changes, no single scalar could be inlined.
@@ -24,7 +24,7 @@ def inputs(problem: Problem) -> None:
     problem.shrink([i.name for i in problem.best.inputs if _scalar(i) is not None], inlined, "inputs")
 
 
-def generated(problem: Problem) -> None:
+def generated(problem: ProgramProblem) -> None:
     """Replace golden values by code: random, ranges, ones, and a small literal before a data file.
 
     Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at first.
@@ -85,7 +85,7 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _literal(problem: Problem, item: Input) -> Iterator[Program | None]:
+def _literal(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
     """The program with this golden input written out, if its value is small."""
     code = problem.literal(item.golden) if item.golden is not None else None
     if code is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from minimizer.program import Program
 from minimizer.reduce import cut
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 
-def window(problem: Problem) -> None:
+def window(problem: ProgramProblem) -> None:
     """Close in on the run of nodes that fails on golden inputs.
 
     Invariant: the best program stays a contiguous run of the nodes it had. Halving costs two or three trials a level; where
@@ -21,7 +21,7 @@ def window(problem: Problem) -> None:
         _trim(problem, names)
 
 
-def drop(problem: Problem) -> None:
+def drop(problem: ProgramProblem) -> None:
     """Drop nodes anywhere; what the rest used of them becomes golden input.
 
     Invariant: when nothing changes, no single node could be dropped.
@@ -30,7 +30,7 @@ def drop(problem: Problem) -> None:
     problem.shrink(names, cut.drop, "drop nodes", whole=False)
 
 
-def bypass(problem: Problem) -> None:
+def bypass(problem: ProgramProblem) -> None:
     """Lead values past runs of nodes that their dataflow does not need; DESIGN: two cooperating nodes far apart.
 
     Invariant: when nothing changes, no single node could be bypassed, whichever of its like inputs stands for it.
@@ -45,7 +45,7 @@ def bypass(problem: Problem) -> None:
         problem.first((cut.bypass(problem.best, [node.name], choice=c) for c in range(others)), "bypass")
 
 
-def _halve(problem: Problem) -> bool:
+def _halve(problem: ProgramProblem) -> bool:
     names = [node.name for node in problem.best.nodes]
     half, quarter = len(names) // 2, len(names) // 4
     halves = [names[half:], names[:half]]
@@ -56,7 +56,7 @@ def _halve(problem: Problem) -> bool:
     )
 
 
-def _trim(problem: Problem, names: list[str]) -> None:
+def _trim(problem: ProgramProblem, names: list[str]) -> None:
     def without_front(count: int) -> Program | None:
         return cut.keep(problem.best, names[count:])
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from minimizer.program import Program
 from minimizer.reduce import cut
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 FEW = 4
 
 
-def outputs(problem: Problem) -> None:
+def outputs(problem: ProgramProblem) -> None:
     """Return as few values as possible, and compute nothing that only the others needed.
 
     Invariant: when nothing changes, no single output could be dropped.

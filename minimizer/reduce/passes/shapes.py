@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from minimizer.program import Arg, Input, Node, Program, map_leaves
 from minimizer.reduce.generators import generator_of, is_contiguous
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 Resize = Callable[[int], int]
 
@@ -23,7 +23,7 @@ _TAKES_SIZES = {
 }  # fmt: skip
 
 
-def shapes(problem: Problem) -> None:
+def shapes(problem: ProgramProblem) -> None:
     """Shrink each distinct size wherever it occurs, then leading dimensions, then single dimensions of single inputs.
 
     Invariant: when nothing changes, no size could be one less everywhere.
@@ -71,7 +71,7 @@ def without_leading(program: Program) -> Program | None:
     return replace(program, inputs=inputs, nodes=tuple(replace(n, meta=None) for n in program.nodes))
 
 
-def _shrink_size(problem: Problem, size: int) -> None:
+def _shrink_size(problem: ProgramProblem, size: int) -> None:
     """The smallest size that still fails: 1 and 2 first, then by bisection."""
 
     def variants(to: int) -> list[Program | None]:
@@ -89,7 +89,7 @@ def _shrink_size(problem: Problem, size: int) -> None:
     problem.largest(0, size - 2, lambda less: _exact(base, size, size - less), "shapes")
 
 
-def _shrink_dim(problem: Problem, name: str, dim: int) -> None:
+def _shrink_dim(problem: ProgramProblem, name: str, dim: int) -> None:
     item = next((i for i in problem.best.inputs if i.name == name), None)
     if item is None or item.meta is None or dim >= len(item.meta.shape) or item.meta.shape[dim] < 2:
         return

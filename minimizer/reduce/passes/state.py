@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from minimizer.program import Input, Program
 from minimizer.reduce.generators import generator_of
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 Part = TypeVar("Part")
 
 
-def state(problem: Problem) -> None:
+def state(problem: ProgramProblem) -> None:
     """Drop setup lines and arguments of ``torch.compile``, and turn gradients off.
 
     Invariant: when nothing changes, no single line, argument or ``requires_grad`` could go, nor gradients as a whole.

@@ -12,10 +12,10 @@ from minimizer.reduce.passes.inputs import inlined, made_contiguous
 from minimizer.reduce.passes.outputs import without
 from minimizer.reduce.passes.shapes import smaller_sizes
 from minimizer.reduce.passes.state import without_compile_kwargs, without_grad, without_requires_grad, without_setup
-from minimizer.reduce.problem import Problem
+from minimizer.reduce.program_problem import ProgramProblem
 
 
-def sweep(problem: Problem) -> bool:
+def sweep(problem: ProgramProblem) -> bool:
     """Try to take out every single thing; whether any could go. What is known to be needed costs nothing here."""
     return problem.first(singles(problem.best), "sweep")
 

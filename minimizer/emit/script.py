@@ -1,0 +1,87 @@
+"""Writes ``repro.py`` from a reduced script: the idioms of the Python level.
+
+All keep the promise of `idioms`: exit status 1 while the bug is there, 0 once it is gone, 125 where this machine cannot tell.
+The script decides which of them works, so they come in order of preference, to be tried.
+"""
+
+from __future__ import annotations
+
+import ast
+import signal
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from minimizer.emit import Repro, header, layout
+from minimizer.emit.idioms import CANNOT_RUN
+from minimizer.report import Culprit, Failure
+from minimizer.types import Kind
+
+SAID = "expected no error, as in eager; actual "
+DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def emit_script(
+    text: str,
+    failure: Failure,
+    culprits: Sequence[Culprit],
+    *,
+    environment: Mapping[str, str],
+    crash: int | None = None,
+) -> Iterator[Repro]:
+    """Ways of writing the repro of a reduced script, the most readable first. ``crash`` is the signal it dies by.
+
+    Raises:
+        SyntaxError: ``text`` is not Python.
+    """
+    comment = header.comment(failure, culprits, environment, failure.reproducibility, 1)
+    if crash is None:
+        evidence = "AssertionError" if failure.kind is Kind.WRONG_OUTPUT else SAID
+        yield _repro(comment, _twice(text, failure), failure, evidence)
+    expected = -crash if crash is not None else 1
+    evidence = f"expected exit status 0, actual {expected}\n"
+    yield _repro(comment, _in_children(text, expected), failure, evidence)
+
+
+def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
+    source = layout.assemble(comment, [body])
+    return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=evidence)
+
+
+def _twice(text: str, failure: Failure) -> str:
+    """The last statement is run without the compiler, then with it; all that comes before it belongs to both."""
+    *before, last = ast.parse(text).body
+    definitions = [s for s in before if isinstance(s, DEFINITIONS)]
+    setting = [s for s in before if not isinstance(s, DEFINITIONS)]
+    statement = ast.unparse(last)
+    eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
+    first = f"try:\n{textwrap.indent(_text([*setting]) + eager, '    ')}\n{CANNOT_RUN}"
+    if failure.kind is Kind.WRONG_OUTPUT:
+        return f"{_text(definitions)}\n{first}\n{statement}\n"
+    handler = (
+        "except Exception as error:\n"
+        '    message = f"{type(error).__name__}: {error}"\n'
+        f'    print("{SAID.strip()}", message.partition("\\n")[0])\n'
+        f"    sys.exit(1 if {header.telltale(failure)!r} in message else 125)\n"
+    )
+    return f"{_text(definitions)}\n{first}\ntry:\n{textwrap.indent(statement, '    ')}\n{handler}"
+
+
+def _in_children(text: str, expected: int) -> str:
+    """The script runs in children of its own, without the compiler and with it, and the parent compares how they end."""
+    status = f"-signal.{signal.Signals(-expected).name}" if expected < 0 else str(expected)
+    statements = ast.parse(text).body
+    imports = [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
+    parent = (
+        "if len(sys.argv) == 1:\n"
+        '    off = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}\n'
+        '    eager = subprocess.run([sys.executable, __file__, "child"], env=off).returncode\n'
+        '    actual = subprocess.run([sys.executable, __file__, "child"]).returncode\n'
+        f"    if eager or actual not in (0, {status}):\n"
+        "        sys.exit(125)\n"
+        '    sys.exit(f"expected exit status 0, actual {actual}" if actual else 0)\n'
+    )
+    return f"{_text(imports)}\n{parent}\n{_text([s for s in statements if s not in imports])}"
+
+
+def _text(statements: Sequence[ast.stmt]) -> str:
+    return "".join(f"{ast.unparse(statement)}\n" for statement in statements)

@@ -1,0 +1,51 @@
+"""What a function does in eager: which aten operators run, how many torch calls it makes, what is unusual about its inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Operators(TorchDispatchMode):
+    """Collects the packet names (``aten.relu``) of all operators that are dispatched, in order, each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._overloadpacket._qualified_op_name.replace("::", ".")
+        if name not in self.seen:
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+class TorchCalls(TorchFunctionMode):
+    """Counts calls of torch functions and methods, as a graph has call nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += getattr(func, "__name__", "") != "__get__"  # attributes of tensors are no calls
+        return func(*args, **(kwargs or {}))
+
+
+def unusual(values: Any) -> list[str]:
+    """In words, what no plain tensor is: a ZeroTensor, a lazily conjugated or negated one, a subclass."""
+    found: dict[str, None] = {}
+    for leaf in tree_leaves(values):
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
+            found[f"{type(leaf).__name__} input"] = None
+        elif leaf._is_zerotensor():
+            found["ZeroTensor input"] = None
+        elif leaf.is_conj() or leaf.is_neg():
+            found["conjugated input" if leaf.is_conj() else "negated input"] = None
+    return list(found)

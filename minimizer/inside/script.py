@@ -1,0 +1,122 @@
+"""Run a script as it is, without a hook of ours: how the Python level sees whether it fails."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._dynamo.utils
+import torch._inductor.config
+
+from .failures import describe, raised_while_compiling
+from .operators import Operators, TorchCalls, unusual
+from .wire import Channel, Message
+
+Compile = Callable[..., Any]
+
+
+def rerun(message: Message, channel: Channel) -> None:
+    """Task of a forked child: run a script once. Message fields:
+
+    ``text`` (what to run), ``script`` and ``args`` (whose file and arguments it believes to be its own), ``compile`` (bool),
+    ``backend`` (one to use wherever the script asks for inductor, or None), ``observe`` (bool: report the aten operators that
+    run inside compiled functions; with ``compile`` false).
+
+    The last message has ``outcome``: ``same`` if it ended well, ``eager_error`` without the compiler, else ``compile_error``
+    or ``runtime_error``.
+    """
+    torch._inductor.config.compile_threads = message.get("threads", 1)
+    watch = _Watch()
+    if not message["compile"]:
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    if message.get("backend"):
+        torch.compile = _with_backend(torch.compile, message["backend"])
+    if message.get("observe"):
+        torch.compile = watch.compile
+    channel.send({"type": "phase", "phase": "compiled" if message["compile"] else "eager"})
+    error: BaseException | None = None
+    try:
+        run_script(message["script"], message["args"], message["text"])
+    except SystemExit as stop:
+        error = stop if stop.code not in (None, 0) else None
+    except BaseException as raised:
+        error = raised
+    breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
+    end = _outcome(error, compiled=message["compile"])
+    channel.send({"type": "outcome", "graph_breaks": breaks, **watch.seen(), **end})
+
+
+def _outcome(error: BaseException | None, *, compiled: bool) -> Message:
+    if error is None:
+        return {"outcome": "same"}
+    if not compiled:
+        return {"outcome": "eager_error", "exception": describe(error)}
+    word = "compile_error" if raised_while_compiling(error) else "runtime_error"
+    return {"outcome": word, "exception": describe(error)}
+
+
+def run_script(path: str, args: list[str], text: str | None = None) -> None:
+    """Execute a script as ``python path args`` would, in this process; ``text`` stands in for the file's own.
+
+    Raises:
+        BaseException: whatever the script raises.
+    """
+    if text is None:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+    else:
+        code = compile(text, path, "exec", dont_inherit=True)
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    sys.argv = [path, *args]
+    sys.path.insert(0, os.path.dirname(path))
+    exec(code, module.__dict__)
+
+
+def _with_backend(original: Compile, name: str) -> Compile:
+    """``torch.compile`` with another backend in the place of inductor."""
+
+    def compile_(model: Any = None, **kwargs: Any) -> Any:
+        if kwargs.get("backend", "inductor") == "inductor":
+            kwargs = {key: value for key, value in kwargs.items() if key not in ("mode", "options")}
+            kwargs["backend"] = name
+        return original(model, **kwargs)
+
+    return compile_
+
+
+class _Watch:
+    """A ``torch.compile`` that compiles nothing and notes what the functions do."""
+
+    def __init__(self) -> None:
+        self._operators, self._calls = Operators(), TorchCalls()
+        self._unusual: dict[str, None] = {}
+
+    def seen(self) -> Message:
+        return {"ops": self._operators.seen, "calls": self._calls.count, "unusual": list(self._unusual)}
+
+    def compile(self, model: Any = None, **kwargs: Any) -> Any:
+        """Stands in for ``torch.compile``."""
+        if model is None:
+            return self._watched
+        if isinstance(model, torch.nn.Module):
+            model.forward = self._watched(model.forward)
+            return model
+        return self._watched(model)
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._unusual.update(dict.fromkeys(unusual((args, kwargs))))
+            with self._operators, self._calls:
+                return function(*args, **kwargs)
+
+        return run

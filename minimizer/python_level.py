@@ -1,0 +1,182 @@
+"""The steps of a job at the Python level: rerun → reduce the script → climb the ladder → emit.
+
+Taken where a script fails only when compiled, but none of its graphs does so by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from minimizer.blame import LADDER
+from minimizer.emit import Repro
+from minimizer.emit.script import emit_script
+from minimizer.evidence import BOOKKEEPING
+from minimizer.executor import Executor
+from minimizer.journal import Journal
+from minimizer.oracle import Signature
+from minimizer.protocol import ExceptionInfo, Outcome
+from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
+from minimizer.script import Rerun, reduce_script
+from minimizer.script import Source as Script
+from minimizer.script.inline import bundled
+from minimizer.triage import Settled, signal_name
+from minimizer.types import Kind, Reason, Stage, Step
+
+STAGE = re.compile(
+    r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)|^(super|__init__|print|range|len)$"
+)
+FINISH_SECONDS = 60.0
+"""Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
+
+
+class PythonLevel:
+    """One script whose failure no graph carries."""
+
+    def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
+        self._script, self._journal, self._jobs = script, journal, jobs
+        self._report = journal.report
+        self._rerun = Rerun(executor, script, args)
+
+    def repro(self, otherwise: Settled) -> Repro | None:
+        """Reduce the script and write its repro; None where ``otherwise`` is the verdict after all.
+
+        That is so where the script does not fail when it is run without our hooks. Where its own check is in dispute, that
+        check must fail on eager's own kernels too (``aot_eager`` computes with them), and not measure time: then no
+        tolerance is in question.
+        """
+        with self._journal.step(Step.LOCALIZE):
+            try:
+                script = Script.parse(bundled(self._script.read_text("utf-8-sig"), self._script.parent))
+            except (SyntaxError, UnicodeDecodeError):
+                return None
+            target, outcome = self._rerun.failure(script.text)
+            if target is None or not self._rerun.ends_well(script.text):
+                return None
+            disputed = otherwise.reason is Reason.DISPUTED
+            if disputed and self._rerun.failure(script.text, backend="aot_eager")[0] is None:
+                return None
+            again, _ = self._rerun.failure(script.text)
+        rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
+        self._announce(target, outcome, rate)
+        reduced = self._reduce(script, target)
+        if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
+            return None
+        with self._journal.undisturbed(FINISH_SECONDS):
+            with self._journal.step(Step.BLAME):
+                self._blame(reduced.text, target)
+            with self._journal.step(Step.EMIT):
+                return self._emit(reduced.text, target)
+
+    def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
+        error = outcome.exception
+        self._report.failure = Failure(
+            kind=target.kind,
+            exception_type=error.root_type if error else None,
+            message=_message(error) if error else f"the process died by {signal_name(target.signal or 0)}",
+            signature=target.text,
+            reproducibility=rate,
+        )
+        self._report.environment.setdefault("device", "cpu")
+        self._journal.event("failure", failure=self._report.failure.model_dump(mode="json"))
+
+    def _reduce(self, script: Script, target: Signature) -> Script:
+        report, rerun = self._report, self._rerun
+        rerun.target = target
+        operators = rerun.observed(script.text).calls
+        before = len(script.text.splitlines())
+
+        def record(step: HistoryStep) -> None:
+            report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
+            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
+
+        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
+            reduced = reduce_script(script, check=rerun.check, on_step=record, jobs=self._jobs)
+        report.reduction = Reduction(
+            level="python",
+            nodes_before=operators,
+            nodes_after=0,
+            lines_before=before,
+            trials=reduced.trials,
+            cache_hits=reduced.cache_hits,
+            seconds=round(reduced.seconds, 2),
+            one_minimal=reduced.one_minimal,
+            history=reduced.history,
+        )
+        report.also_seen = [
+            AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
+            for s, n in rerun.also_seen.most_common(20)
+        ]
+        return reduced.best
+
+    def _blame(self, text: str, target: Signature) -> None:
+        report = self._report
+        assert report.failure is not None and report.reduction is not None
+        report.ladder, breaks = [], False
+        for name, stage in LADDER:
+            signature, outcome = self._rerun.failure(text, backend=name)
+            breaks = breaks or bool(outcome.graph_breaks)
+            word = "passes" if outcome.outcome == "same" else outcome.outcome
+            report.ladder.append(Rung(backend=name, outcome=word, seconds=round(outcome.seconds, 2)))
+            if signature is not None:
+                report.failure.stage = stage if report.failure.stage is Stage.UNKNOWN else report.failure.stage
+                break
+        seen = self._rerun.observed(text)
+        report.reduction.nodes_after = seen.calls
+        last = text.strip().splitlines()[-1]
+        report.culprits = [
+            Culprit(
+                ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops,
+                what=together(text, [*seen.unusual, *(["a graph break"] if breaks else [])]),
+                source=self._source(last),
+            )
+        ]
+        self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
+
+    def _source(self, statement: str) -> Source | None:
+        """Where a statement of the reduced script stands in the user's, if it stands there as it is."""
+        for number, line in enumerate(self._script.read_text("utf-8-sig").splitlines(), 1):
+            if line.strip() == statement.strip():
+                return Source(file=self._script.name, line=number, code=line.strip())
+        return None
+
+    def _emit(self, text: str, target: Signature) -> Repro:
+        report, journal = self._report, self._journal
+        assert report.failure is not None and report.reduction is not None
+        crash = target.signal if target.kind is Kind.CRASH else None
+        ways = emit_script(text, report.failure, report.culprits, environment=report.environment, crash=crash)
+        *readable, safe = ways
+        repro = next(filter(self._keeps_its_promise, readable), safe)
+        report.reduction.lines_after = repro.lines
+        journal.repro = repro.source
+        journal.sink.artifact("repro.py", repro.source.encode())
+        journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=False)
+        return repro
+
+    def _keeps_its_promise(self, repro: Repro) -> bool:
+        """Whether a way of writing the repro works in a warm child, before clean processes have the last word."""
+        _, outcome = self._rerun.failure(repro.source)
+        error = outcome.exception
+        failed = error is not None and (error.root_type == "AssertionError" or error.root_message == "1")
+        return failed and self._rerun.ends_well(repro.source)
+
+
+def together(text: str, circumstances: Sequence[str]) -> str:
+    """The calls that a reduced script is made of, in words, without those that only set the stage, and what else is special."""
+    tree = ast.parse(text)
+    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    calls = [ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and len(ast.unparse(n.func)) < 60]
+    names = [call if call.startswith("torch.") else call.rpartition(".")[2] for call in calls]
+    told = dict.fromkeys(n for n in names if n not in own and n.isprintable() and not STAGE.search(n) and "(" not in n)
+    words = [*list(told)[:6], *circumstances]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "this script"
+
+
+def _message(error: ExceptionInfo) -> str:
+    name = error.root_type.rpartition(".")[2]
+    first = next((line for line in error.root_message.splitlines() if line.strip()), "")
+    return f"{name}: {first}"[:500]

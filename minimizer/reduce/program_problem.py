@@ -1,0 +1,28 @@
+"""The problem of a program: besides the verdicts it knows the total order of programs and their golden values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minimizer.program import Program
+from minimizer.reduce.order import sort_key
+from minimizer.reduce.problem import OnStep, Problem
+
+Literal = Callable[[str], str | None]
+"""Source text of the golden value of that key if it is small, else None."""
+
+
+class ProgramProblem(Problem[Program]):
+    """A failing program on its way down."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        check: Callable[[Sequence[Program]], Sequence[bool]],
+        literal: Literal,
+        on_step: OnStep,
+        jobs: int,
+    ) -> None:
+        super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs)
+        self.literal = literal

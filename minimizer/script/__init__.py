@@ -1,0 +1,12 @@
+"""The Python level: where no FX graph carries the failure, the script itself is the candidate.
+
+Dynamo's own failures, graph breaks, guards, hooks, side effects and inputs that no file can hold show in the script alone.
+It is reduced by edits of its syntax tree, under the same rule as a graph: without the compiler it must end well, with it it
+must fail in the same way. Comments and layout never decide: a candidate is its text as ``ast.unparse`` writes it.
+"""
+
+from minimizer.script.reducer import reduce_script
+from minimizer.script.rerun import Rerun
+from minimizer.script.source import Source
+
+__all__ = ["Rerun", "Source", "reduce_script"]

@@ -1,0 +1,221 @@
+"""Single edits of a script, each of which may leave a smaller one: what can go, and what can stand in for what."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from minimizer.script.source import BODIES, Replacement, Source, number_of
+
+LISTS = (
+    "args",
+    "keywords",
+    "elts",
+    "names",
+    "decorator_list",
+    "bases",
+    "items",
+    "handlers",
+    "values",
+    "ifs",
+    "generators",
+)
+"""Fields that hold nodes any of which may be left out."""
+Edit = Callable[[ast.AST], Replacement]
+
+
+def items(source: Source) -> Iterator[int]:
+    """Everything that stands in a list and is no statement: arguments, keywords, elements, decorators, imported names."""
+    for node in source.nodes():
+        for field in LISTS:
+            value = getattr(node, field, None)
+            if isinstance(value, list) and not isinstance(node, ast.arguments | ast.Dict):
+                yield from (number_of(item) for item in value if isinstance(item, ast.AST))
+
+
+def positions(source: Source) -> list[tuple[int, int]]:
+    """Pairs (length, index) of the tuples in a script: what one function returns another unpacks."""
+    lengths = {len(n.elts) for n in source.nodes() if isinstance(n, ast.Tuple)}
+    return [(length, index) for length in sorted(lengths, reverse=True) if length > 1 for index in range(length)]
+
+
+def without_position(source: Source, length: int, index: int) -> Source | None:
+    """Without one position of all tuples of a length; a tuple of one element gives way to the element."""
+
+    def shorter(node: ast.AST) -> Replacement:
+        assert isinstance(node, ast.Tuple)
+        kept = [element for position, element in enumerate(node.elts) if position != index]
+        return kept[0] if len(kept) == 1 else ast.Tuple(elts=kept, ctx=node.ctx)
+
+    tuples = [number_of(n) for n in source.nodes() if isinstance(n, ast.Tuple) and len(n.elts) == length]
+    return source.edited(dict.fromkeys(tuples, shorter))
+
+
+def parameters(source: Source) -> list[tuple[int, int]]:
+    """Pairs (function, position) of the parameters that a caller gives."""
+    return [
+        (number_of(node), position)
+        for node in source.nodes()
+        if isinstance(node, ast.FunctionDef)
+        for position in range(_own(source, node), len(node.args.args))
+    ]
+
+
+def without_parameter(source: Source, number: int, position: int) -> Source | None:
+    """Without a parameter of a function, and without what its callers give for it by position."""
+    function = next(n for n in source.nodes() if number_of(n) == number)
+    assert isinstance(function, ast.FunctionDef)
+    own = _own(source, function)
+    names = {function.name} | ({_class_of(source, function)} if function.name == "__init__" else set())
+
+    def shorter(node: ast.AST) -> Replacement:
+        assert isinstance(node, ast.Call)
+        node.args = [a for i, a in enumerate(node.args) if i != position - own]
+        return node
+
+    def plainer(node: ast.AST) -> Replacement:
+        assert isinstance(node, ast.FunctionDef)
+        without_default = len(node.args.args) - len(node.args.defaults)
+        if position >= without_default:
+            del node.args.defaults[position - without_default]
+        del node.args.args[position]
+        return node
+
+    calls = [n for n in source.nodes() if isinstance(n, ast.Call) and _called(n) in names]
+    inner = {number_of(n) for call in calls for a in call.args for n in ast.walk(a)}  # an edit hides what is inside
+    edits: dict[int, Edit] = {number_of(n): shorter for n in calls if number_of(n) not in inner}
+    return source.edited({**edits, number: plainer})
+
+
+def _own(source: Source, function: ast.FunctionDef) -> int:
+    """How many of a function's parameters its callers do not give: one for a method."""
+    return int(_class_of(source, function) is not None)
+
+
+def _class_of(source: Source, function: ast.FunctionDef) -> str | None:
+    return next((n.name for n in source.nodes() if isinstance(n, ast.ClassDef) and function in n.body), None)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def blocks(source: Source) -> list[tuple[int, str]]:
+    """Statements that hold others, each with a part of theirs that could stand in their place."""
+    kinds = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+    return [
+        (number_of(node), part)
+        for node in source.statements
+        if isinstance(node, kinds)
+        for part in BODIES
+        if getattr(node, part, None)
+    ]
+
+
+def unwrapped(source: Source, parts: Sequence[tuple[int, str]]) -> Source | None:
+    """With these blocks replaced by a part of what they hold, run once."""
+
+    def body(part: str) -> Edit:
+        def edit(node: ast.AST) -> Replacement:
+            first = _first_round(node) if isinstance(node, ast.For) and part == "body" else []
+            return [*first, *getattr(node, part)]
+
+        return edit
+
+    return source.edited({number: body(part) for number, part in parts})
+
+
+def _first_round(node: ast.For) -> list[ast.stmt]:
+    """The assignment that the first round of a loop makes."""
+    first: ast.expr = ast.Call(
+        func=ast.Name("next", ast.Load()),
+        args=[ast.Call(func=ast.Name("iter", ast.Load()), args=[node.iter], keywords=[])],
+        keywords=[],
+    )
+    if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
+        first = ast.Constant(0)
+    elif isinstance(node.iter, ast.List | ast.Tuple) and node.iter.elts:
+        first = node.iter.elts[0]
+    return [ast.Assign(targets=[node.target], value=first)]
+
+
+def stand_ins(source: Source) -> Iterator[tuple[int, int]]:
+    """Pairs (expression, which of its parts could stand in for it), outermost expressions first."""
+    for node in source.nodes():
+        if isinstance(node, ast.expr):
+            for index in range(len(_parts(node))):
+                yield number_of(node), index
+
+
+def with_part(source: Source, number: int, index: int) -> Source | None:
+    """With an expression replaced by one of its parts."""
+
+    def part(node: ast.AST) -> Replacement:
+        parts = _parts(node) if isinstance(node, ast.expr) else []
+        return parts[index] if index < len(parts) else node
+
+    return source.edited({number: part})
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What of an expression could stand in its place."""
+    if isinstance(node, ast.Call):
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*(a for a in node.args if not isinstance(a, ast.Starred)), *receiver, *(k.value for k in node.keywords)]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return [node.value]
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and not isinstance(node.value, ast.Name):
+        return [node.value]
+    if isinstance(node, ast.List | ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 1:
+        return [e for e in node.elts if not isinstance(e, ast.Starred)]
+    return []
+
+
+def numbers_in(source: Source) -> list[int | float]:
+    """Distinct numbers above two that are written in a script, largest first."""
+    found = {
+        node.value
+        for node in source.nodes()
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    }
+    return sorted((value for value in found if value > 1), reverse=True)
+
+
+def with_number(source: Source, old: int | float, new: int | float) -> Source | None:
+    """With a number replaced wherever it is written: sizes that must agree shrink together."""
+    places = [
+        number_of(node)
+        for node in source.nodes()
+        if isinstance(node, ast.Constant) and type(node.value) is type(old) and node.value == old
+    ]
+    return source.edited(dict.fromkeys(places, lambda node: ast.Constant(new)))
+
+
+def literals(source: Source) -> list[int]:
+    """Single numbers above one."""
+    return [
+        number_of(node)
+        for node in source.nodes()
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, int | float)
+        and not isinstance(node.value, bool)
+        and node.value > 1
+    ]
+
+
+def with_literal(source: Source, number: int, change: Callable[[int | float], int | float]) -> Source | None:
+    """With one number changed."""
+
+    def changed(node: ast.AST) -> Replacement:
+        assert isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+        return ast.Constant(change(node.value))
+
+    return source.edited({number: changed})

@@ -1,0 +1,143 @@
+"""Inlining: a variable into the place of its use, a function into its only call, a module beside the script into the script."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from minimizer.script.source import Replacement, Source, number_of
+
+MAX_MODULE = 1 << 20
+"""Bytes of a module beside the script that may become part of it."""
+
+
+def variables(source: Source) -> list[str]:
+    """Names that are assigned exactly once in the whole script, by a plain assignment."""
+    stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound = {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
+    plain = [n.targets[0].id for n in source.nodes() if _is_plain(n)]  # type: ignore[attr-defined]
+    return [name for name in plain if stored.count(name) == 1 and name not in bound]
+
+
+def with_inlined(source: Source, name: str) -> Source | None:
+    """With a variable's value written wherever it is used, and its assignment gone."""
+    assignment = next((n for n in source.nodes() if _is_plain(n) and n.targets[0].id == name), None)  # type: ignore[attr-defined]
+    if not isinstance(assignment, ast.Assign):
+        return None
+    uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    edits: dict[int, Callable[[ast.AST], Replacement]] = {
+        number_of(use): lambda _: copy.deepcopy(assignment.value) for use in uses
+    }
+    edits[number_of(assignment)] = (lambda _: None) if uses else (lambda _: ast.Expr(assignment.value))
+    return source.edited(edits)
+
+
+def without_names(source: Source) -> Iterator[Source | None]:
+    """With each assignment to a name that nobody reads replaced by its value alone."""
+    read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for node in source.nodes():
+        if isinstance(node, ast.Assign):
+            names = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            if names and not names & read:
+                yield source.edited({number_of(node): lambda node: ast.Expr(node.value)})  # type: ignore[attr-defined]
+
+
+def called_once(source: Source) -> list[str]:
+    """Functions with plain parameters whose name is used exactly once, in a call that is a statement or assigned."""
+    uses = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return [
+        node.name
+        for node in source.nodes()
+        if isinstance(node, ast.FunctionDef) and uses.count(node.name) == 1 and _is_spliceable(node)
+    ]
+
+
+def spliced(source: Source, name: str) -> Source | None:
+    """With the body of a function in the place of its only call."""
+    function = next((n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    call_site = next((s for s in source.statements if (c := _call_of(s)) is not None and _calls(c, name)), None)
+    if function is None or call_site is None:
+        return None
+    call = _call_of(call_site)
+    assert call is not None
+    parameters = [a.arg for a in function.args.args]
+    if len(call.args) != len(parameters) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    given = [
+        ast.Assign(targets=[ast.Name(parameter, ast.Store())], value=argument)
+        for parameter, argument in zip(parameters, call.args, strict=True)
+        if not (isinstance(argument, ast.Name) and argument.id == parameter)
+    ]
+    *body, last = function.body
+    end: list[ast.stmt] = [last]
+    if isinstance(last, ast.Return):
+        end = _with_value(call_site, last.value or ast.Constant(None))
+    elif not isinstance(call_site, ast.Expr):
+        return None
+    return source.edited({number_of(call_site): lambda _: [*given, *body, *end], number_of(function): lambda _: None})
+
+
+def bundled(text: str, folder: Path) -> str:
+    """The script with modules that lie beside it written into it, where it imports names from them.
+
+    ``from model import Net`` becomes the text of ``model.py``. Modules that are imported as a whole stay as they are.
+
+    Raises:
+        SyntaxError: the script or such a module is not Python.
+    """
+    tree = ast.parse(text)
+    seen: set[Path] = set()
+    tree.body = list(_with_modules(tree.body, folder, seen))
+    return ast.unparse(tree) + "\n" if seen else text
+
+
+def _with_modules(statements: list[ast.stmt], folder: Path, seen: set[Path]) -> Iterator[ast.stmt]:
+    for statement in statements:
+        file = _module_file(statement, folder)
+        if file is None:
+            yield statement
+        elif file not in seen:
+            seen.add(file)
+            yield from _with_modules(ast.parse(file.read_bytes()).body, folder, seen)
+
+
+def _module_file(statement: ast.stmt, folder: Path) -> Path | None:
+    """The file beside the script that ``from name import a, b`` reads; None for other statements and other modules."""
+    if not isinstance(statement, ast.ImportFrom) or not statement.module or any(a.asname for a in statement.names):
+        return None
+    base = folder.joinpath(*statement.module.split("."))
+    for file in (base.with_suffix(".py"), base / "__init__.py"):
+        if file.is_file() and file.stat().st_size <= MAX_MODULE:
+            return file
+    return None
+
+
+def _is_plain(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+
+
+def _is_spliceable(function: ast.FunctionDef) -> bool:
+    arguments = function.args
+    extras = (arguments.posonlyargs, arguments.kwonlyargs, arguments.defaults, arguments.vararg, arguments.kwarg)
+    if any(extras) or function.decorator_list:
+        return False
+    inner = [n for statement in function.body[:-1] for n in ast.walk(statement)]
+    return not any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in inner)
+
+
+def _call_of(statement: ast.stmt) -> ast.Call | None:
+    """The call that a statement consists of: ``f(x)``, ``y = f(x)``, ``return f(x)``."""
+    value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.Return) else None
+    return value if isinstance(value, ast.Call) else None
+
+
+def _calls(call: ast.Call, name: str) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == name
+
+
+def _with_value(statement: ast.stmt, value: ast.expr) -> list[ast.stmt]:
+    changed = copy.copy(statement)
+    changed.value = value  # type: ignore[attr-defined]
+    return [changed]

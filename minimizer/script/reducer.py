@@ -1,0 +1,113 @@
+"""The passes over a script, and their order: whole statements first, then what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.reduce import Reduced
+from minimizer.reduce.problem import OnStep, Problem
+from minimizer.script import edits, inline
+from minimizer.script.source import Source, number_of
+
+Check = Callable[[Sequence[Source]], Sequence[bool]]
+
+
+def reduce_script(
+    source: Source, *, check: Check, on_step: OnStep = lambda step: None, jobs: int = 1
+) -> Reduced[Source]:
+    """Reduce a failing script until no single statement, argument, element, name or number can go.
+
+    ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best script so
+    far is returned.
+    """
+    problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
+    try:
+        _run(problem)
+        one_minimal = True
+    except (BudgetExceeded, Cancelled):
+        one_minimal = False
+    return Reduced.of(problem, one_minimal)
+
+
+def _run(problem: Problem[Source]) -> None:
+    while True:
+        before = problem.best
+        for reduce_by in (_statements, _blocks, _functions, _variables, _items, _expressions, _numbers):
+            reduce_by(problem)
+        if problem.best is before:
+            return
+
+
+def _statements(problem: Problem[Source]) -> None:
+    """Drop statements, outer ones before what is in them (hierarchical delta debugging, Misherghi and Su 2006)."""
+    depth = 0
+    while level := problem.best.level(depth):
+        problem.shrink([number_of(s) for s in level], Source.without, "statements", whole=False)
+        depth += 1
+
+
+def _blocks(problem: Problem[Source]) -> None:
+    """Put the body of a loop, a branch, a context in its place."""
+    problem.shrink(edits.blocks(problem.best), edits.unwrapped, "blocks")
+
+
+def _functions(problem: Problem[Source]) -> None:
+    """Write functions that are called once where they are called."""
+    _each(problem, inline.called_once(problem.best), inline.spliced, "functions")
+
+
+def _variables(problem: Problem[Source]) -> None:
+    """Write values where they are used, and drop names that nobody reads."""
+    while problem.first(inline.without_names(problem.best), "names"):
+        pass
+    _each(problem, inline.variables(problem.best), inline.with_inlined, "variables")
+
+
+def _items(problem: Problem[Source]) -> None:
+    """Drop arguments, elements, decorators, imported names."""
+    problem.shrink(list(edits.items(problem.best)), Source.without, "items", whole=False)
+    while problem.first((edits.without_parameter(problem.best, *p) for p in edits.parameters(problem.best)), "items"):
+        pass
+    while problem.first((edits.without_position(problem.best, *p) for p in edits.positions(problem.best)), "items"):
+        pass
+
+
+def _expressions(problem: Problem[Source]) -> None:
+    """Let a part of an expression stand for the whole."""
+    while problem.first(
+        (edits.with_part(problem.best, *site) for site in edits.stand_ins(problem.best)), "expressions"
+    ):
+        pass
+
+
+def _numbers(problem: Problem[Source]) -> None:
+    """Make numbers smaller: each wherever it is written, then each by itself."""
+    for number in edits.numbers_in(problem.best):
+        _shrink(problem, number)
+    for place in edits.literals(problem.best):
+        candidates = (edits.with_literal(problem.best, place, lambda _, to=to: to) for to in (1, 2))  # type: ignore[misc]
+        problem.first(candidates, "numbers")
+
+
+def _shrink(problem: Problem[Source], number: int | float) -> None:
+    if isinstance(number, float):
+        problem.first([edits.with_number(problem.best, number, to) for to in (1.0, 2.0) if to < number], "numbers")
+        return
+    if problem.first([edits.with_number(problem.best, number, to) for to in (1, 2, 3, 4) if to < number], "numbers"):
+        return
+    base = problem.best
+    problem.largest(0, number - 4, lambda less: edits.with_number(base, number, number - less), "numbers")
+
+
+def _each(
+    problem: Problem[Source], names: Sequence[str], edit: Callable[[Source, str], Source | None], by: str
+) -> None:
+    """Try an edit for each name on what is the best by then, a batch at a time."""
+    pending = list(names)
+    while pending:
+        before = problem.best
+        batch, pending = pending[: problem.jobs], pending[problem.jobs :]
+        verdicts = problem.judge([edit(before, name) for name in batch], by)
+        if problem.best is not before and sum(verdicts) > 1:
+            pending = [name for name, fails in zip(batch, verdicts, strict=True) if fails] + pending

@@ -1,0 +1,96 @@
+"""Runs scripts, without the compiler and with it: the oracle of the Python level.
+
+No hook of ours is in these runs, so that a failure that shows here is the script's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from minimizer.executor import Executor
+from minimizer.oracle import (
+    FIRST_TIMEOUT,
+    LEAST_TIMEOUT,
+    TIMEOUT_FACTOR,
+    Signature,
+    exception_signature,
+    is_noise,
+    signature_of,
+)
+from minimizer.protocol import Outcome
+from minimizer.script.source import Source
+from minimizer.types import Kind
+
+
+class Rerun:
+    """Judges scripts. ``path`` is the user's file, which gives candidates their ``__file__`` and their folder."""
+
+    def __init__(self, executor: Executor, path: Path, args: Sequence[str]) -> None:
+        self._executor, self._path, self._args = executor, path, list(args)
+        self._slowest = 0.0
+        self.target: Signature | None = None
+        """The failure that counts; `check` needs it."""
+        self.trials = 0
+        self.also_seen: Counter[Signature] = Counter()
+
+    def check(self, candidates: Sequence[Source]) -> list[bool]:
+        """Which of the scripts end well without the compiler and fail in the target's way with it."""
+        eager = self._run([self._request(c.text, compiled=False) for c in candidates])
+        rest = [i for i, outcome in enumerate(eager) if outcome.outcome == "same"]
+        compiled = self._run([self._request(candidates[i].text, compiled=True) for i in rest])
+        verdicts = dict(zip(rest, map(self._is_target, compiled), strict=True))
+        self.trials += len(candidates)
+        return [verdicts.get(i, False) for i in range(len(candidates))]
+
+    def failure(self, text: str, backend: str | None = None) -> tuple[Signature | None, Outcome]:
+        """How a script fails when compiled, under another backend than inductor if one is named."""
+        (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
+        return script_signature(outcome), outcome
+
+    def ends_well(self, text: str) -> bool:
+        """Whether a script runs to its end without the compiler."""
+        (outcome,) = self._run([self._request(text, compiled=False)])
+        return outcome.outcome == "same"
+
+    def observed(self, text: str) -> Outcome:
+        """What eager does inside the functions that the script compiles: ``ops``, ``calls``, ``unusual`` inputs."""
+        (outcome,) = self._run([self._request(text, compiled=False, observe=True)])
+        return outcome
+
+    def _is_target(self, outcome: Outcome) -> bool:
+        signature = script_signature(outcome)
+        if signature is None or self.target is None:
+            return False
+        if self.target.matches(signature):
+            return True
+        self.also_seen[signature] += 1
+        return False
+
+    def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
+        return {"text": text, "script": str(self._path), "args": self._args, "compile": compiled, **fields}
+
+    def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+        slowest = self._slowest
+        timeout = max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
+        outcomes = self._executor.judge(requests, timeout=timeout, op="rerun")
+        for index, outcome in enumerate(outcomes):
+            if is_noise(outcome) or outcome.outcome == "timeout":  # of a busy machine, most often
+                clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
+                (outcomes[index],) = self._executor.judge(
+                    [{**requests[index], "environ": clean}], timeout=timeout, op="rerun"
+                )
+        self._slowest = max([slowest, *(o.seconds for o in outcomes if o.outcome not in ("timeout", "lost"))])
+        return outcomes
+
+
+def script_signature(outcome: Outcome) -> Signature | None:
+    """How a compiled run failed. An assertion of the script that holds in eager is a wrong output."""
+    if is_noise(outcome):
+        return None
+    if outcome.exception is not None and outcome.exception.root_type == "AssertionError":
+        return replace(exception_signature(Kind.WRONG_OUTPUT, outcome.exception), message="")
+    return signature_of(outcome)

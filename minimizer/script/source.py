@@ -1,0 +1,152 @@
+"""A script as a candidate: its syntax tree, whose nodes keep their numbers through edits.
+
+Edits are written as functions from a node to what stands in its place, so that several of them can be applied to whatever
+program is the best by then: a node that is gone is no longer edited.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+Replacement = ast.AST | Sequence[ast.AST] | None
+"""What stands in a node's place: another node, several (in a list of nodes only), or nothing."""
+
+BODIES = ("body", "orelse", "finalbody")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A script. ``size`` counts its statements, as reports count nodes."""
+
+    tree: ast.Module
+
+    @staticmethod
+    def parse(text: str) -> Source:
+        """Read a script, and number its nodes.
+
+        Raises:
+            SyntaxError: it is not Python.
+        """
+        return Source(_numbered(ast.parse(text)))
+
+    @cached_property
+    def text(self) -> str:
+        """The script in canonical layout."""
+        return ast.unparse(ast.fix_missing_locations(self.tree)) + "\n"
+
+    @property
+    def size(self) -> int:
+        return len(self.statements)
+
+    @cached_property
+    def statements(self) -> list[ast.stmt]:
+        """All statements, those of a block after the block itself, outer blocks first."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
+
+    def level(self, depth: int) -> list[ast.stmt]:
+        """The statements inside of ``depth`` others."""
+        statements = list(self.tree.body)
+        for _ in range(depth):
+            statements = [inner for outer in statements for inner in _inner(outer)]
+        return statements
+
+    @cached_property
+    def key(self) -> tuple[int, ...]:
+        """Smaller is better: fewer statements, less in them, shorter text."""
+        return (
+            self.size,
+            sum(1 for _ in ast.walk(self.tree)),
+            sum(map(_magnitude, ast.walk(self.tree))),
+            len(self.text),
+        )
+
+    def fingerprint(self) -> str:
+        """Content hash."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Every node, a parent before its children, in the order of the text."""
+        pending: list[ast.AST] = [self.tree]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += reversed(list(ast.iter_child_nodes(node)))
+
+    def edited(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> Source | None:
+        """The script with an edit applied to each of these nodes; None where nothing of it is a program any more."""
+        tree = copy.deepcopy(self.tree)
+        _Editor(edits).visit(tree)
+        source = Source(_numbered(tree))
+        try:
+            ast.parse(source.text)
+        except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        return source if source.text != self.text else None
+
+    def without(self, numbers: Sequence[int]) -> Source | None:
+        """Without these nodes: statements, or items of a list such as arguments, elements, decorators, names imported."""
+        return self.edited(dict.fromkeys(numbers, lambda node: None))
+
+
+def _numbered(tree: ast.Module) -> ast.Module:
+    """Give nodes that an edit has made or copied numbers of their own; the others keep theirs."""
+    taken: set[int] = set()
+    new: list[ast.AST] = []
+    for node in ast.walk(tree):
+        number = getattr(node, "number", None)
+        if number is None or number in taken:
+            new.append(node)
+        else:
+            taken.add(number)
+    for number, node in enumerate(new, max(taken, default=-1) + 1):
+        node.number = number  # type: ignore[attr-defined]
+    return tree
+
+
+def _inner(statement: ast.stmt) -> list[ast.stmt]:
+    blocks = [statement, *getattr(statement, "handlers", ())]
+    return [inner for block in blocks for field in BODIES for inner in getattr(block, field, ())]
+
+
+def number_of(node: ast.AST) -> int:
+    """The number under which an edit finds this node."""
+    return int(getattr(node, "number", -1))
+
+
+class _Editor(ast.NodeTransformer):
+    """Applies edits from the outside in: what an edit returns is not looked at again."""
+
+    def __init__(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> None:
+        self._edits = edits
+
+    def visit(self, node: ast.AST) -> Replacement:
+        edit = self._edits.get(number_of(node))
+        if edit is not None:
+            return edit(node)
+        self.generic_visit(node)
+        if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
+            return [*node.body, *node.orelse]
+        if isinstance(node, ast.With) and not node.items:
+            return node.body
+        if isinstance(node, ast.BoolOp) and len(node.values) < 2:
+            return node.values[0] if node.values else ast.Constant(value=True)
+        if isinstance(node, ast.Import | ast.ImportFrom) and not node.names:
+            return None
+        if isinstance(node, ast.stmt | ast.ExceptHandler) and getattr(node, "body", None) == []:
+            setattr(node, "body", [ast.Pass()])  # noqa: B010  (no common type has it)
+        return node
+
+
+def _magnitude(node: ast.AST) -> int:
+    """How large a number is to a reader: its digits, and a little for being larger than another one of as many."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return (
+        0 if value in (0, 1) else min(int(abs(value)), 1 << 30) + 1 if value == value and abs(value) < 1e9 else 1 << 30
+    )

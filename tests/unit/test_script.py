@@ -1,0 +1,247 @@
+"""The Python level: edits of a script, and its reduction to the statements that a rule needs."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minimizer.script import Source, edits, inline, reduce_script
+from minimizer.script.source import number_of
+
+SCRIPT = '''
+"""A training script."""
+import math
+import torch
+from torch import nn, optim
+
+WIDTH = 64
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.first(x)
+
+def hook(grad):
+    return grad * 3.14
+
+def main():
+    net = Net(WIDTH)
+    for step in range(10):
+        x = torch.randn(8, WIDTH)
+        if step > 3:
+            x = x + 1
+        with torch.enable_grad():
+            y = net(x)
+            y.register_hook(hook)
+    print("done", math.pi)
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def hooks(text: str) -> bool:
+    """Whether a script registers a hook and ends well, with a stand-in for torch that accepts everything."""
+    used: set[str] = set()
+    return not _error(text, used) and "register_hook" in used
+
+
+def _error(text: str, used: set[str] | None = None) -> str:
+    class Anything:
+        def __getattr__(self, name: str) -> Anything:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            if used is not None:
+                used.add(name)
+            return Anything()
+
+        def __call__(self, *args: object, **kwargs: object) -> Anything:
+            return Anything()
+
+        def __enter__(self) -> Anything:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def __add__(self, other: object) -> Anything:
+            return self
+
+        def __mro_entries__(self, bases: object) -> tuple[type, ...]:
+            return (Anything,)
+
+    import builtins
+    import types
+
+    def load(name: str, *args: object) -> object:
+        module = types.ModuleType(name)
+        module.__getattr__ = lambda name: Anything()  # type: ignore[method-assign]
+        return module
+
+    allowed = {**vars(builtins), "__import__": load, "print": lambda *a: None}
+    try:
+        exec(compile(text, "script", "exec"), {"__name__": "__main__", "__builtins__": allowed})
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def reduced(text: str, rule: Callable[[str], bool], jobs: int = 1) -> str:
+    assert rule(Source.parse(text).text)
+    return reduce_script(Source.parse(text), check=lambda sources: [rule(s.text) for s in sources], jobs=jobs).best.text
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_a_script_comes_down_to_what_the_failure_needs(jobs: int) -> None:
+    text = reduced(SCRIPT, hooks, jobs)
+    assert len(text.splitlines()) <= 6
+    assert not {"for", "if", "with", "main", "__init__", "super"} & set(re.findall(r"\w+", text))
+
+
+def test_statements_that_need_each_other_stay_together() -> None:
+    script = "\n".join([*(f"a{i} = {i}" for i in range(40)), "total = a7 + a31", "assert total != 38"])
+
+    def fails(text: str) -> bool:
+        return _error(text).startswith("AssertionError")
+
+    assert reduced(script, fails) == "assert False\n" or len(reduced(script, fails).splitlines()) == 1
+
+
+def test_a_script_that_cannot_be_smaller_stays_as_it_is() -> None:
+    assert reduced("f()", lambda text: text == "f()\n") == "f()\n"
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4))
+def test_nothing_single_can_go(seed: int, jobs: int) -> None:
+    """Whatever set of names must stay, none of the statements that are left can go."""
+    rng = random.Random(seed)
+    names = [f"s{i}" for i in range(12)]
+    needed = set(rng.sample(names, rng.randint(0, 4)))
+    lines: list[str] = []
+    for name in names:
+        lines += {0: [f"{name}()"], 1: [f"if {rng.random() < 0.5}:", f"    {name}()"], 2: [f"for i in range({rng.randint(0, 9)}):", f"    {name}(i, {rng.randint(0, 99)})"]}[
+            rng.randint(0, 2)
+        ]  # fmt: skip
+
+    def rule(text: str) -> bool:
+        return needed <= {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
+
+    source = Source.parse(reduced("\n".join(lines), rule, jobs))
+    assert len(source.statements) <= max(1, len(needed))
+    for statement in source.statements:
+        smaller = source.without([number_of(statement)])
+        assert smaller is None or not rule(smaller.text) or smaller.key >= source.key
+
+
+def test_the_best_so_far_survives_a_budget_that_ends() -> None:
+    from minimizer.errors import BudgetExceeded
+
+    trials = 0
+
+    def check(sources: Sequence[Source]) -> list[bool]:
+        nonlocal trials
+        trials += len(sources)
+        if trials > 3:
+            raise BudgetExceeded("over")
+        return ["keep" in s.text for s in sources]
+
+    result = reduce_script(Source.parse("a = 1\nb = 2\nc = 3\nd = 4\nkeep()\n"), check=check)
+    assert "keep()" in result.best.text
+    assert not result.one_minimal
+    assert result.best.size < 5
+
+
+def test_removing_the_last_statement_of_a_block_leaves_a_program() -> None:
+    source = Source.parse("def f():\n    g()\n")
+    inner = source.level(1)[0]
+    smaller = source.without([number_of(inner)])
+    assert smaller is not None
+    assert smaller.text == "def f():\n    pass\n"
+
+
+def test_a_loop_gives_way_to_its_first_round() -> None:
+    source = Source.parse("for i in range(3):\n    f(i)\n")
+    assert edits.unwrapped(source, edits.blocks(source)) is not None
+    assert edits.unwrapped(source, edits.blocks(source)).text == "i = 0\nf(i)\n"  # type: ignore[union-attr]
+
+
+def test_a_try_without_handlers_is_its_body() -> None:
+    source = Source.parse("try:\n    f()\nexcept ValueError:\n    g()\n")
+    handler = next(n for n in source.nodes() if isinstance(n, ast.ExceptHandler))
+    smaller = source.without([number_of(handler)])
+    assert smaller is not None
+    assert smaller.text == "f()\n"
+
+
+def test_equal_numbers_shrink_together() -> None:
+    source = Source.parse("a = g(64, 64)\nb = h(64.0, 8)\n")
+    smaller = edits.with_number(source, 64, 2)
+    assert smaller is not None
+    assert smaller.text == "a = g(2, 2)\nb = h(64.0, 8)\n"
+
+
+def test_functions_called_once_move_to_their_call() -> None:
+    source = Source.parse("def f(a, b):\n    c = a + b\n    return c * 2\ny = f(1, x)\n")
+    assert inline.called_once(source) == ["f"]
+    moved = inline.spliced(source, "f")
+    assert moved is not None
+    assert moved.text == "a = 1\nb = x\nc = a + b\ny = c * 2\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a):\n    return a\ny = f(1) + f(2)\n",  # called twice
+        "def f(a):\n    if a:\n        return 1\n    return 2\ny = f(1)\n",  # ends early
+        "@g\ndef f(a):\n    return a\ny = f(1)\n",
+        "def f(*a):\n    return a\ny = f(1)\n",
+        "def f(a):\n    yield a\n    yield a\ny = f(1)\n",
+    ],
+)
+def test_other_functions_stay_where_they_are(text: str) -> None:
+    assert inline.called_once(Source.parse(text)) == []
+
+
+def test_parameters_go_together_with_what_callers_give() -> None:
+    source = Source.parse("class A:\n    def __init__(self, a, b=2):\n        self.a = a\nx = A(1, 3)\n")
+    function, position = edits.parameters(source)[1]
+    smaller = edits.without_parameter(source, function, position)
+    assert smaller is not None
+    assert smaller.text == "class A:\n\n    def __init__(self, a):\n        self.a = a\nx = A(1)\n"
+
+
+def test_what_is_returned_and_unpacked_shrinks_together() -> None:
+    source = Source.parse("def f():\n    return (1, 2)\na, b = f()\n")
+    smaller = edits.without_position(source, *edits.positions(source)[1])
+    assert smaller is not None
+    assert smaller.text == "def f():\n    return 1\na = f()\n"
+
+
+def test_variables_are_written_where_they_are_used() -> None:
+    source = Source.parse("x = g()\ny = f(x)\n")
+    moved = inline.with_inlined(source, "x")
+    assert moved is not None
+    assert moved.text == "y = f(g())\n"
+
+
+def test_modules_beside_the_script_become_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("from layers import Layer\nclass Net(Layer):\n    pass\n")
+    (tmp_path / "layers.py").write_text("import torch\nclass Layer:\n    pass\n")
+    text = inline.bundled("from model import Net\nimport json\nnet = Net()\n", tmp_path)
+    assert text == "import torch\n\nclass Layer:\n    pass\n\nclass Net(Layer):\n    pass\nimport json\nnet = Net()\n"
+
+
+def test_a_script_that_imports_nothing_of_its_own_stays_as_written(tmp_path: Path) -> None:
+    text = "import torch  # a comment\nprint( torch )\n"
+    assert inline.bundled(text, tmp_path) == text
