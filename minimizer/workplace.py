@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from minimizer.settings import Settings
 
 SETTINGS_PREFIX = "MINIMIZER_"
 OVERLAY_ENTRIES = 1000
+COPIED_BYTES = 64 << 20
+"""How much of the script's folder is copied."""
 
 
 def open_place(
@@ -42,10 +45,20 @@ def open_place(
         network=network,
         memory_bytes=memory_bytes,
     )
-    work = place.folder("work")
-    for entry in sorted(home.iterdir())[:OVERLAY_ENTRIES]:
-        (work / entry.name).symlink_to(entry)
+    _lay_over(home, place.folder("work"))
     return place
+
+
+def _lay_over(home: Path, work: Path) -> None:
+    """Make ``work`` look like the script's folder: small files are copies that may be overwritten, all else are links."""
+    room = COPIED_BYTES
+    for entry in sorted(home.iterdir())[:OVERLAY_ENTRIES]:
+        is_readable = entry.is_file() and os.access(entry, os.R_OK)
+        if is_readable and (size := entry.stat().st_size) <= room:
+            room -= size
+            shutil.copyfile(entry, work / entry.name)
+        else:
+            (work / entry.name).symlink_to(entry)
 
 
 def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:

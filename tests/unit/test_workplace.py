@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from minimizer import workplace
 from minimizer.options import Options
+from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.workplace import granted
 
@@ -35,6 +40,39 @@ def test_settings_of_the_service_are_never_passed_on(notes: list[str]) -> None:
     options = Options(env=["MINIMIZER_DATABASE_URL"])
 
     assert granted(options, Settings(script_env="*,MINIMIZER_DATABASE_URL"), notes.append) == {}
+
+
+def test_the_working_directory_is_a_copy_that_may_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workplace, "COPIED_BYTES", 10)
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    (home / "data").mkdir(parents=True)
+    scratch.mkdir()
+    script = home / "script.py"
+    for name, size in (("a.json", 4), ("large.pt", 100), ("script.py", 5)):
+        (home / name).write_bytes(b"x" * size)
+
+    work = workplace.open_place(
+        script,
+        sandbox=Sandbox.choose("off"),
+        scratch=scratch,
+        python=Path(sys.executable),
+        binds=[],
+        network=False,
+        memory_bytes=1 << 30,
+        environment={},
+    ).folder("work")
+
+    assert {e.name: e.is_symlink() for e in work.iterdir()} == {
+        "a.json": False,
+        "script.py": False,
+        "large.pt": True,
+        "data": True,
+    }
+    (work / "a.json").write_bytes(b"changed")
+    assert (home / "a.json").read_bytes() == b"xxxx"
+    assert (work / "large.pt").read_bytes() == b"x" * 100
 
 
 def test_a_job_for_the_cpu_sees_no_cuda_device() -> None:
