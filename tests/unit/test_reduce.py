@@ -144,12 +144,23 @@ def test_errors_of_the_oracle_itself_are_not_swallowed() -> None:
 
 def test_each_accepted_candidate_is_told_and_recorded() -> None:
     steps: list[HistoryStep] = []
-    program = chain(["torch.sin"] * 20 + ["torch.a"] + ["torch.sin"] * 20)
-    result = reduce(program, check=FakeExecutor(has("torch.a")), literal=no_literal, on_step=steps.append)
+    needed = ["torch.a", "torch.b", "torch.c"]  # too many nodes for the jump to the simplest inputs
+    program = chain(["torch.sin"] * 20 + needed + ["torch.sin"] * 20)
+    result = reduce(program, check=FakeExecutor(in_a_row(*needed)), literal=no_literal, on_step=steps.append)
     assert steps == result.history
     assert [s.nodes for s in steps] == sorted((s.nodes for s in steps), reverse=True)
     assert [s.trial for s in steps] == sorted(s.trial for s in steps)
     assert {s.by for s in steps} >= {"window", "inputs to code", "shapes"}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_jump_to_the_simplest_inputs_asks_no_more_at_once_than_there_are_jobs(jobs: int) -> None:
+    result, executor = run(chain(["torch.a"]), has("torch.a"), jobs=jobs)
+    assert [i.code for i in result.program.inputs] == ["torch.ones(1)"]
+    assert [step.by for step in result.history] == ["guess"]
+    assert max(executor.batches) == jobs
+    kept, _ = run(chain(["torch.a"]), lambda p: p.inputs[0].meta == META, jobs=jobs)
+    assert [i.code for i in kept.program.inputs] == ["torch.ones(8, 8)"]
 
 
 def test_an_oracle_that_forgets_never_makes_the_result_larger() -> None:
