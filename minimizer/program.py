@@ -20,6 +20,7 @@ import keyword
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 Arg = Any
@@ -153,6 +154,11 @@ class Program:
 
     def renamed(self) -> Program:
         """The same program under canonical names: equal blocks of a model become equal programs."""
+        return self._renamed
+
+    @cached_property
+    def _renamed(self) -> Program:
+        # Kept, since the order of programs, their fingerprint and the request for a trial all start from it.
         names = {
             **{value.name: f"x{index}" for index, value in enumerate(self.inputs)},
             **{value.name: f"v{index}" for index, value in enumerate(self.nodes)},

@@ -59,25 +59,27 @@ def drop(program: Program, names: Collection[str]) -> Program | None:
 def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Program | None:
     """Lead values past these nodes: who used one of them now uses a value like it that it was computed from.
 
-    ``choice`` picks among several such ancestors, in order of definition. A node that has none stays if it is needed. None
-    if nothing changes or nothing is left.
+    ``choice`` picks among several such ancestors, in order of definition. A node that has none (the first of its shape) stays
+    if it is needed, and stands for the nodes like it that come after. None if nothing is left.
     """
     run = set(names)
     metas = program.metas()
     blind = all(node.meta is None for node in program.nodes)
     order = {name: index for index, name in enumerate(metas)}
-    roots: dict[str, set[str]] = {}
+    ancestors: dict[str, set[str]] = {}
     instead: dict[str, str] = {}
     for node in program.nodes:
         if node.name not in run:
             continue
         reached: set[str] = set()
         for ref in node.refs():
-            reached |= roots[ref] if ref in run else {ref}
-        roots[node.name] = reached
+            reached |= ancestors[ref] if ref in run else {ref}
         alike = sorted((r for r in reached if _alike(metas[node.name], metas[r], blind)), key=order.__getitem__)
         if alike:
             instead[node.name] = alike[choice % len(alike)]
+        else:
+            reached.add(node.name)
+        ancestors[node.name] = reached
 
     def lead(leaf: Arg) -> Arg:
         return Ref(instead.get(leaf.name, leaf.name)) if isinstance(leaf, Ref) else leaf
@@ -86,7 +88,7 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
     own = {i.name for i in program.inputs} - set(program.outputs)
     result = replace(
         program,
-        nodes=tuple(node if node.name in run else node.mapped(lead) for node in program.nodes),
+        nodes=tuple(node.mapped(lead) for node in program.nodes),
         outputs=tuple(name for name in outputs if name not in own),
     ).without_dead_code(lambda node: node.name in run or is_pure(node))
     return result if result.nodes else None

@@ -55,18 +55,30 @@ def has(*targets: str) -> Rule:
     return lambda program: set(targets) <= {node.target for node in program.nodes}
 
 
-def flows(first: str, second: str) -> Rule:
-    """Fails while the result of a call to ``first`` reaches a call to ``second``."""
+def flows(*targets: str) -> Rule:
+    """Fails while data goes through calls to all of these, in this order, whatever lies between."""
 
     def rule(program: Program) -> bool:
-        tainted: set[str] = set()
+        passed: dict[str, int] = {}
         for node in program.nodes:
-            if tainted.intersection(node.refs()):
-                if node.target == second:
-                    return True
-                tainted.add(node.name)
-            if node.target == first:
-                tainted.add(node.name)
+            count = max((passed.get(ref, 0) for ref in node.refs()), default=0)
+            passed[node.name] = count + (node.target == targets[count])
+            if passed[node.name] == len(targets):
+                return True
+        return False
+
+    return rule
+
+
+def meets(join: str, *targets: str) -> Rule:
+    """Fails while one call to ``join`` depends on calls to all of these."""
+
+    def rule(program: Program) -> bool:
+        before: dict[str, set[str]] = {}
+        for node in program.nodes:
+            before[node.name] = {node.target}.union(*(before.get(ref, set()) for ref in node.refs()))
+            if node.target == join and before[node.name].issuperset(targets):
+                return True
         return False
 
     return rule

@@ -156,7 +156,7 @@ def test_each_accepted_candidate_is_told_and_recorded() -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_jump_to_the_simplest_inputs_asks_no_more_at_once_than_there_are_jobs(jobs: int) -> None:
     result, executor = run(chain(["torch.a"]), has("torch.a"), jobs=jobs)
-    assert [i.code for i in result.program.inputs] == ["torch.ones(1)"]
+    assert [i.code for i in result.best.inputs] == ["torch.ones(1)"]
     assert [step.by for step in result.history] == ["guess"]
     assert max(executor.batches) == jobs
     kept, _ = run(chain(["torch.a"]), lambda p: p.inputs[0].meta == META, jobs=jobs)
