@@ -1,7 +1,8 @@
 """What a window needs of its script: definitions, imports and statements that no config literal can express.
 
-A custom pass, a custom operator or a registered decomposition is part of the failure and travels with it. The slice is
-syntactic: the statements that bring the state about, and whatever top-level names these use, in the script's order.
+A custom pass, a custom operator, a backend, a replaced lowering or decomposition is part of the failure and travels with it.
+The slice is syntactic: the statements that bring the state about, and whatever top-level names these use, in the script's
+order.
 """
 
 from __future__ import annotations
@@ -30,15 +31,20 @@ REGISTERING = {
     "impl",
     "define",
 }
+MUTATING = {"clear", "pop", "setdefault", "update"}
+"""Methods by which a table of torch's own, such as that of the decompositions, is changed."""
 
 
-def prelude(script: str, *, settings: Iterable[str], namespaces: Iterable[str]) -> tuple[str, ...]:
-    """Slice a script.
+def prelude(
+    script: str, *, settings: Iterable[str], namespaces: Iterable[str], names: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Slice a script. Statements that change torch itself are always part of the slice.
 
     Args:
         script: its text.
         settings: dotted names of settings whose values are objects, such as ``torch._inductor.config.joint_custom_post_pass``.
         namespaces: namespaces of custom operators that the graph calls.
+        names: top-level names that are needed for themselves, such as that of a backend.
 
     Returns:
         Top-level statements as source text, each to be dropped or kept as a whole.
@@ -50,11 +56,13 @@ def prelude(script: str, *, settings: Iterable[str], namespaces: Iterable[str]) 
     for index, statement in enumerate(statements):
         for name in _bound(statement):
             binders.setdefault(name, []).append(index)
+    paths = _paths(statements)
     pending = [
         index
         for index, statement in enumerate(statements)
-        if _sets(statement, attributes) or (spaces and _registers(statement, spaces))
+        if _sets(statement, attributes) or (spaces and _registers(statement, spaces)) or _patches(statement, paths)
     ]
+    pending += [binders[name][-1] for name in names if name in binders]
     needed: set[int] = set()
     while pending:
         index = pending.pop()
@@ -93,6 +101,55 @@ def _registers(statement: ast.stmt, namespaces: set[str]) -> bool:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return bool(statement.decorator_list) and (mentions or bool(names & REGISTERING))
     return mentions or bool(names & (REGISTERING - {"library"}))
+
+
+def _patches(statement: ast.stmt, paths: dict[str, str]) -> bool:
+    """Whether it changes torch itself: an entry of a table, an attribute, a registration. Configs are known by their values."""
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.Delete):
+        targets = [statement.target] if isinstance(statement, ast.AugAssign) else statement.targets
+        changed = [_path(target, paths) for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
+        return any(path.startswith("torch.") and "config" not in path.split(".") for path in changed)
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        called = [_path(decorator, paths) for decorator in statement.decorator_list]
+        return any(_is_registration(path) for path in called)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        path = _path(statement.value, paths)
+        return _is_registration(path) or (path.startswith("torch.") and path.rpartition(".")[2] in MUTATING)
+    return False
+
+
+def _is_registration(path: str) -> bool:
+    verb = path.rpartition(".")[2]
+    return path.startswith("torch.") and (verb.startswith("register_") or verb == "substitute_in_graph")
+
+
+def _paths(statements: Iterable[ast.stmt]) -> dict[str, str]:
+    """The dotted paths that top-level names stand for: imports, and plain aliases such as ``aten = torch.ops.aten``."""
+    paths: dict[str, str] = {}
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                root = alias.name if alias.asname else alias.name.partition(".")[0]
+                paths[alias.asname or root] = root
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            paths.update({a.asname or a.name: f"{statement.module}.{a.name}" for a in statement.names})
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Attribute):
+            path = _path(statement.value, paths)
+            paths.update({target.id: path for target in statement.targets if isinstance(target, ast.Name) and path})
+    return paths
+
+
+def _path(expression: ast.expr, paths: dict[str, str]) -> str:
+    """The dotted path of an expression, through its calls and subscripts; empty if it starts at none that is known."""
+    if isinstance(expression, ast.Name):
+        return paths.get(expression.id, "")
+    if isinstance(expression, ast.Call):
+        return _path(expression.func, paths)
+    if isinstance(expression, ast.Subscript):
+        return _path(expression.value, paths)
+    if isinstance(expression, ast.Attribute) and (owner := _path(expression.value, paths)):
+        return f"{owner}.{expression.attr}"
+    return ""
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minimizer.emit.details import Details
+from minimizer.emit.inputs import LINE
 from minimizer.program import Program
 from minimizer.report import Reproducibility
 from minimizer.types import Kind
@@ -24,7 +25,7 @@ from minimizer.types import Kind
 CANNOT_RUN = """\
 except Exception as error:
     print(f"cannot run here: {error}")
-    sys.exit(125)
+    raise SystemExit(125)
 """
 MAX_ATTEMPTS = 50
 
@@ -144,11 +145,19 @@ def _repeated(subject: Subject, body: str) -> str:
 def _compared(subject: Subject, measure: Callable[[str], str]) -> str:
     """Bind ``expected`` and ``actual``, or exit with 125. ``measure`` gives the expression that a side is judged by."""
     if not subject.fresh_inputs:
-        setting = (*subject.settings, *subject.inputs)
-        return _try(*setting, f"expected = {measure(subject.eager)}", f"actual = {measure(subject.compiled)}")
+        sides = _bound(subject, measure(subject.eager), measure(subject.compiled))
+        return _try(*subject.settings, *subject.inputs, *sides)
     body = _block(*subject.inputs, f"return {measure('fn')}")
-    definition = f"def run(fn):\n{body}\n\n"
-    return definition + _try(*subject.settings, f"expected = run({subject.eager})", f"actual = run({subject.compiled})")
+    sides = _bound(subject, f"run({subject.eager})", f"run({subject.compiled})")
+    return f"def run(fn):\n{body}\n\n{_try(*subject.settings, *sides)}"
+
+
+def _bound(subject: Subject, expected: str, actual: str) -> list[str]:
+    together = f"expected, actual = {expected}, {actual}"
+    indent = 4 if subject.attempts == 1 else 8
+    if len(together) + indent <= LINE:
+        return [together]
+    return [f"expected = {expected}", f"actual = {actual}"]
 
 
 def _values(subject: Subject) -> str:
@@ -187,7 +196,7 @@ def _metadata(subject: Subject) -> str:
 
     text = (
         _compared(subject, measure)
-        + '\nif actual != expected:\n    sys.exit(f"expected {expected}, actual {actual}")\n'
+        + '\nif actual != expected:\n    raise SystemExit(f"expected {expected}, actual {actual}")\n'
     )
     if "describe(" in text:
         text = f"def describe(out):\n{_block('return out.dtype, out.shape, out.stride(), out.requires_grad')}\n{text}"
@@ -205,7 +214,7 @@ def _judged(subject: Subject) -> str:
         "except Exception as error:\n"
         '    message = f"{type(error).__name__}: {error}"\n'
         '    print("actual  ", message.partition("\\n")[0])\n'
-        f"    sys.exit(1 if {_quoted(subject.telltale)} in message else 125)\n"
+        f"    raise SystemExit(1 if {_quoted(subject.telltale)} in message else 125)\n"
     )
 
 
@@ -236,9 +245,9 @@ def _missing_error(subject: Subject) -> str:
         f"expected, actual = raised({subject.eager}), raised({subject.compiled})\n"
         f"if expected != {_quoted(wanted)} or actual not in (expected, {_quoted(instead)}):\n"
         '    print(f"cannot run here: eager raised {expected}, compiled {actual}")\n'
-        "    sys.exit(125)\n"
+        "    raise SystemExit(125)\n"
         "if actual != expected:\n"
-        '    sys.exit(f"expected {expected}, actual {actual}")\n',
+        '    raise SystemExit(f"expected {expected}, actual {actual}")\n',
     )
 
 
@@ -251,13 +260,13 @@ def _crash(subject: Subject) -> str:
         'eager = subprocess.run([sys.executable, __file__, "eager"]).returncode\n'
         'actual = subprocess.run([sys.executable, __file__, "compiled"]).returncode\n'
         f"if eager or actual not in (0, -signal.{_signal(subject)}):\n"
-        "    sys.exit(125)\n"
+        "    raise SystemExit(125)\n"
         "if actual:\n"
-        '    sys.exit(f"expected exit status 0, actual {actual}")\n',
+        '    raise SystemExit(f"expected exit status 0, actual {actual}")\n',
     ).replace("torch._dynamo.reset()\n", "")
     child = [*subject.settings, *subject.inputs, f'fn = {subject.eager} if "eager" in sys.argv else {subject.compiled}']
     call = f'print("eager returns" if fn is {subject.eager} else "compiled returns", {subject.run("fn")})'
-    return f"if len(sys.argv) == 1:\n{_block(parent, 'sys.exit()')}\n" + "\n".join([*child, call]) + "\n"
+    return f"if len(sys.argv) == 1:\n{_block(parent, 'raise SystemExit')}\n" + "\n".join([*child, call]) + "\n"
 
 
 def _hang(subject: Subject) -> str:

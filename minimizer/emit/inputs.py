@@ -13,6 +13,8 @@ from minimizer.program import Input, Program
 DATA_FILE = "data.pt"
 LINE = 88
 """The line length of ``ruff format`` where nobody has set another."""
+INDENT = 8
+"""The deepest that an input is bound: inside a function or a loop, and ``try``."""
 
 _RANDOM = re.compile(
     r"torch\.(rand|randn|randint|randperm|normal|bernoulli|multinomial|poisson)(_like)?\b|\.(normal|uniform|random|bernoulli|exponential)_\("
@@ -46,7 +48,8 @@ def lines(program: Program) -> list[str]:
     result = ["torch.manual_seed(0)"] if is_random(program) else []
     if data_keys(program):
         result.append(f'data = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
-    return result + [_fitted(f"{i.name} = {shortened(_value(i, grad=program.grad))}") for i in program.inputs]
+    values = [(i.name, shortened(_value(i, grad=program.grad))) for i in program.inputs]
+    return result + [_fitted(statement) for statement in _packed(values)]
 
 
 def is_random(program: Program) -> bool:
@@ -88,9 +91,25 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _packed(values: list[tuple[str, str]]) -> list[str]:
+    """Assignments, several inputs to a line where they are short."""
+    groups: list[list[tuple[str, str]]] = []
+    for name, value in values:
+        group = groups[-1] if groups else []
+        if group and len(_assignment([*group, (name, value)])) + INDENT <= LINE:
+            group.append((name, value))
+        else:
+            groups.append([(name, value)])
+    return [_assignment(group) for group in groups]
+
+
+def _assignment(group: list[tuple[str, str]]) -> str:
+    return f"{', '.join(name for name, _ in group)} = {', '.join(value for _, value in group)}"
+
+
 def _fitted(statement: str) -> str:
     """Keep a long literal from being spread over one line an element: wrap it by hand."""
-    if len(statement) + 8 <= LINE or "[" not in statement:
+    if len(statement) + INDENT <= LINE or "[" not in statement:
         return statement
     wrapped = textwrap.wrap(
         statement, LINE - 12, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False

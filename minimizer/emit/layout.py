@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import builtins
 import io
+import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
+CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+"""Modules that ``import torch`` is enough for."""
+ALIAS_USES = 3
+"""How often the name behind an alias is written out before the alias is worth its line."""
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
@@ -32,12 +37,12 @@ class Setup:
 
 
 def setup(statements: Iterable[str]) -> Setup:
-    """Sort the statements of ``Program.setup``.
+    """Sort the statements of ``Program.setup``, with aliases of torch's own names written out where that is shorter.
 
     Raises:
         SyntaxError: they are not Python.
     """
-    source = "\n".join(statements) + "\n"
+    source = _without_aliases("\n".join(statements) + "\n")
     tree = ast.parse(source)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     others = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
@@ -52,6 +57,46 @@ def setup(statements: Iterable[str]) -> Setup:
         tuple(_segment(source, node) for node in others[last + 1 :]),
         frozenset(names),
     )
+
+
+def _without_aliases(source: str) -> str:
+    """``config.x = 1`` as ``torch._inductor.config.x = 1``: a name that is used a few times is not worth a line of its own."""
+    tree = ast.parse(source)
+    stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored += [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
+    lines = source.encode().splitlines(keepends=True)
+    gone: set[int] = set()
+    uses: list[tuple[int, int, str, str]] = []
+    for name, path, line in _aliases(tree):
+        loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        places = [(n.lineno, n.col_offset, name, path) for n in loads]
+        exact = all(lines[row - 1][column:].startswith(name.encode()) for row, column, _, _ in places)
+        if len(places) <= ALIAS_USES and exact and stored.count(name) == (line is not None):
+            uses += places
+            gone |= {line} if line is not None else set()
+    for row, column, name, path in sorted(uses, reverse=True):
+        text = lines[row - 1]
+        lines[row - 1] = text[:column] + path.encode() + text[column + len(name.encode()) :]
+    return b"".join(text for row, text in enumerate(lines, 1) if row not in gone).decode()
+
+
+def _aliases(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
+    """Name, path, and the line of the assignment; None for an import, which goes by itself once nothing uses it."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from ((a.asname, a.name, None) for a in node.names if a.asname and a.name in CONFIGS)
+        elif isinstance(node, ast.ImportFrom):
+            paths = [(a.asname or a.name, f"{node.module}.{a.name}") for a in node.names]
+            yield from ((name, path, None) for name, path in paths if path in CONFIGS)
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Attribute)
+            and isinstance(node.targets[0], ast.Name)
+            and len(node.targets) == 1
+            and re.fullmatch(r"torch(\.\w+)+", path := ast.unparse(node.value))
+            and node.lineno == node.end_lineno
+        ):
+            yield node.targets[0].id, path, node.lineno
 
 
 def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), modules: Iterable[str] = ()) -> str:

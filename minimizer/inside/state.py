@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import torch
@@ -39,19 +40,23 @@ def setup_lines() -> tuple[list[str], list[str]]:
 
 
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
-    """The arguments of ``torch.compile`` that a backend object was made from, as source text."""
+    """The arguments of ``torch.compile`` that a backend object was made from, as source text.
+
+    A backend that the script made itself and never registered goes by the name of the script's that is bound to it.
+    """
     kwargs: dict[str, str] = {}
     name = getattr(backend, "compiler_name", None)
+    compiler = getattr(backend, "compiler_fn", backend)
     if dynamic is not None:
         kwargs["dynamic"] = repr(dynamic)
     if name == "inductor":
         options = getattr(backend, "config", None) or {}
         if options:
             kwargs["options"] = repr(dict(options))
-    elif isinstance(name, str):
-        kwargs["backend"] = repr(name)
+    elif bound := next((key for key, value in vars(sys.modules["__main__"]).items() if value is compiler), None):
+        kwargs["backend"] = bound
     else:
-        registered = getattr(backend, "__name__", "")
+        registered = name or getattr(backend, "__name__", "")
         if registered in torch._dynamo.list_backends(exclude_tags=()):
             kwargs["backend"] = repr(registered)
     return kwargs

@@ -181,6 +181,23 @@ def test_an_error_when_compiled_code_runs(child: Executor, home: Path) -> None:
     assert (failure.phase, failure.kind) == ("run", "runtime_error")
 
 
+def test_a_backend_of_the_scripts_own_is_known_by_its_name(triage: Any) -> None:
+    case = triage(
+        """
+import torch
+
+def negative(graph_module, inputs):
+    return lambda *args: tuple(-out for out in graph_module(*args))
+
+torch.compile(lambda x: x + 1, backend=negative)(torch.ones(3))
+"""
+    )
+    assert isinstance(case, Case)
+    assert case.program.compile_kwargs == (("backend", "negative"),)
+    assert any(line.startswith("def negative(") for line in case.program.setup)
+    case.survey.close()
+
+
 def test_a_module_compiled_in_place(child: Executor, home: Path) -> None:
     text = (
         BACKENDS

@@ -84,6 +84,66 @@ def other():
     assert chunks[2].startswith("@scale.register_fake")
 
 
+PATCHES = """import torch
+import torch._inductor.config as config
+from torch._inductor import decomposition, lowering
+from torch._inductor.lowering import lowerings, register_lowering
+import torch.nn as nn
+
+aten = torch.ops.aten
+sigmoid = lowerings[aten.sigmoid.default]
+lowerings[aten.tanh.default] = lambda x: sigmoid(x)
+decomposition.decompositions.pop(aten.silu.default)
+config.epilogue_fusion = False
+LIMIT = 2
+
+@register_lowering(aten.relu)
+def relu(x):
+    return x * LIMIT
+
+@torch._dynamo.register_backend
+def own(graph_module, inputs):
+    return graph_module
+
+@torch.compile
+def model(x):
+    return nn.functional.relu(x)
+
+del lowering.lowerings[aten.sin.default]
+x = torch.ones(3)
+x[0] = 2
+torch.manual_seed(0)
+print(model(x))
+"""
+
+
+def test_what_changes_torch_itself_comes_along() -> None:
+    chunks = "\n".join(prelude(PATCHES, settings=[], namespaces=[]))
+
+    for part in (
+        "lambda x: sigmoid(x)",
+        "sigmoid = ",
+        "decompositions.pop",
+        "def relu",
+        "LIMIT = 2",
+        "def own",
+        "del lowering",
+    ):
+        assert part in chunks
+    for part in ("config", "model", "manual_seed", "x[0]", "nn"):
+        assert part not in chunks
+    ast.parse(chunks)
+
+
+def test_a_backend_comes_along_by_its_name() -> None:
+    script = "import torch\nK = 1\ndef own(graph, inputs):\n    return K\nprint(torch.compile(len, backend=own))\n"
+
+    assert prelude(script, settings=[], namespaces=[], names=["own", "True", "'eager'"]) == (
+        "K = 1",
+        "def own(graph, inputs):\n    return K",
+    )
+
+
 def test_namespaces_are_those_of_custom_operators_only() -> None:
     targets = ["torch.relu", ".view", "torch.ops.aten.add.Tensor", "torch.ops.lib.scale.default", "operator.add"]
 

@@ -12,11 +12,7 @@ class SwapSub(CustomGraphPass):
     def __call__(self, graph):
         for node in graph.find_nodes(op="call_function", target=aten.sub.Tensor):
             if not isinstance(node.args[0], torch.fx.Node):
-                node.args = (1, node.args[1])
-                with graph.inserting_after(node):
-                    negative = graph.call_function(aten.neg.default, (node,))
-                node.replace_all_uses_with(negative, delete_user_cb=lambda user: user is not negative)
-                negative.meta = dict(node.meta)
+                node.args = node.args[::-1]
 
     def uuid(self):
         return "swap-sub"
