@@ -35,8 +35,8 @@ quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minute
 test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-bench: $(INSTALLED_DEV) ## Compare with PyTorch's own minifier; resumable, one row a case
-	$(BIN)/python benchmarks/vs_upstream.py $(ARGS)
+bench: $(INSTALLED_DEV) ## The corpus, ours against PyTorch's own minifier, into docs/benchmarks.md; resumable
+	$(BIN)/python benchmarks/corpus.py $(ARGS)
 
 clean: ## Remove what make has made; minimizer-out and minimizer-data stay
 	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

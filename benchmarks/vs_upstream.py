@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,8 @@ def measure(script: Path, limit: int, work: Path) -> Row:
     return Row(script.stem, str(script), limit, torch_version, cores, ours, upstream, ratio)
 
 
-def run_ours(script: Path, limit: int, folder: Path) -> Side:
-    command = [sys.executable, "-m", "minimizer", "run", str(script), "--no-witness", "--out", str(folder)]
+def run_ours(script: Path, limit: int, folder: Path, options: Sequence[str] = ()) -> Side:
+    command = [sys.executable, "-m", "minimizer", "run", str(script), "--no-witness", "--out", str(folder), *options]
     ran = run([*command, "--budget", str(limit)], folder.parent, limit + 60)
     side = Side(round(ran.seconds, 1), ran.stopped)
     try:

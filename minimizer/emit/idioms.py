@@ -255,18 +255,21 @@ def _missing_error(subject: Subject) -> str:
 
 
 def _crash(subject: Subject) -> str:
-    parent = _repeated(
-        subject,
-        'eager = subprocess.run([sys.executable, __file__, "eager"]).returncode\n'
-        'actual = subprocess.run([sys.executable, __file__, "compiled"]).returncode\n'
+    parent = (
+        'eager = subprocess.call([sys.executable, __file__, "eager"])\n'
+        'actual = subprocess.call([sys.executable, __file__, "compiled"])\n'
         f"if eager or actual not in (0, -signal.{_signal(subject)}):\n"
         "    raise SystemExit(125)\n"
-        "if actual:\n"
-        '    raise SystemExit(f"expected exit status 0, actual {actual}")\n',
-    ).replace("torch._dynamo.reset()\n", "")
+    )
+    verdict = 'f"expected exit status 0, actual {actual}"'
+    if subject.attempts == 1:
+        parent += f"raise SystemExit(actual and {verdict})\n"
+    else:
+        again = f"if actual:\n    raise SystemExit({verdict})\n"
+        parent = f"for _ in range({subject.attempts}):\n{_block(parent, again)}raise SystemExit\n"
     child = [*subject.settings, *subject.inputs, f'fn = {subject.eager} if "eager" in sys.argv else {subject.compiled}']
     call = f'print("eager returns" if fn is {subject.eager} else "compiled returns", {subject.run("fn")})'
-    return f"if len(sys.argv) == 1:\n{_block(parent, 'raise SystemExit')}\n" + "\n".join([*child, call]) + "\n"
+    return f"if len(sys.argv) == 1:\n{_block(parent)}\n" + "\n".join([*child, call]) + "\n"
 
 
 def _hang(subject: Subject) -> str:
