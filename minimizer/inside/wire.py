@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import Any
 
 Message = dict[str, Any]
+SAMPLE = signal.SIGRTMIN + 8
+"""Makes a child write its stacks down, whatever it is doing."""
+STOP = signal.SIGRTMIN + 9
+"""Makes a survey end where it is, and say what it found."""
 
 
 class Channel:

@@ -2,12 +2,15 @@
 
 A parent that has run one multi-threaded operator hangs its forked children (GNU OpenMP), so this process only imports.
 Each child is its own session, has its own hard deadline and log, and is killed as a group. The zygote relays what a child
-says, and says itself how the child ended.
+says, and says itself how the child ended. Nothing that it needs to know of a child lies where the child could remove it: a
+death is told by the process itself, and output and stacks are kept in files without a name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import functools
 import gc
 import importlib
 import json
@@ -21,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .wire import Channel, Message
+from .wire import SAMPLE, STOP, Channel, Message
 
 WARM = (
     "torch",
@@ -44,16 +47,32 @@ WARM = (
 )
 LOG_BYTES = 64 << 10
 """How much of the end of a child's output is passed on."""
+PIPE_BYTES = 1 << 20
+"""As much as a pipe can hold."""
+STACK_BYTES = 256 << 10
+POLL_SECONDS = 0.5
+"""How often children are looked after where the kernel has no descriptors for processes."""
 
 
 class Child:
-    """A forked task: its process group, the pipes to it, and when it must be over."""
+    """A forked task: its process group, the pipes to it, the files it writes to, and when it must be over."""
 
-    def __init__(self, task: int, pid: int, inbox: int, outbox: int, log: str, deadline: float) -> None:
+    def __init__(self, task: int, pid: int, inbox: int, outbox: int, log: int, stacks: int, deadline: float) -> None:
         self.task, self.pid, self.inbox, self.outbox = task, pid, inbox, outbox
-        self.log, self.deadline, self.started = log, deadline, time.monotonic()
-        self.timed_out = False
+        self.log, self.stacks, self.stacks_told = log, stacks, 0
+        self.deadline, self.started = deadline, time.monotonic()
+        self.pidfd = _pidfd(pid)
+        self.timed_out = self.is_buried = False
         self.buffer = b""
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the zygote holds of it."""
+        held = [self.inbox, self.outbox, self.log, self.stacks]
+        return held if self.pidfd is None else [*held, self.pidfd]
+
+    def is_dead(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
         for victim in (os.killpg, os.kill):
@@ -70,7 +89,7 @@ class Zygote:
         self._channel, self._tasks = channel, tasks
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(channel.incoming, selectors.EVENT_READ, None)
+        self._selector.register(channel.incoming, selectors.EVENT_READ, self._read_tasks)
         self._buffer = b""
 
     def serve(self) -> None:
@@ -83,18 +102,19 @@ class Zygote:
                 child.kill()
 
     def _turn(self) -> bool:
-        deadline = min((c.deadline for c in self._children.values()), default=time.monotonic() + 3600)
-        for key, _ in self._selector.select(max(0.0, min(deadline - time.monotonic(), 3600))):
-            if key.data is None:
-                if not self._read_tasks():
-                    return False
-            else:
-                self._relay(key.data)
+        children = self._children.values()
+        deadline = min((c.deadline for c in children), default=time.monotonic() + 3600)
+        longest = 3600.0 if all(c.pidfd is not None for c in children) else POLL_SECONDS
+        for key, _ in self._selector.select(max(0.0, min(deadline - time.monotonic(), longest))):
+            if key.data() is False:
+                return False
         now = time.monotonic()
-        for child in list(self._children.values()):
+        for child in list(children):
             if child.deadline <= now:
                 child.timed_out, child.deadline = True, now + 3600
                 child.kill()
+            if child.pidfd is None and child.is_dead():
+                self._bury(child)
         return True
 
     def _read_tasks(self) -> bool:
@@ -113,6 +133,10 @@ class Zygote:
             return
         if message["op"] == "kill":
             child.kill()
+        elif message["op"] == "stop":
+            os.kill(child.pid, STOP)
+        elif message["op"] == "sample":
+            self._sample(child)
         elif message["op"] == "ask":
             child.deadline = time.monotonic() + message["timeout"]
             with contextlib.suppress(BrokenPipeError):  # it has just died; its end is told in its turn
@@ -121,14 +145,14 @@ class Zygote:
     def _fork(self, message: Message) -> None:
         theirs_in, inbox = os.pipe()
         outbox, theirs_out = os.pipe()
-        log = os.path.join(message["folder"], f"task-{message['id']}.log")
+        log, stacks = _log(message["folder"], message["id"]), os.memfd_create("stacks")
         pid = os.fork()
         if pid == 0:
             status = 70
             try:
                 os.setsid()
                 self._leave()
-                _enter(message, log)
+                _enter(message, log, stacks)
                 self._tasks[message["op"]](message, Channel(theirs_in, theirs_out))
                 status = 0
             except BaseException:
@@ -140,9 +164,12 @@ class Zygote:
                 os._exit(status)
         os.close(theirs_in)
         os.close(theirs_out)
-        child = Child(message["id"], pid, inbox, outbox, log, time.monotonic() + message["timeout"])
+        child = Child(message["id"], pid, inbox, outbox, log, stacks, time.monotonic() + message["timeout"])
         self._children[pid] = child
-        self._selector.register(outbox, selectors.EVENT_READ, child)
+        os.set_blocking(outbox, False)
+        self._selector.register(outbox, selectors.EVENT_READ, functools.partial(self._relay, child))
+        if child.pidfd is not None:
+            self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._bury, child))
 
     def _leave(self) -> None:
         """In a forked child: let go of the pipes of the zygote and of the other children, which are none of its business."""
@@ -150,27 +177,46 @@ class Zygote:
         for descriptor in (self._channel.incoming, self._channel.outgoing):
             os.close(descriptor)
         for child in self._children.values():
-            os.close(child.inbox)
-            os.close(child.outbox)
+            for descriptor in child.descriptors:
+                os.close(descriptor)
 
     def _relay(self, child: Child) -> None:
-        chunk = os.read(child.outbox, 1 << 20)
-        if not chunk:
+        """Pass on what a child has said. One that has closed its pipe can say nothing any more, and is ended."""
+        if not child.is_buried and not self._pass_on(child):
             self._bury(child)
-            return
+
+    def _pass_on(self, child: Child) -> bool:
+        """Whether there was anything."""
+        try:
+            chunk = os.read(child.outbox, PIPE_BYTES)
+        except BlockingIOError:
+            return False
         *lines, child.buffer = (child.buffer + chunk).split(b"\n")
         for line in lines:
             head = b'{"id": %d, "message": ' % child.task
             data = head + line + b"}\n"
             while data:
                 data = data[os.write(self._channel.outgoing, data) :]
+        return bool(chunk)
+
+    def _sample(self, child: Child) -> None:
+        """Tell the stack asked for last, which is complete by now, and ask for the next one."""
+        text = os.pread(child.stacks, STACK_BYTES, child.stacks_told)
+        child.stacks_told = os.fstat(child.stacks).st_size
+        self._channel.send({"id": child.task, "message": {"type": "stacks", "text": text.decode("utf-8", "replace")}})
+        os.kill(child.pid, SAMPLE)
 
     def _bury(self, child: Child) -> None:
-        self._selector.unregister(child.outbox)
-        for descriptor in (child.outbox, child.inbox):
-            os.close(descriptor)
-        del self._children[child.pid]
+        """A child is dead, whoever else may still hold its pipe open; what it said last is still in there."""
+        if child.is_buried:
+            return
+        child.is_buried = True
         child.kill()  # what it left running in its session; its own exit status is already fixed
+        self._pass_on(child)
+        for descriptor in (child.outbox, child.pidfd):
+            if descriptor is not None:
+                self._selector.unregister(descriptor)
+        del self._children[child.pid]
         _, status = os.waitpid(child.pid, 0)
         self._channel.send(
             {
@@ -184,13 +230,16 @@ class Zygote:
                 },
             }
         )
+        for descriptor in child.descriptors:
+            os.close(descriptor)
 
 
-def _enter(message: Message, log: str) -> None:
-    """What a forked child does before its task: own output, own memory limit, its working folder."""
-    with open(log, "wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+def _enter(message: Message, log: int, stacks: int) -> None:
+    """What a forked child does before its task: own output, own memory limit, its working folder, stacks on demand."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    faulthandler.register(SAMPLE, stacks, all_threads=True)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -199,6 +248,7 @@ def _enter(message: Message, log: str) -> None:
     os.environ.update(message.get("environ", {}))
     if message.get("nice"):
         _step_back(message["nice"])
+    os.makedirs(message["cwd"], exist_ok=True)  # a script may have tidied up
     os.chdir(message["cwd"])
 
 
@@ -209,13 +259,29 @@ def _step_back(nice: int) -> None:
         file.write(str(nice))
 
 
-def _tail(path: str) -> str:
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LOG_BYTES))
-        data = file.read()
-    os.unlink(path)
-    return data.decode("utf-8", "replace")
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that is readable once a process is dead; None where the kernel (before 5.3) or its filter has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _log(folder: str, task: int) -> int:
+    """A file without a name, so that no script can take it away."""
+    path = os.path.join(folder, f"task-{task}.log")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+    except OSError:  # a script has put something else in the way
+        return os.memfd_create("log")
+    return log
+
+
+def _tail(log: int) -> str:
+    size = os.fstat(log).st_size
+    return os.pread(log, LOG_BYTES, max(0, size - LOG_BYTES)).decode("utf-8", "replace")
 
 
 def warm_up() -> dict[str, Any]:
