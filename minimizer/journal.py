@@ -63,10 +63,18 @@ class Journal:
         """
         if self.elapsed < self._undisturbed_until:
             return
-        if self.sink.cancelled():
-            raise Cancelled("the job was cancelled")
+        self.watch_owner()
         if self.left <= self._reserve:
             raise BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
+
+    def watch_owner(self) -> None:
+        """`watch` for what has a time limit of its own, and may overrun the budget by that.
+
+        Raises:
+            Cancelled: the owner asked for it.
+        """
+        if self.sink.cancelled():
+            raise Cancelled("the job was cancelled")
 
     def event(self, type_: str, **data: Any) -> None:
         """Tell the sink and the log."""

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 OUTPUT_BYTES = 64 << 10
 """How much of the end of a run's output is read."""
 FILE_BYTES = 2 << 30
+POLL_SECONDS = 0.2
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
@@ -54,6 +56,7 @@ def verify(
     timeout: float,
     runs: int = 3,
     on_note: Callable[[str], None] = lambda note: None,
+    watch: Callable[[], None] = lambda: None,
 ) -> Verification:
     """Run a repro ``runs`` times as it is and once with the compiler off, all at once: a run needs one core and a gigabyte.
 
@@ -66,12 +69,13 @@ def verify(
         timeout: seconds that one run may take, beyond the time after which a hang gives up by itself.
         runs: how often it must fail.
         on_note: is told, in a sentence, of every run that did not do as promised.
+        watch: called while waiting; what it raises ends all runs at once, and is raised here.
     """
     limit = timeout + (repro.hang_after or 0.0)
 
     def run(number: int) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
-        return _run(repro, data, sandbox, python, scratch / f"verify-{number}", limit, extra)
+        return _run(repro, data, sandbox, python, scratch / f"verify-{number}", limit, extra, watch)
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
@@ -91,7 +95,14 @@ def verify(
 
 
 def _run(
-    repro: Repro, data: bytes | None, sandbox: Sandbox, python: Path, folder: Path, limit: float, extra: dict[str, str]
+    repro: Repro,
+    data: bytes | None,
+    sandbox: Sandbox,
+    python: Path,
+    folder: Path,
+    limit: float,
+    extra: dict[str, str],
+    watch: Callable[[], None],
 ) -> Run:
     """One run in a folder of its own, with caches that nothing has touched."""
     work, home = folder / "work", folder / "home"
@@ -114,15 +125,23 @@ def _run(
                 file_bytes=FILE_BYTES,
             )
             try:
-                status = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                status = None
+                status = _wait(process, limit, watch)
             finally:
                 sandbox.kill(process)
             output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES))
             return Run(status, output.read(OUTPUT_BYTES).decode("utf-8", "replace"), time.monotonic() - started)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(process: subprocess.Popen[bytes], limit: float, watch: Callable[[], None]) -> int | None:
+    """The exit status, or None if it took longer."""
+    deadline = time.monotonic() + limit
+    while (left := deadline - time.monotonic()) > 0:
+        watch()
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(left, POLL_SECONDS))
+    return None
 
 
 def _environment(home: Path) -> dict[str, str]:

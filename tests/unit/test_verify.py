@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from minimizer.emit import Repro
+from minimizer.errors import Cancelled
 from minimizer.report import Verification
 from minimizer.sandbox import Sandbox
 from minimizer.types import Kind
@@ -17,7 +20,13 @@ HEALTHY_WITHOUT_COMPILER = 'import os, sys\nif "TORCHDYNAMO_DISABLE" in os.envir
 
 
 def verified(
-    source: str, tmp_path: Path, *, sandbox: Sandbox | None = None, data: bytes | None = None, timeout: float = 60
+    source: str,
+    tmp_path: Path,
+    *,
+    sandbox: Sandbox | None = None,
+    data: bytes | None = None,
+    timeout: float = 60,
+    watch: Callable[[], None] = lambda: None,
 ) -> tuple[Verification, list[str]]:
     notes: list[str] = []
     repro = Repro(source=source, lines=1, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
@@ -29,6 +38,7 @@ def verified(
         scratch=tmp_path,
         timeout=timeout,
         on_note=notes.append,
+        watch=watch,
     )
     return found, notes
 
@@ -67,6 +77,24 @@ def test_a_run_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     )
     assert found.failed_same == 0
     assert notes == ["the repro was stopped after 2 seconds"] * 3
+
+
+def test_all_runs_end_when_the_owner_gives_up(tmp_path: Path) -> None:
+    """As soon as each of the runs has said that it is there; none of them would end by itself."""
+    mark = tmp_path / "there"
+    mark.mkdir()
+
+    def watch() -> None:
+        if len(pids := list(mark.iterdir())) == 4:
+            raise Cancelled(" ".join(path.name for path in pids))
+
+    wait = f"import os, pathlib, signal\npathlib.Path({str(mark)!r}, str(os.getpid())).touch()\nsignal.pause()"
+    with pytest.raises(Cancelled) as gave_up:
+        verified(wait, tmp_path, timeout=1000, watch=watch)
+    for pid in str(gave_up.value).split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+    assert list(tmp_path.iterdir()) == [mark]
 
 
 def test_failing_without_the_compiler_too_is_no_verification(tmp_path: Path) -> None:
