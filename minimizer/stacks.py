@@ -1,0 +1,118 @@
+"""Python stacks as ``faulthandler`` writes them, and the place where several samples of one agree.
+
+A loop that never ends is seen at other lines, and in other helpers, from sample to sample. What stays is the frame that holds
+the loop and all that called it: the longest common prefix, counted from the outermost frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+MAX_FRAMES = 400
+NEAR = 3
+"""By how many frames samples may differ and still show the same place: the helpers that a loop calls."""
+
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
+_ENTRY = re.compile(
+    r"torch/(_dynamo/convert_frame|_inductor/compile_fx|_functorch/(aot_autograd|_aot_autograd/\w+))\.py"
+)
+_COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/")
+_WAITS = re.compile(r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+)\.py")
+_GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
+_OURS = "minimizer/inside/"
+_LIBRARY = re.compile(
+    r".*/(?:site-packages|dist-packages)/(.+)"
+    r"|.*/(torch/(?:_\w+|fx|nn|autograd|utils|distributed|export)/.+)"  # torch as its developers have it, from its sources
+    r"|.*/lib/python3\.\d+/(.+)"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function being executed. ``file`` is below ``site-packages`` or the standard library, or the user's file name."""
+
+    file: str
+    function: str
+    line: int
+    is_users: bool
+
+    @property
+    def place(self) -> str:
+        """A name that is the same in every process: a trial runs the user's code from another file."""
+        return f"{'' if self.is_users else self.file}:{self.function}"
+
+
+Stack = tuple[Frame, ...]
+"""Outermost frame first."""
+
+
+def parse(text: str) -> Stack:
+    """The frames of one dump, of the thread that compiles or else of the main one, as far as they are called by ours."""
+    threads = [_frames(block) for block in _THREAD.split(text)[1:]]
+    if not threads:
+        return ()
+    return next((stack for stack in reversed(threads) if is_compiling(stack)), threads[-1])
+
+
+def is_compiling(stack: Stack) -> bool:
+    """Whether the compiler, or code that it generated, is being executed."""
+    return any(_COMPILER.match(frame.file) for frame in stack)
+
+
+def common(samples: Sequence[Stack]) -> Stack:
+    """The calls that all samples are inside of; the last of them holds the loop, if there is one."""
+    found: list[Frame] = []
+    for frames in zip(*samples, strict=False):
+        if len({frame.place for frame in frames}) > 1:
+            break
+        found.append(frames[0])
+        if len({frame.line for frame in frames}) > 1:  # here they part: what is called next is another call
+            break
+    return tuple(found)
+
+
+def culprit(chain: Stack) -> Frame | None:
+    """The frame to name: the user's own pass or backend, where one is called by the compiler, else the innermost one of torch."""
+    inside = tuple(reversed(tuple(takewhile(lambda frame: not _ENTRY.match(frame.file), reversed(chain)))))
+    named = [frame for frame in inside if not frame.function.startswith("<")]
+    users = [frame for frame in named if frame.is_users]
+    torch = [frame for frame in chain if frame.file.startswith("torch/") and not frame.function.startswith("<")]
+    return next(iter(users), None) or next(iter(torch[-1:]), None) or next(iter(chain[-1:]), None)
+
+
+def agree(samples: Sequence[Stack]) -> bool:
+    """Whether the samples show the same place: they part at most a few calls deep, or in a pass of the user's."""
+    chain = common(samples)
+    if not chain:
+        return False
+    named = culprit(chain)
+    deepest = max(map(len, samples))
+    return (named is not None and named.is_users) or deepest - len(chain) <= NEAR
+
+
+def is_waiting(chain: Stack) -> bool:
+    """Whether it waits for another process or thread, such as a C++ compiler, and not by the user's own doing."""
+    named = culprit(chain)
+    return bool(chain) and bool(_WAITS.match(chain[-1].file)) and not (named is not None and named.is_users)
+
+
+def _frames(text: str) -> Stack:
+    found = [_frame(*match.groups()) for match in _FRAME.finditer(text)][:MAX_FRAMES]
+    theirs = takewhile(lambda frame: not frame.file.startswith(_OURS), found)  # innermost first, as written
+    return tuple(reversed(tuple(theirs)))
+
+
+def _frame(path: str, line: str, function: str) -> Frame:
+    number = int(line) if line.isdigit() and len(line) < 10 else 0
+    if _OURS in path:
+        return Frame(_OURS + path.rpartition("/")[2], function, number, False)
+    if library := _LIBRARY.fullmatch(path):
+        return Frame(next(filter(None, library.groups()))[:200], function[:200], number, False)
+    name = path.rpartition("/")[2][:200]
+    if _GENERATED.fullmatch(name):
+        return Frame("<generated>", function[:200], number, False)
+    return Frame(name, function[:200], number, True)

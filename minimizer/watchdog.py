@@ -1,0 +1,146 @@
+"""Tells a task that hangs from one that is slow, by what it said last and by samples of its stacks.
+
+A task says what it does before it does it. One that has said nothing for longer than eager explains is sampled from outside:
+samples that show the same place are a hang. One that is seen in different places is at work, and gets several times as long
+before it is called slow, which is another verdict than a hang. So does one that waits for a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from minimizer import stacks
+from minimizer.stacks import Stack
+
+EAGER_FACTOR = 20.0
+"""How many times as long as in eager a graph may take to compile, or to run, before it is looked at."""
+SLOW_FACTOR = 4.0
+"""How many times that limit is given to a task that is seen at work."""
+SAMPLES = 4
+"""How many stacks must show the same place."""
+_COMPILED = ("compile", "run", "compiled", "backward")
+_MAX_SAMPLES = 1000
+
+
+class Action(Enum):
+    """What the watchdog wants done."""
+
+    SAMPLE = "sample"
+    """Ask for the stack."""
+    STOP = "stop"
+    """Ask the script to stop here, and to say what was found: enough of it was seen."""
+    KILL = "kill"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds. ``quiet``: a script is stopped when all its graphs are trusted and nothing was compiled for so long.
+    ``patience``: a script is stopped anyhow after so long, once something was compared."""
+
+    floor: float
+    apart: float = 2.0
+    quiet: float = float("inf")
+    patience: float = float("inf")
+    slow_factor: float = SLOW_FACTOR
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Why a task was given up: it said nothing for ``seconds``, being inside of ``chain`` all the while.
+
+    ``hangs``: all samples show the same place; else it was at work, too slowly.
+    """
+
+    chain: Stack
+    seconds: float
+    hangs: bool
+
+    @property
+    def where(self) -> str:
+        """The place, as a name that is the same in every process; empty if it is not known."""
+        named = stacks.culprit(self.chain)
+        return named.place if named is not None else ""
+
+    @property
+    def text(self) -> str:
+        """The place, for a reader."""
+        named = stacks.culprit(self.chain)
+        return f"{named.function} ({named.file}, line {named.line})" if named is not None else "an unknown place"
+
+
+class Watchdog:
+    """Watches one task. Not thread-safe: the thread that waits for the task asks it."""
+
+    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits, self._clock = limits, clock
+        self._started = self._since = self._sampled = clock()
+        self._phase: dict[str, Any] = {}
+        self._samples: list[Stack] = []
+        self._asked_to_stop = False
+        self.verdict: Silence | None = None
+        """Set when a kill was asked for."""
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """Take note of what the task said."""
+        if message.get("type") == "stacks":
+            sample = stacks.parse(str(message.get("text", "")))
+            if sample and len(self._samples) < _MAX_SAMPLES:
+                self._samples.append(sample)
+        else:
+            self._phase, self._since, self._samples = message, self._clock(), []
+
+    def due(self) -> Action | None:
+        """What to do now."""
+        now = self._clock()
+        silent = now - self._since
+        if self.verdict is None and self._is_enough(now, silent):
+            self._asked_to_stop = True
+            return Action.STOP
+        limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds"))
+        if self.verdict is not None or silent < limit or self._doing not in (*_COMPILED, "script"):
+            return None
+        self.verdict = self._judge(silent, limit)
+        if self.verdict is not None:
+            return Action.KILL
+        if now - self._sampled < self.limits.apart:
+            return None
+        self._sampled = now
+        return Action.SAMPLE
+
+    def seen(self) -> Silence | None:
+        """What a task was doing that others have stopped; None if it was not sampled."""
+        return self.verdict or (self._silence(hangs=False) if self._samples else None)
+
+    @property
+    def _doing(self) -> str:
+        return str(self._phase.get("doing", self._phase.get("phase", "")))
+
+    def _number(self, name: str) -> float:
+        value = self._phase.get(name)
+        return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
+
+    def _is_enough(self, now: float, silent: float) -> bool:
+        if self._asked_to_stop or self._doing != "script" or not self._number("calls"):
+            return False
+        is_trusted = self._phase.get("trusted") is True
+        return (is_trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience
+
+    def _judge(self, silent: float, limit: float) -> Silence | None:
+        """A verdict, as soon as the samples allow one. The script's own code may take as long as it likes."""
+        last = self._samples[-SAMPLES:]
+        if len(last) < SAMPLES:
+            return None
+        is_late = silent >= self.limits.slow_factor * limit
+        if self._doing == "script" and not all(map(stacks.is_compiling, last)):
+            return self._silence(hangs=False) if is_late and self._asked_to_stop else None
+        if stacks.agree(last) and (is_late or not stacks.is_waiting(stacks.common(last))):
+            return self._silence(hangs=True)
+        return self._silence(hangs=False) if is_late else None
+
+    def _silence(self, *, hangs: bool) -> Silence:
+        samples = self._samples[-SAMPLES:] if hangs else self._samples
+        return Silence(stacks.common(samples), self._clock() - self._since, hangs)

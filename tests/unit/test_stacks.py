@@ -1,0 +1,163 @@
+"""Stacks as faulthandler writes them: which thread, which place, and when two samples show the same one."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from pathlib import Path
+
+import pytest
+
+from minimizer.stacks import Frame, Stack, agree, common, culprit, is_compiling, is_waiting, parse
+
+LIB = "/opt/venv/lib/python3.11/site-packages"
+OURS = "/srv/minimizer/inside/capture.py"
+ENTRY = "torch/_inductor/compile_fx.py:compile_fx_inner"
+SCRIPT = ("/srv/job/script.py", "Stuck.__call__")
+
+
+def dump(*threads: list[tuple[str, str, int]]) -> str:
+    """What faulthandler writes, for threads given outermost frame first."""
+    blocks = []
+    for number, frames in enumerate(threads):
+        head = "Current thread" if number == 0 else "Thread"
+        lines = [f'  File "{path}", line {line} in {function}' for path, function, line in reversed(frames)]
+        blocks.append("\n".join([f"{head} 0x00007f00000000{number:02x} (most recent call first):", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def stack(*places: str, last: int = 1) -> Stack:
+    """``file:function`` for each frame, outermost first; files without a folder are the user's. ``last``: the innermost line."""
+    split = [place.rpartition(":") for place in places]
+    lines = [1] * (len(split) - 1) + [last]
+    return tuple(
+        Frame(file, function, line, "/" not in file) for (file, _, function), line in zip(split, lines, strict=True)
+    )
+
+
+COMPILE = [
+    (f"{LIB}/torch/_dynamo/convert_frame.py", "_compile", 90),
+    (OURS, "_on_compile", 12),
+    (f"{LIB}/torch/_inductor/compile_fx.py", "compile_fx_inner", 7),
+    (*SCRIPT, 11),
+]
+
+
+def test_what_is_above_our_own_hook_is_left_out() -> None:
+    found = parse(dump(COMPILE))
+    assert [frame.place for frame in found] == [ENTRY, ":Stuck.__call__"]
+    assert [(frame.file, frame.line, frame.is_users) for frame in found][-1] == ("script.py", 11, True)
+
+
+def test_a_trial_and_a_survey_give_the_same_place_the_same_name() -> None:
+    trial = [(OURS, "run", 5), COMPILE[2], ("/tmp/work/candidate_17.py", "Stuck.__call__", 40)]
+    assert [f.place for f in parse(dump(trial))] == [f.place for f in parse(dump(COMPILE))]
+
+
+def test_the_thread_that_compiles_is_taken_and_else_the_main_one() -> None:
+    main = [("/srv/job/script.py", "main", 3)]
+    idle = [("/usr/lib/python3.11/threading.py", "wait", 320)]
+    assert parse(dump(idle, COMPILE, main))[-1].function == "Stuck.__call__"
+    assert parse(dump(idle, main))[-1].function == "main"  # the main thread is written last
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "is_users"),
+    [
+        (f"{LIB}/torch/_inductor/scheduler.py", "torch/_inductor/scheduler.py", False),
+        ("/usr/lib/python3/dist-packages/sympy/core.py", "sympy/core.py", False),
+        ("/home/me/pytorch/torch/_inductor/scheduler.py", "torch/_inductor/scheduler.py", False),
+        ("/usr/lib/python3.12/subprocess.py", "subprocess.py", False),
+        ("/job/cache/ab/cabcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs.py", "<generated>", False),
+        ("<frozen importlib._bootstrap>", "<generated>", False),
+        ("/home/me/model/layers.py", "layers.py", True),
+    ],
+)
+def test_files_are_named_without_the_machine(path: str, file: str, is_users: bool) -> None:
+    (frame,) = parse(dump([(path, "f", 1)]))
+    assert (frame.file, frame.is_users) == (file, is_users)
+
+
+@pytest.mark.parametrize("text", ["", "garbage", 'Thread 0x1 (most recent call first):\n  File "x', "\0"])
+def test_what_is_no_dump_has_no_frames(text: str) -> None:
+    assert parse(text) == ()
+
+
+def test_a_real_dump_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "dump").open("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        found = parse(file.read())
+    assert found[-1].function == sys._getframe().f_code.co_name
+    assert found[-1].file == Path(__file__).name
+
+
+# samples --------------------------------------------------------------------------------------------------------------
+
+FX = "torch/fx/graph.py"
+
+
+def test_a_loop_is_the_frame_in_which_samples_part() -> None:
+    one = stack(ENTRY, "pass.py:fix", f"{FX}:lint", last=7)
+    two = stack(ENTRY, "pass.py:fix", f"{FX}:nodes", last=3)
+    assert [frame.function for frame in common([one, two])] == ["compile_fx_inner", "fix"]
+    assert [frame.function for frame in common([one, one])] == ["compile_fx_inner", "fix", "lint"]
+
+
+def test_another_line_is_another_call() -> None:
+    """From two lines of one function the same helper is called: that is progress inside of the function."""
+    one = (*stack(ENTRY, last=10), *stack(f"{FX}:lint"))
+    two = (*stack(ENTRY, last=20), *stack(f"{FX}:lint"))
+    assert [frame.function for frame in common([one, two])] == ["compile_fx_inner"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "name"),
+    [
+        ([ENTRY, "pass.py:fix", "pass.py:helper", f"{FX}:lint"], "fix"),
+        ([ENTRY, "torch/_inductor/scheduler.py:fuse", "sympy/core.py:simplify"], "fuse"),
+        (["mine.py:backend", ENTRY, "torch/_inductor/graph.py:run"], "run"),
+        ([ENTRY, "pass.py:<lambda>", "torch/_inductor/graph.py:<genexpr>"], "compile_fx_inner"),
+        (["mine.py:main"], "main"),
+    ],
+)
+def test_the_culprit_is_the_users_pass_or_the_innermost_frame_of_torch(chain: list[str], name: str) -> None:
+    found = culprit(stack(*chain))
+    assert found is not None and found.function == name
+
+
+def test_no_frames_no_culprit() -> None:
+    assert culprit(()) is None
+    assert not agree([(), ()])
+
+
+def test_a_pass_of_the_users_agrees_however_deep_it_calls() -> None:
+    deep = [f"{FX}:call_{i}" for i in range(20)]
+    assert agree([stack(ENTRY, "pass.py:fix", *deep), stack(ENTRY, "pass.py:fix", f"{FX}:other")])
+
+
+def test_the_compiler_at_work_does_not_agree() -> None:
+    """All samples are inside of the loop over the nodes; what it calls is far from the same."""
+    run = "torch/_inductor/graph.py:run"
+    one = stack(ENTRY, run, *(f"torch/_inductor/lowering.py:a{i}" for i in range(8)))
+    two = stack(ENTRY, run, *(f"torch/_inductor/lowering.py:b{i}" for i in range(5)))
+    assert not agree([one, two])
+    assert agree([one, one])
+
+
+def test_a_backend_of_the_users_that_calls_inductor_is_no_pass() -> None:
+    one = stack("mine.py:backend", ENTRY, *(f"torch/_inductor/a.py:a{i}" for i in range(8)))
+    two = stack("mine.py:backend", ENTRY, *(f"torch/_inductor/b.py:b{i}" for i in range(8)))
+    assert not agree([one, two])
+
+
+def test_waiting_for_a_compiler_is_told_from_a_lock_of_the_users() -> None:
+    gcc = (*stack(ENTRY, "torch/_inductor/cpp_builder.py:build"), Frame("subprocess.py", "communicate", 9, False))
+    lock = (*stack(ENTRY, "pass.py:fix"), Frame("threading.py", "wait", 9, False))
+    assert is_waiting(gcc)
+    assert not is_waiting(lock)
+
+
+def test_compiling() -> None:
+    assert is_compiling(stack("mine.py:main", "torch/_dynamo/convert_frame.py:_compile"))
+    assert not is_compiling(stack("mine.py:main", "torch/_dynamo/eval_frame.py:_fn", "mine.py:train"))

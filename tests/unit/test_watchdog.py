@@ -1,0 +1,200 @@
+"""The watchdog: hang, slow, enough seen, or nothing to say. Time is a number here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from minimizer.watchdog import SAMPLES, Action, Limits, Watchdog
+
+LIB = "/venv/lib/python3.11/site-packages/torch"
+HEAD = "Current thread 0x00007f0000000000 (most recent call first):\n"
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Task:
+    """Plays a task for a watchdog."""
+
+    watchdog: Watchdog
+    clock: Clock
+
+    @staticmethod
+    def watched(**limits: Any) -> Task:
+        clock = Clock()
+        return Task(Watchdog(Limits(**{"floor": 60.0, **limits}), clock=clock), clock)
+
+    def says(self, doing: str = "compile", **more: Any) -> Task:
+        self.watchdog.heard({"type": "phase", "doing": doing, **more})
+        return self
+
+    def after(self, seconds: float) -> Action | None:
+        self.clock.now += seconds
+        return self.watchdog.due()
+
+    def shows(self, *frames: str) -> None:
+        """Innermost first, each as ``file:function``."""
+        lines = "".join('  File "{0}", line 5 in {2}\n'.format(*frame.partition(":")) for frame in frames)
+        self.watchdog.heard({"type": "stacks", "text": HEAD + lines})
+
+    def sampled(self, *stacks: list[str], until: float = 1000.0) -> Action | None:
+        """Show the stacks in turn whenever one is asked for; the first action that is none of sampling."""
+        turn = 0
+        while self.clock.now < until:
+            action = self.after(0.2)
+            if action is Action.SAMPLE:
+                self.shows(*stacks[turn % len(stacks)])
+                turn += 1
+            elif action is not None:
+                return action
+        return None
+
+
+def lowering(name: str) -> list[str]:
+    """The compiler at work: many calls deep, elsewhere each time."""
+    return [f"{LIB}/_inductor/lowering.py:{name}{i}" for i in range(9)] + [f"{LIB}/_inductor/compile_fx.py:inner"]
+
+
+STUCK = ["/job/pass.py:fix", f"{LIB}/_inductor/compile_fx.py:inner"]
+WAITING = ["/usr/lib/python3.11/subprocess.py:communicate", f"{LIB}/_inductor/compile_fx.py:inner"]
+TRAINING = ["/job/script.py:train"]
+
+
+def test_one_place_for_long_is_a_hang() -> None:
+    task = Task.watched().says("compile")
+    assert task.after(59) is None
+    assert task.sampled(STUCK) is Action.KILL
+    verdict = task.watchdog.verdict
+    assert verdict is not None and verdict.hangs
+    assert verdict.where == ":fix" and "fix (pass.py, line 5)" in verdict.text
+    assert 60 <= verdict.seconds == task.clock.now < 75
+
+
+@pytest.mark.parametrize("doing", ["compile", "run", "backward", "compiled"])
+def test_whatever_is_compiled_or_runs_compiled_is_watched(doing: str) -> None:
+    assert Task.watched().says(doing).sampled(STUCK) is Action.KILL
+
+
+@pytest.mark.parametrize("doing", ["compare", "setup", "eager", ""])
+def test_our_own_work_and_eager_are_not(doing: str) -> None:
+    assert Task.watched().says(doing).sampled(STUCK) is None
+
+
+def test_a_task_that_was_given_up_is_killed_once() -> None:
+    task = Task.watched().says("compile")
+    assert task.sampled(STUCK) is Action.KILL
+    assert task.sampled(STUCK) is None
+
+
+def test_progress_is_no_hang() -> None:
+    task = Task.watched()
+    for _ in range(50):
+        task.says("compile")
+        assert task.after(59) is None
+
+
+def test_samples_of_an_earlier_phase_do_not_count() -> None:
+    task = Task.watched().says("compile")
+    task.after(60)
+    for _ in range(SAMPLES):
+        task.shows(*STUCK)
+    task.says("run")
+    assert task.after(60) is Action.SAMPLE
+    assert task.watchdog.verdict is None
+
+
+def test_a_graph_that_is_slow_in_eager_has_more_time() -> None:
+    task = Task.watched().says("run", eager_seconds=10.0)
+    assert task.after(199) is None
+    assert task.sampled(STUCK) is Action.KILL
+
+
+def test_a_compiler_that_is_seen_at_work_gets_several_times_as_long_and_is_called_slow() -> None:
+    task = Task.watched().says("compile")
+    assert task.sampled(lowering("a"), lowering("b"), lowering("c")) is Action.KILL
+    assert task.clock.now >= 240
+    verdict = task.watchdog.verdict
+    assert verdict is not None and not verdict.hangs
+
+
+def test_one_that_moves_at_first_and_then_stays_hangs() -> None:
+    task = Task.watched().says("compile")
+    assert task.sampled(lowering("a"), lowering("b"), until=100) is None
+    assert task.sampled(STUCK) is Action.KILL
+    assert task.watchdog.verdict is not None and task.watchdog.verdict.hangs
+    assert task.watchdog.verdict.where == ":fix"
+
+
+def test_waiting_for_a_cpp_compiler_is_a_hang_only_when_it_is_very_late() -> None:
+    task = Task.watched().says("compile")
+    assert task.sampled(WAITING, until=230) is None
+    assert task.sampled(WAITING) is Action.KILL
+    assert task.watchdog.verdict is not None and task.watchdog.verdict.hangs
+
+
+def test_without_a_stack_nothing_is_said() -> None:
+    """A script that closes all descriptors cannot be sampled: its time limit is all there is."""
+    task = Task.watched().says("compile")
+    assert task.sampled([]) is None
+    assert task.watchdog.seen() is None
+
+
+def test_what_is_stopped_by_others_has_been_seen() -> None:
+    task = Task.watched(slow_factor=float("inf")).says("compiled")
+    assert task.sampled(lowering("a"), lowering("b")) is None
+    seen = task.watchdog.seen()
+    assert seen is not None and not seen.hangs and seen.where.endswith(":inner")
+
+
+# the script's own code ------------------------------------------------------------------------------------------------
+
+
+def test_the_scripts_own_code_may_take_as_long_as_it_likes() -> None:
+    assert Task.watched().says("script", calls=0).sampled(TRAINING) is None
+
+
+def test_dynamo_that_does_not_come_back_is_a_hang() -> None:
+    """There is no graph yet, and so no phase but the script's."""
+    dynamo = [f"{LIB}/_dynamo/symbolic_convert.py:step", f"{LIB}/_dynamo/convert_frame.py:_compile", *TRAINING]
+    task = Task.watched().says("script", calls=0)
+    assert task.sampled(dynamo) is Action.KILL
+    assert task.watchdog.verdict is not None and task.watchdog.verdict.where.endswith(":step")
+
+
+def test_a_script_of_which_enough_was_seen_is_stopped_once() -> None:
+    task = Task.watched(quiet=60.0).says("script", calls=8, trusted=True)
+    assert task.after(59) is None
+    assert task.after(1) is Action.STOP
+    assert task.after(0.2) is not Action.STOP
+
+
+@pytest.mark.parametrize("phase", [{"calls": 8, "trusted": False}, {"calls": 0, "trusted": True}, {"calls": "8"}])
+def test_one_with_more_to_compare_is_not(phase: dict[str, Any]) -> None:
+    task = Task.watched(quiet=60.0).says("script", **phase)
+    assert task.after(1e4) is not Action.STOP
+
+
+def test_patience_ends_when_something_was_compared() -> None:
+    task = Task.watched(patience=300.0)
+    task.says("script", calls=0)
+    assert task.after(301) is not Action.STOP
+    task.says("compile", calls=1)
+    assert task.after(1) is None
+    task.says("script", calls=1, trusted=False)
+    assert task.after(0.2) is Action.STOP
+
+
+def test_a_script_that_does_not_stop_is_given_up_as_slow() -> None:
+    task = Task.watched(quiet=10.0).says("script", calls=8, trusted=True)
+    assert task.after(10) is Action.STOP
+    assert task.sampled(TRAINING) is Action.KILL
+    assert task.watchdog.verdict is not None and not task.watchdog.verdict.hangs
