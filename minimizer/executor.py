@@ -12,8 +12,9 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,15 @@ from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
 from minimizer.sandbox import Sandbox
 from minimizer.untrusted import read_untrusted
+from minimizer.watchdog import Action, Silence, Watchdog
 
 INSIDE = Path(__file__).parent / "inside"
 START_SECONDS = 120.0
 """How long importing torch may take."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
+HEARD = ("phase", "stacks")
+"""The messages that a watchdog goes by."""
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
 NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -181,50 +185,72 @@ class Executor:
 
     # tasks -------------------------------------------------------------------------------------------------------
 
-    def judge(self, requests: Sequence[Message], *, timeout: float, op: str = "judge") -> list[Outcome]:
-        """Run trials, at most ``jobs`` at once, and return their outcomes in order."""
-        if len(requests) == 1:  # it has all cores to itself for building its kernels
-            return [self._trial({**requests[0], "threads": self.jobs}, timeout, op)]
-        with ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(lambda request: self._trial(request, timeout, op), requests))
+    def judge(
+        self,
+        requests: Sequence[Message],
+        *,
+        timeout: float,
+        op: str = "judge",
+        watchdog: Callable[[], Watchdog] | None = None,
+    ) -> list[Outcome]:
+        """Run trials, at most ``jobs`` at once, and return their outcomes in order; ``watchdog`` makes one for each trial."""
 
-    def survey(
-        self, request: Message, *, timeout: float, on_phase: Callable[[Message], None] = lambda _: None
-    ) -> Survey:
-        """Run the user's script; returns when it is held, has finished, or has died."""
+        def trial(request: Message) -> Outcome:
+            return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
+
+        if len(requests) == 1:  # it has all cores to itself for building its kernels
+            return [trial({**requests[0], "threads": self.jobs})]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(trial, requests))
+
+    def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+        """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
         task = self._send("survey", request, timeout)
         phase: Message = {}
-        while (message := self._next(task, timeout + 30)) is not None:
-            if "end" in message:
-                return Survey(self, task, phase=phase, end=message["end"])
-            body = message["message"]
-            if body.get("type") == "phase":
-                phase = body
-                on_phase(body)
-            elif body.get("type") == "held":
-                return Survey(self, task, phase=phase, held=protocol.parse(Held, body))
-            elif body.get("type") == "finished":
-                return Survey(self, task, phase=phase, finished=protocol.parse(Finished, body))
-        raise ChildFailed("the child went away while it ran the script")
+        with self._ending(task):
+            while (message := self._next(task, timeout + 30, watchdog)) is not None:
+                if "end" in message:
+                    silence = watchdog.verdict if watchdog is not None else None
+                    return Survey(self, task, phase=phase, end=message["end"], silence=silence)
+                body = message["message"]
+                if body.get("type") == "phase":
+                    phase = body
+                elif body.get("type") == "held":
+                    return Survey(self, task, phase=phase, held=protocol.parse(Held, body))
+                elif body.get("type") == "finished":
+                    return Survey(self, task, phase=phase, finished=protocol.parse(Finished, body))
+            raise ChildFailed("the child went away while it ran the script")
 
     def fresh_cache(self) -> Path:
         """A new, empty cache folder, for a verdict that must owe nothing to earlier ones."""
         return self.place.folder(f"cache-{next(self._numbers)}")
 
-    def _trial(self, request: Message, timeout: float, op: str) -> Outcome:
+    def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> Outcome:
         task = self._send(op, request, timeout)
         phase, answer = "", None
-        while (message := self._next(task, timeout + 30)) is not None:
-            if "end" in message:
-                return _outcome(answer, phase, message["end"])
-            body = message["message"]
-            if body.get("type") == "phase":
-                phase = str(body.get("phase", ""))[:50]
-            elif body.get("type") == "outcome":
-                answer = body
-        return Outcome(outcome="lost", phase=phase)
+        with self._ending(task):
+            while (message := self._next(task, timeout + 30, watchdog)) is not None:
+                if "end" in message:
+                    return _outcome(answer, phase, message["end"], watchdog.seen() if watchdog is not None else None)
+                body = message["message"]
+                if body.get("type") == "phase":
+                    phase = str(body.get("phase", ""))[:50]
+                elif body.get("type") == "outcome":
+                    answer = body
+            return Outcome(outcome="lost", phase=phase)
+
+    @contextmanager
+    def _ending(self, task: _Task) -> Iterator[None]:
+        """Nobody will wait for the task again when this is left by an exception: it must not go on beside what comes next."""
+        try:
+            yield
+        except BaseException:
+            with suppress(ChildFailed):
+                self.kill(task)
+            raise
 
     def _send(self, op: str, request: Message, timeout: float) -> _Task:
+        self._watch()
         task = _Task(next(self._numbers))
         with self._restarting:
             if self._closed:
@@ -266,7 +292,7 @@ class Executor:
 
     def kill(self, task: _Task) -> None:
         """End a task. Harmless when it is over."""
-        self._write({"op": "kill", "to": task.number})
+        self._write({"op": Action.KILL.value, "to": task.number})
 
     def _restart(self) -> None:
         self._stop()
@@ -303,16 +329,22 @@ class Executor:
         for task in list(tasks.values()):
             task.messages.put(None)
 
-    def _next(self, task: _Task, timeout: float) -> Message | None:
+    def _next(self, task: _Task, timeout: float, watchdog: Watchdog | None = None) -> Message | None:
         """The next message of a task; None when it took too long or the child is gone."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self._watch()
+            if watchdog is not None and (action := watchdog.due()) is not None:
+                self._write({"op": action.value, "to": task.number})
             try:
-                return task.messages.get(timeout=POLL_SECONDS)
+                message = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if not self._is_alive:
                     return None
+                continue
+            if watchdog is not None and message is not None and message.get("message", {}).get("type") in HEARD:
+                watchdog.heard(message["message"])
+            return message
         return None
 
 
@@ -328,9 +360,10 @@ class Survey:
         held: Held | None = None,
         finished: Finished | None = None,
         end: Message | None = None,
+        silence: Silence | None = None,
     ) -> None:
         self._executor, self._task = executor, task
-        self.phase, self.held, self.finished = phase, held, finished
+        self.phase, self.held, self.finished, self.silence = phase, held, finished, silence
         ended = protocol.parse(End, end or {})
         self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
         self._files: dict[frozenset[str], Path] = {}
@@ -382,11 +415,13 @@ def _message(line: bytes) -> Message | None:
     return message if isinstance(message.get("end", message.get("message")), dict) else None
 
 
-def _outcome(answer: Message | None, phase: str, message: Message) -> Outcome:
+def _outcome(answer: Message | None, phase: str, message: Message, silence: Silence | None = None) -> Outcome:
+    """How a trial ended; ``silence`` is what it was seen doing if it said nothing for long."""
     end = protocol.parse(End, message)
-    facts = {"phase": phase, "seconds": end.seconds, "log": end.log[-20_000:]}
-    if end.timed_out:
-        return Outcome(outcome="timeout", **facts)
+    facts = {"phase": phase, "seconds": end.seconds, "log": end.log[-20_000:], "places": []}
+    if end.timed_out or (answer is None and silence is not None and silence.hangs):
+        places = [frame.place for frame in silence.chain] if silence is not None else []
+        return Outcome.model_validate({"outcome": "timeout", **facts, "places": places})
     if answer is not None:
         return protocol.parse(Outcome, {**answer, **facts})
     if end.signal is not None:

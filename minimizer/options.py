@@ -34,7 +34,10 @@ class Options(BaseModel):
         None, ge=1, le=100_000, description="Compiled calls to compare before the script is stopped."
     )
     hang_after: int | None = Field(
-        None, ge=1, le=86_400, description="Seconds after which a compiled run counts as a hang."
+        None,
+        ge=1,
+        le=86_400,
+        description="Seconds without progress after which a graph that is compiled, or runs compiled, is suspected to hang.",
     )
     args: list[Annotated[str, StringConstraints(max_length=4096)]] = Field(
         default_factory=list, max_length=100, description="Command line arguments of the script."

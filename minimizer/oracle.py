@@ -18,6 +18,7 @@ from minimizer.executor import Executor, Survey
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Outcome, Verdict
 from minimizer.types import Kind
+from minimizer.watchdog import Limits, Watchdog
 
 NOISE = re.compile(
     r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"
@@ -38,6 +39,9 @@ KINDS = {
 FIRST_TIMEOUT = 240.0
 LEAST_TIMEOUT = 30.0
 TIMEOUT_FACTOR = 8.0
+SILENCE = (4.0, 10.0)
+"""Seconds that a trial may say nothing before its stack is looked at, where a hang is reduced: as long as the slowest that ended
+by itself took as a whole, within these bounds. The stack decides, and a C++ compiler on it does not count."""
 HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
 """What every candidate may use; the emitted repro imports only what it does use."""
 
@@ -47,7 +51,7 @@ class Signature:
     """The way in which something fails: what two failures must share to be the same.
 
     ``exception_type`` and ``message`` are those at the root; the message has its numbers, addresses and paths removed.
-    ``where`` is the innermost frame (file and function). ``what`` names the sort of difference, for metadata only.
+    ``where`` is the innermost frame (file and function); of a hang the frame that never returns, empty if it is not known. ``what`` names the sort of difference, for metadata only.
     """
 
     kind: Kind
@@ -69,6 +73,8 @@ class Signature:
             return False
         if self.kind is Kind.WRONG_METADATA:
             return self.what == other.what
+        if self.kind is Kind.HANG:
+            return self.where in ("", other.where)
         if self.kind.is_numeric:
             return True
         return self.exception_type == other.exception_type and (
@@ -113,6 +119,8 @@ def signature_of(outcome: Outcome) -> Signature | None:
         return None
     if kind is Kind.CRASH:
         return None if outcome.signal in OOM_SIGNALS else Signature(kind, signal=outcome.signal)
+    if kind is Kind.HANG:
+        return Signature(kind, where=next(iter(outcome.places[-1:]), ""))
     return exception_signature(kind, outcome.exception)
 
 
@@ -150,7 +158,7 @@ class Oracle:
         signature = signature_of(outcome)
         if signature is None:
             return False
-        if any(accepted.matches(signature) for accepted in self.accepts):
+        if any(accepted.matches(signature) or _is_inside(outcome, accepted) for accepted in self.accepts):
             return True
         self.also_seen[signature] += 1
         return False
@@ -178,6 +186,12 @@ class Oracle:
         """Seconds a trial may take: a multiple of the slowest that ended by itself."""
         return max(LEAST_TIMEOUT, TIMEOUT_FACTOR * self._slowest) if self._slowest else FIRST_TIMEOUT
 
+    def _watchdog(self) -> Watchdog:
+        """Tells a trial that hangs long before its timeout: most trials of a hang do."""
+        least, most = SILENCE
+        silence = min(max(least, self._slowest), most)
+        return Watchdog(Limits(floor=silence, apart=0.5, slow_factor=float("inf")))
+
     def request(self, program: Program) -> dict[str, Any]:
         """The message that asks the child to judge a program."""
         program = program.renamed()
@@ -194,10 +208,17 @@ class Oracle:
         }
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
-        outcomes = self.executor.judge(requests, timeout=self.timeout)
+        is_hang = any(accepted.kind is Kind.HANG for accepted in self.accepts)
+        watchdog = self._watchdog if is_hang else None
+        outcomes = self.executor.judge(requests, timeout=self.timeout, watchdog=watchdog)
         ended = [o.seconds for o in outcomes if o.outcome not in ("timeout", "lost")]
         self._slowest = max([self._slowest, *ended])
         return outcomes
+
+
+def _is_inside(outcome: Outcome, hang: Signature) -> bool:
+    """Whether a trial was stopped somewhere inside of the frame that never returns."""
+    return hang.kind is Kind.HANG and outcome.outcome == "timeout" and hang.where in outcome.places
 
 
 def _input(name: str, golden: str | None, code: str | None, requires_grad: bool) -> dict[str, Any]:

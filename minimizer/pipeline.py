@@ -18,6 +18,7 @@ from pathlib import Path
 from minimizer import report_md, witness
 from minimizer.blame import climb
 from minimizer.emit import Repro, bundle, emit
+from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.evidence import culprit_of, details_of, verdict_sentence
 from minimizer.executor import Executor, Place
@@ -34,12 +35,11 @@ from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, L
 from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.triage import Case, ScriptCase, Settled, Triage
+from minimizer.triage import HANG_AFTER, PATIENCE, Case, ScriptCase, Settled, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import verify
 from minimizer.workplace import granted, open_place
 
-HANG_AFTER = 300.0
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
@@ -189,22 +189,23 @@ class _Job:
     ) -> tuple[Repro, bytes | None]:
         """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted."""
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
+        finish = _finish_seconds(case.signature.kind)
         try:
-            with self._journal.reserving(FINISH_SECONDS):
+            with self._journal.reserving(finish):
                 repeats = repeat()  # beside the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
                     located, program = self._localize(case, oracle)
                 with self._journal.step(Step.REDUCE):
                     reduced = self._reduce(located.window, program, oracle, case)
+                    self._count(repeats.result())  # here, where it ends at once if the time does
         finally:
             self._report.also_seen = [
                 AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
                 for s, n in oracle.also_seen.most_common(20)
             ]
-        with self._journal.undisturbed(FINISH_SECONDS):
+        with self._journal.undisturbed(finish):
             with self._journal.step(Step.BLAME):
                 outcome = self._blame(reduced.best, located, oracle)
-                self._count(repeats.result())
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.best, outcome, case)
 
@@ -232,6 +233,7 @@ class _Job:
             args=self._options.args,
             steps=self._options.steps,
             hang_after=self._options.hang_after or HANG_AFTER,
+            patience=min(PATIENCE, self._options.budget / 3),
             values=self._options.expect in ("auto", "accuracy"),
             on_note=self._journal.note,
         )
@@ -386,8 +388,9 @@ class _Job:
             sandbox=place.sandbox,
             python=place.python,
             scratch=place.private("verify"),
-            timeout=VERIFY_SECONDS,
+            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS, self._journal.left)),
             runs=VERIFY_RUNS,
+            watch=self._journal.watch_owner,
             on_note=self._journal.note,
         )
         report.verification = verification
@@ -431,6 +434,11 @@ def _repeat(triage: Triage, case: Case) -> Reproducibility:
         while runs < (2 if failed == runs else FLAKY_RUNS):
             failed, runs = failed + triage.fails_again(case), runs + 1
     return Reproducibility(failed=failed, runs=runs)
+
+
+def _finish_seconds(kind: Kind) -> float:
+    """Kept free at the end of the budget; a hang has to be awaited once more to be verified."""
+    return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:

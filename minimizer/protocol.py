@@ -82,6 +82,8 @@ class Outcome(Loose):
     phase: Text = ""
     seconds: float = 0.0
     log: str = ""
+    places: list[Text] = Field(default_factory=list, max_length=1000)
+    """The calls it was inside of when it was given up, outermost first; filled in by us."""
 
 
 class Failure(Loose):
@@ -110,8 +112,9 @@ class Suspect(Loose):
 
 
 class Finished(Loose):
-    """The survey came to the end of the script, or to an exception that the script raised."""
+    """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough."""
 
+    stopped: bool = False
     exception: ExceptionInfo | None = None
     checked: Checked = Checked()
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)

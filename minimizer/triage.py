@@ -19,8 +19,17 @@ from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
 from minimizer.types import Kind, Reason, Status, counted
+from minimizer.watchdog import Limits, Silence, Watchdog
 
+HANG_AFTER = 60.0
+"""Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
+QUIET = 60.0
+"""Seconds after which a script is stopped whose graphs have all been compared often enough, if no new one comes."""
+PATIENCE = 300.0
+"""Seconds after which a script is stopped anyhow, once something was compared."""
 EAGER_SECONDS = 600.0
+SURVEY_SECONDS = 3600.0
+"""For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -61,7 +70,11 @@ class ScriptCase:
 
 
 class Triage:
-    """The runs of one script. ``hang_after`` is in seconds, ``steps`` in calls of each graph; ``values``: compare them."""
+    """The runs of one script.
+
+    ``hang_after`` and ``patience`` are in seconds (`HANG_AFTER`, `PATIENCE`), ``steps`` in calls of each graph; ``values``:
+    compare them.
+    """
 
     def __init__(
         self,
@@ -73,10 +86,11 @@ class Triage:
         hang_after: float,
         values: bool,
         on_note: Callable[[str], None],
+        patience: float = PATIENCE,
     ) -> None:
         self._executor, self._script, self._args = executor, script, args
-        self._steps, self._hang_after, self._on_note = steps, hang_after, on_note
-        self._values = values
+        self._steps, self._values, self._on_note = steps, values, on_note
+        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
         """Run the script until the question is settled."""
@@ -93,6 +107,8 @@ class Triage:
         if survey.held is None:
             if case.otherwise is not None:
                 return survey.finished is not None and bool(survey.finished.suspects)
+            if survey.silence is not None:
+                return survey.silence.hangs and case.signature.matches(_hang_signature(survey.silence))
             return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
         again = self._held(survey).signature
         survey.close()
@@ -103,7 +119,7 @@ class Triage:
             "script": str(self._script), "args": self._args, "compile": True,
             "values": self._values, "steps": self._steps, "hold": None, "tolerance": None,
         }  # fmt: skip
-        return self._executor.survey({**request, **changes}, timeout=self._hang_after)
+        return self._executor.survey({**request, **changes}, timeout=SURVEY_SECONDS, watchdog=Watchdog(self._limits))
 
     def _held(
         self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None
@@ -149,7 +165,11 @@ class Triage:
                 "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
                 finished.checked,
             )
-        checked = finished.checked
+        checked, notes = finished.checked, list(finished.notes)
+        if finished.stopped:
+            notes.append(
+                "The script was stopped before its end, when enough was compared: what comes later was not seen."
+            )
         backward = f" and {counted(checked.backward, 'gradient comparison')}" if checked.backward else ""
         summary = (
             f"Healthy: {counted(checked.calls, 'call')} of {counted(checked.frames, 'compiled graph')}{backward} gave what "
@@ -159,7 +179,7 @@ class Triage:
             summary = (
                 f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
             )
-        healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
+        healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(notes))
         return self._suspected(finished, healthy) if finished.suspects else healthy
 
     def _suspected(self, finished: protocol.Finished, healthy: Settled) -> Case | Settled:
@@ -215,16 +235,13 @@ class Triage:
         return self._held(survey, tolerance=tolerance)
 
     def _died(self, survey: Survey) -> Case | ScriptCase | Settled:
+        if survey.silence is not None:
+            return self._silent(survey, survey.silence)
+        if survey.timed_out:
+            return _not_runnable(survey, "with the compiler")
         eager = self._eager()
         if eager.finished is None:
             return _not_runnable(eager, "with and without the compiler")
-        if survey.timed_out:
-            return Settled(
-                Status.PARTIAL,
-                Reason.NOT_VERIFIED,
-                f"The compiled run had not ended after {self._hang_after:.0f} seconds, while eager ends.",
-                kind=Kind.HANG,
-            )
         if survey.signal is None or survey.signal in OOM_SIGNALS:
             return _not_runnable(survey, "with the compiler")
         place = _place(survey.phase)
@@ -235,6 +252,29 @@ class Triage:
             return ScriptCase(unmade if place is not None else _not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
         return replace(self._held(held, signature=signature), message=message)
+
+    def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
+        """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
+        place = _place(survey.phase)
+        message = f"had not come back after {silence.seconds:.0f} seconds"
+        if not silence.hangs:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"Slow, but no hang: torch.compile {message}, and was seen at work in different places. A larger --hang-after "
+                "lets it go on.",
+                _checked(survey.phase),
+            )
+        message = f"torch.compile {message}, and is in {silence.text} all the while"
+        if place is not None:
+            held = self._survey(hold=place)
+            if held.held is not None and held.held.program is not None:
+                return replace(self._held(held, signature=_hang_signature(silence)), message=message)
+        else:
+            eager = self._eager()
+            if eager.finished is None:
+                return _not_runnable(eager, "with and without the compiler")
+        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", _checked(survey.phase), kind=Kind.HANG)
 
     def _eager(self) -> Survey:
         return self._executor.survey(
@@ -286,6 +326,15 @@ def _place(phase: dict[str, Any]) -> dict[str, Any] | None:
     graph, call = phase.get("graph"), phase.get("call")
     is_known = isinstance(graph, int) and (call is None or isinstance(call, int))
     return {"graph": graph, "call": call} if is_known else None
+
+
+def _hang_signature(silence: Silence) -> Signature:
+    return Signature(Kind.HANG, where=silence.where)
+
+
+def _checked(phase: dict[str, Any]) -> protocol.Checked:
+    """What a survey had compared when it spoke last."""
+    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in ("frames", "calls", "backward")})
 
 
 def _not_runnable(survey: Survey, how: str) -> Settled:

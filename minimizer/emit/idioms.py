@@ -28,6 +28,8 @@ except Exception as error:
     raise SystemExit(125)
 """
 MAX_ATTEMPTS = 50
+REPRO_SECONDS = 30.0
+"""After which a repro takes compilation for hung: what is left of a graph compiles in a few seconds, on a cold machine too."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def write(kind: Kind, subject: Subject) -> str:
 
 def hang_after(subject: Subject) -> float:
     """Seconds after which a repro takes compilation for hung."""
-    return subject.details.get("hang_after", 60.0)
+    return subject.details.get("hang_after", REPRO_SECONDS)
 
 
 def evidence(kind: Kind, subject: Subject) -> str:

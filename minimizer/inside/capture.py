@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import time
 import traceback
+import types
 from typing import Any
 
 import torch
@@ -25,7 +28,7 @@ from .golden import GoldenGraph
 from .graphs import Opaque, to_json
 from .lowering import lower, tensors
 from .script import run_script
-from .wire import Channel, Message
+from .wire import STOP, Channel, Message
 
 COMPARED_CALLS = 8
 """Calls of one graph that are compared before it is trusted, unless the user says otherwise."""
@@ -45,6 +48,7 @@ class _Graph:
         self.index, self.backend = index, backend
         self.module = fx.GraphModule(module, _copy_graph(module.graph))
         self.calls = 0
+        self.eager_seconds = 0.0
         self.random = False
         self.eager_error: BaseException | None = None
 
@@ -55,6 +59,9 @@ class Survey:
     Message fields: ``script`` (path), ``args``, ``compile`` (bool), ``steps`` (int or None), ``hold`` (None, or graph and call
     of an earlier run at which to stop before the compiler gets there: how a crash is held), ``tolerance`` (None, or the
     script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count).
+
+    Between messages about a graph and call come phases (`_phase`): what the process does next. ``STOP`` ends the script at the
+    next moment at which nothing is being compiled or compared.
     """
 
     def __init__(self, message: Message, channel: Channel) -> None:
@@ -69,6 +76,8 @@ class Survey:
         self._notes: dict[str, None] = {}
         self._suspects: list[dict[str, Any]] = []
         self._checks: list[dict[str, Any]] = []
+        self._doing = "script"
+        self._is_enough = False
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
@@ -77,6 +86,7 @@ class Survey:
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
         if self._compile:
             self._install()
+            signal.signal(STOP, self._on_stop)
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         self._watch_checks()
@@ -87,11 +97,15 @@ class Survey:
             error = stop if stop.code not in (None, 0) else None
         except BaseException as raised:
             error = raised
+        self._finish(error)
+
+    def _finish(self, error: BaseException | None = None, *, stopped: bool = False) -> None:
         if self._compile:
             self._check_gradients()  # the script's own check may have failed after a backward
         self._channel.send(
             {
                 "type": "finished",
+                "stopped": stopped,
                 "exception": describe(error) if error else None,
                 "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
                 "suspects": self._suspects[:20],
@@ -132,12 +146,15 @@ class Survey:
         rng = snapshot.rng_state()
         if self._hold == {"graph": graph.index, "call": None}:
             self._hold_call(graph, values, rng, {"phase": "compile"})
+        self._doing = "compare"
+        begun = time.monotonic()
         try:
             graph.random = referee.is_random(graph.module, snapshot.clone(values))
         except Exception as error:
             graph.eager_error = error
+        graph.eager_seconds = time.monotonic() - begun
         snapshot.set_rng_state(rng)
-        self._phase(graph, None)
+        self._phase("compile", graph, None)
         try:
             with _fallback_random(graph.random):
                 compiled = compile_()
@@ -147,13 +164,26 @@ class Survey:
                 failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
                 self._hold_call(graph, values, rng, failure)
             raise
+        finally:
+            self._phase("script", graph, None)
         snapshot.set_rng_state(rng)
         return lambda *args: self._on_call(graph, compiled, list(args))
 
     def _on_call(self, graph: _Graph, compiled: Any, args: list[Any]) -> Any:
         call, graph.calls = graph.calls, graph.calls + 1
-        if call >= (self._steps or COMPARED_CALLS):
-            return compiled(*args)
+        if call >= self._trusted_after:
+            result = compiled(*args)
+        else:
+            self._doing = "compare"
+            try:
+                result = self._compared_call(graph, call, compiled, args)
+            finally:
+                self._phase("script", graph, call)
+        if self._is_enough:
+            self._stop()
+        return result
+
+    def _compared_call(self, graph: _Graph, call: int, compiled: Any, args: list[Any]) -> Any:
         self._check_gradients()
         rng = snapshot.rng_state()
         try:
@@ -170,13 +200,14 @@ class Survey:
             snapshot.set_rng_state(rng)
             return compiled(*args)
         snapshot.set_rng_state(rng)
-        self._phase(graph, call)
+        self._phase("run", graph, call)
         try:
             actual = compiled(*args)
         except Exception as error:
             failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
             self._hold_call(graph, before, rng, failure)
             raise
+        self._phase("compare", graph, call)
         after = snapshot.rng_state()
         if not self._values:
             return actual
@@ -214,7 +245,7 @@ class Survey:
         for backward in pending:
             if not backward.ran:
                 continue
-            self._phase(backward.graph, backward.graph.calls - 1, backward=True)
+            self._phase("backward", backward.graph, backward.graph.calls - 1)
             rng = snapshot.rng_state()
             try:
                 verdict = backward.judge(self._tolerance)
@@ -233,9 +264,45 @@ class Survey:
 
     # holding -----------------------------------------------------------------------------------------------------
 
-    def _phase(self, graph: _Graph, call: int | None, *, backward: bool = False) -> None:
-        """Say what comes next, so that a crash can be attributed."""
-        self._channel.send({"type": "phase", "graph": graph.index, "call": call, "backward": backward})
+    def _phase(self, doing: str, graph: _Graph, call: int | None) -> None:
+        """Say what comes next, so that a crash or a hang can be attributed, and how much was seen until now.
+
+        ``doing`` is ``compile``, ``run`` (compiled code), ``backward`` (its gradients), ``compare`` (our own work) or ``script``.
+        """
+        self._doing = doing
+        self._channel.send(
+            {
+                "type": "phase", "doing": doing, "graph": graph.index, "call": call, "eager_seconds": graph.eager_seconds,
+                "frames": len(self._graphs), "calls": self._compared, "backward": self._backwards,
+                "trusted": all(graph.calls >= self._trusted_after for graph in self._graphs),
+            }
+        )  # fmt: skip
+
+    @property
+    def _trusted_after(self) -> int:
+        return self._steps or COMPARED_CALLS
+
+    def _on_stop(self, number: int, frame: types.FrameType | None) -> None:
+        """Handler of ``STOP``. Dynamo may be at work on a graph that it has not handed over yet: then that one comes first."""
+        self._is_enough = True
+        while frame is not None:
+            if frame.f_code.co_filename.endswith(os.path.join("_dynamo", "convert_frame.py")):
+                return
+            frame = frame.f_back
+        if self._doing == "script":
+            self._stop()
+
+    def _stop(self) -> None:
+        """End the script here: what was seen of it is told as if it had come to its end."""
+        self._is_enough = False
+        try:
+            self._finish(stopped=True)
+        except BaseException:  # as in `_hold_call`
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     def _hold_call(
         self, graph: _Graph, inputs: list[Any], rng: Any, failure: Message, cotangents: list[torch.Tensor] | None = None

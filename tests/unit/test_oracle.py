@@ -12,6 +12,7 @@ from minimizer.executor import Executor, Survey
 from minimizer.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
+    SILENCE,
     Oracle,
     Signature,
     exception_signature,
@@ -23,6 +24,7 @@ from minimizer.oracle import (
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.types import Kind
+from minimizer.watchdog import Watchdog
 
 META = TensorMeta((2, 3), "torch.float32", (3, 1))
 PROGRAM = Program((Input("x", META, golden="x"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
@@ -60,10 +62,19 @@ class FakeExecutor:
         self._answer = answer
         self.asked: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
+        self.watchdogs: list[Callable[[], Watchdog]] = []
         self._caches = 0
 
-    def judge(self, requests: Sequence[dict[str, Any]], *, timeout: float, op: str = "judge") -> list[Outcome]:
+    def judge(
+        self,
+        requests: Sequence[dict[str, Any]],
+        *,
+        timeout: float,
+        op: str = "judge",
+        watchdog: Callable[[], Watchdog] | None = None,
+    ) -> list[Outcome]:
         self.asked += requests
+        self.watchdogs += [watchdog] if watchdog is not None else []
         self.timeouts.append(timeout)
         return [self._answer(request) for request in requests]
 
@@ -364,6 +375,59 @@ def test_a_request_holds_all_of_the_program() -> None:
     assert request["golden_files"] == ["/golden/weight@relu.pt"]
     assert request["compile_kwargs"] == "dynamic=True, backend='aot_eager'"
     assert (request["grad"], request["tolerance"]) == (True, {"rtol": 0.5})
+
+
+# hangs ----------------------------------------------------------------------------------------------------------------
+
+HANG = Signature(Kind.HANG, where=":fix")
+
+
+def timeout(*places: str, phase: str = "compiled") -> Outcome:
+    return outcome("timeout", phase=phase, places=list(places))
+
+
+@pytest.mark.parametrize(
+    ("trial", "same"),
+    [
+        (timeout("torch/_inductor/compile_fx.py:inner", ":fix"), True),
+        (timeout(":fix", "torch/fx/graph.py:lint"), True),  # caught in a helper of the loop
+        (timeout("torch/_inductor/compile_fx.py:inner", ":other"), False),
+        (timeout(), False),
+        (timeout(":fix", phase="eager"), False),
+        (outcome("crash", signal=11, places=[":fix"]), False),
+        (outcome("same"), False),
+    ],
+)
+def test_a_hang_is_the_same_inside_of_the_same_frame(trial: Outcome, same: bool) -> None:
+    assert oracle_for(FakeExecutor(lambda _: trial), HANG).check([PROGRAM]) == [same]
+
+
+def test_a_hang_elsewhere_is_remembered() -> None:
+    oracle = oracle_for(FakeExecutor(lambda _: timeout(":other")), HANG)
+    oracle.check([PROGRAM])
+    assert oracle.also_seen == {Signature(Kind.HANG, where=":other"): 1}
+
+
+def test_a_hang_in_an_unknown_place_is_like_any_hang() -> None:
+    assert oracle_for(FakeExecutor(lambda _: timeout(":fix")), Signature(Kind.HANG)).check([PROGRAM]) == [True]
+
+
+def test_only_trials_of_a_hang_are_watched() -> None:
+    """Any other failure can wait for its timeout, and must not be cut short by a guess."""
+    watched = FakeExecutor(lambda _: outcome("same"))
+    oracle_for(watched, HANG).check([PROGRAM])
+    plain = FakeExecutor(lambda _: outcome("same"))
+    oracle_for(plain, Signature(Kind.CRASH, signal=11)).check([PROGRAM])
+    assert [len(watched.watchdogs), len(plain.watchdogs)] == [1, 0]
+
+
+@pytest.mark.parametrize(("slowest", "silence"), [(0.0, SILENCE[0]), (6.0, 6.0), (100.0, SILENCE[1])])
+def test_a_trial_may_be_silent_as_long_as_a_healthy_one_takes(slowest: float, silence: float) -> None:
+    executor = FakeExecutor(lambda _: outcome("same", seconds=slowest))
+    oracle = oracle_for(executor, HANG)
+    oracle.check([PROGRAM])
+    oracle.check([PROGRAM])
+    assert executor.watchdogs[-1]().limits.floor == silence
 
 
 def test_changes_override_a_request() -> None:

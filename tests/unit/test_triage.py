@@ -8,11 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.errors import ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Signature
 from minimizer.protocol import Checked, Finished, Held, parse
-from minimizer.triage import Case, ScriptCase, Settled, Triage, signal_name
+from minimizer.stacks import Frame
+from minimizer.triage import EAGER_SECONDS, SURVEY_SECONDS, Case, ScriptCase, Settled, Triage, signal_name
 from minimizer.types import Kind, Reason, Status
+from minimizer.watchdog import Silence, Watchdog
 
 META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
 PROGRAM: dict[str, Any] = {
@@ -35,10 +38,12 @@ class FakeExecutor:
         self._surveys: Iterator[dict[str, Any]] = iter(surveys)
         self.asked: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
+        self.watchdogs: list[Watchdog | None] = []
         self.killed = 0
 
-    def survey(self, request: dict[str, Any], *, timeout: float) -> Survey:
+    def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         self.asked.append(request)
+        self.watchdogs.append(watchdog)
         self.timeouts.append(timeout)
         return Survey(cast(Executor, self), cast(Any, None), **{"phase": {}, **next(self._surveys)})
 
@@ -117,7 +122,7 @@ def test_the_script_is_run_as_the_user_asked() -> None:
             "values": False, "steps": 3, "hold": None, "tolerance": None,
         }
     ]  # fmt: skip
-    assert executor.timeouts == [30.0]
+    assert executor.timeouts == [SURVEY_SECONDS]
 
 
 # the end of the script ------------------------------------------------------------------------------------------------
@@ -150,7 +155,8 @@ def test_a_script_that_fails_without_the_compiler_too() -> None:
 def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
     _, executor, _ = triage(finished(exception=error("ValueError")), finished(exception=error("ValueError")))
     assert [request["compile"] for request in executor.asked] == [True, False]
-    assert executor.timeouts[1] > executor.timeouts[0]
+    assert executor.timeouts[1] == EAGER_SECONDS
+    assert [watchdog is not None for watchdog in executor.watchdogs] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -283,14 +289,61 @@ def test_an_end_without_an_answer() -> None:
     assert settled(ended(exit=70, log="Traceback\nMemoryError"), finished()).summary.endswith("status 70. MemoryError")
 
 
-def test_a_compiled_run_that_does_not_end() -> None:
-    found = settled(ended(timed_out=True, signal=9, at=AT), finished())
+def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:
+    """A run that the watchdog gave up."""
+    chain = (Frame("torch/_inductor/compile_fx.py", "inner", 7, False), Frame("pass.py", function, 11, True))
+    return {**ended(signal=9, at=at), "silence": Silence(chain, 71.0, hangs)}
+
+
+def test_a_hang_is_held_before_it_happens() -> None:
+    """Eager has run the graph in the same run: there is no need to run the whole script in eager."""
+    found, executor, _ = triage(silent(), held())
+    assert isinstance(found, Case)
+    assert found.signature == Signature(Kind.HANG, where=":fix")
+    assert found.message == (
+        "torch.compile had not come back after 71 seconds, and is in fix (pass.py, line 11) all the while"
+    )
+    assert [(r["compile"], r["hold"]) for r in executor.asked] == [(True, None), (True, {"graph": 1, "call": 2})]
+
+
+def test_a_slow_compiler_is_not_said_to_hang() -> None:
+    found = settled(silent({**AT, "frames": 2, "calls": 5, "backward": 0}, hangs=False))
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
+    assert found.summary.startswith("Slow, but no hang: torch.compile had not come back after 71 seconds")
+    assert "--hang-after" in found.summary
+    assert found.checked == Checked(frames=2, calls=5, backward=0)
+
+
+@pytest.mark.parametrize("again", [finished(), ended(signal=6, at=AT), silent()])
+def test_a_hang_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
+    found = settled(silent(), again)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
-    assert "30 seconds" in found.summary
+    assert "fix (pass.py, line 11)" in found.summary
 
 
-def test_a_script_that_never_ends() -> None:
-    assert settled(ended(timed_out=True, signal=9), ended(timed_out=True, signal=9)).reason is Reason.NOT_RUNNABLE
+def test_a_hang_before_any_graph_is_the_compilers_if_eager_ends() -> None:
+    found = settled(silent({}), finished())
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
+    assert settled(silent({}), ended(timed_out=True, signal=9)).reason is Reason.NOT_RUNNABLE
+
+
+@pytest.mark.parametrize("forged", ["many", [], -1.5, None])
+def test_counts_that_make_no_sense_are_refused(forged: Any) -> None:
+    with pytest.raises(ChildFailed):
+        triage(silent({**AT, "calls": forged}, hangs=False))
+
+
+def test_a_script_that_never_ends_and_compiles_nothing() -> None:
+    found = settled(ended(timed_out=True, signal=9))
+    assert (found.reason, found.kind) == (Reason.NOT_RUNNABLE, None)
+    assert "did not end in time" in found.summary
+
+
+def test_a_long_script_that_was_stopped_is_healthy_as_far_as_it_was_seen() -> None:
+    found = settled(finished(stopped=True))
+    assert found.status is Status.HEALTHY
+    assert any("stopped before its end" in note for note in found.notes)
+    assert not any("stopped" in note for note in settled(finished()).notes)
 
 
 def test_signals_without_a_name() -> None:
@@ -328,6 +381,26 @@ def test_a_crash_is_repeated() -> None:
     found = asked.run()
     assert isinstance(found, Case)
     assert [asked.fails_again(found), asked.fails_again(found)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("again", "same"),
+    [
+        (silent(), True),
+        (silent(function="other"), False),
+        (silent(hangs=False), False),
+        (ended(timed_out=True, signal=9), False),
+        (finished(), False),
+    ],
+)
+def test_a_hang_is_repeated(again: dict[str, Any], same: bool) -> None:
+    executor = FakeExecutor([silent(), held(), again])
+    asked = Triage(
+        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.fails_again(found) is same
 
 
 def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:

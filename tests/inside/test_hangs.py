@@ -1,0 +1,224 @@
+"""Compilers that do not come back, and scripts that are only long: real processes, sampled from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from children import SECONDS, executor, place, script, trial
+
+from minimizer.errors import Cancelled
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import Oracle, Signature, signature_of
+from minimizer.triage import Case, Settled, Triage
+from minimizer.types import Kind, Status
+from minimizer.watchdog import Limits, Watchdog
+
+SPIN = """
+import time
+import torch
+
+def helper():
+    time.sleep(0.001)
+
+def spin(graph):
+    while any(True for node in graph.nodes):
+        helper()
+
+def backend(gm, example):
+    if any(node.target in ("cumsum", torch.cumsum) for node in gm.graph.nodes):
+        spin(gm.graph)
+    return gm
+"""
+COMPILED = "f = torch.compile(lambda x: x.cumsum(0) + 1, backend=backend)\n"
+HEALTHY = "import time\nimport torch\nf = torch.compile(lambda x: x * 2 + 1, backend='eager')\nx = torch.ones(3)\n"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
+    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
+        yield started
+
+
+@pytest.fixture
+def run(child: Executor, home: Path) -> Callable[..., Survey]:
+    """Survey a script under a watchdog that is impatient."""
+
+    def run(text: str, **limits: float) -> Survey:
+        request = {
+            "script": str(script(home, text)), "args": [], "compile": True, "values": True, "steps": None, "hold": None, "tolerance": None,
+        }  # fmt: skip
+        watchdog = Watchdog(Limits(**{"floor": 1.0, "apart": 0.2, **limits}))
+        return child.survey(request, timeout=SECONDS, watchdog=watchdog)
+
+    return run
+
+
+# hangs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(child: Executor, home: Path) -> None:
+    path = script(home, SPIN + COMPILED + "f(torch.ones(3))\n")
+    found = Triage(child, path, args=[], steps=None, hang_after=1.0, values=True, on_note=lambda _: None).run()
+    assert isinstance(found, Case)
+    assert found.signature == Signature(Kind.HANG, where=":backend")
+    assert "backend (script.py, line " in found.message
+    assert [node.target for node in found.program.nodes if "cumsum" in node.target]
+    found.survey.close()
+    oracle = Oracle(child, found.survey, (found.signature,))
+    hangs, healthy, elsewhere = child.judge(
+        [
+            trial("return x.cumsum(0)", setup=SPIN, compile_kwargs="backend=backend"),
+            trial("return x + 1", setup=SPIN, compile_kwargs="backend=backend"),
+            trial(
+                "return x + 1",
+                setup="import time\ndef other(gm, example):\n    time.sleep(1e6)",
+                compile_kwargs="backend=other",
+            ),
+        ],
+        timeout=SECONDS,
+        watchdog=lambda: Watchdog(Limits(floor=1.0, apart=0.2)),
+    )
+    assert (hangs.outcome, hangs.phase, healthy.outcome, elsewhere.outcome) == (
+        "timeout",
+        "compiled",
+        "same",
+        "timeout",
+    )
+    assert [oracle.same(outcome) for outcome in (hangs, healthy, elsewhere)] == [True, False, False]
+    (other,) = oracle.also_seen
+    assert other == signature_of(elsewhere) == Signature(Kind.HANG, where=":other")
+
+
+def test_compiled_code_that_does_not_come_back(run: Callable[..., Survey]) -> None:
+    stuck = "def stuck(gm, example):\n    return lambda *args: time.sleep(1e6)\n"
+    found = run(f"import time\nimport torch\n{stuck}torch.compile(lambda x: x + 1, backend=stuck)(torch.ones(3))\n")
+    assert found.silence is not None and found.silence.hangs
+    assert (found.phase["doing"], found.phase["graph"], found.phase["call"]) == ("run", 0, 0)
+
+
+def test_a_backward_whose_compiler_does_not_come_back(run: Callable[..., Survey]) -> None:
+    text = """
+from torch._dynamo.backends.common import aot_autograd
+
+def spin_backward(gm, example):
+    while True:
+        time.sleep(0.001)
+
+backend = aot_autograd(fw_compiler=lambda gm, example: gm, bw_compiler=spin_backward)
+x = torch.ones(3, requires_grad=True)
+torch.compile(lambda x: x.sin(), backend=backend)(x).sum().backward()
+"""
+    found = run(f"import time\nimport torch\n{text}")
+    assert found.silence is not None and found.silence.hangs
+    assert found.silence.where == ":spin_backward"
+    assert found.phase["graph"] == 0
+
+
+def test_a_lock_that_is_never_released(run: Callable[..., Survey]) -> None:
+    text = "import threading\nimport torch\ndef backend(gm, example):\n    threading.Lock().acquire() and threading.Event().wait()\n"
+    found = run(text + "torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))\n")
+    assert found.silence is not None and found.silence.hangs
+    assert found.silence.where == ":backend"
+
+
+# scripts that are only long ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "while True:\n    f(x)\n",
+        "for _ in range(20):\n    f(x)\ntime.sleep(1e6)\n",
+        "for _ in range(20):\n    f(x)\nwhile True:\n    try:\n        x + 1\n    except BaseException:\n        pass\n",
+    ],
+    ids=["compiled calls", "sleep", "eager, catching everything"],
+)
+def test_a_long_script_ends_when_enough_was_compared(run: Callable[..., Survey], tail: str) -> None:
+    found = run(HEALTHY + tail, floor=1000.0, quiet=0.5)
+    assert found.finished is not None, found.log
+    assert found.finished.stopped and found.finished.exception is None
+    assert (found.finished.checked.frames, found.finished.checked.calls) == (1, 8)
+
+
+def test_a_script_that_keeps_compiling_is_stopped_when_patience_ends(run: Callable[..., Survey]) -> None:
+    tail = "for n in range(10_000):\n    torch.compiler.reset()\n    f(x)\n"
+    found = run(HEALTHY + tail, floor=1000.0, patience=2.0)
+    assert found.finished is not None, found.log
+    assert found.finished.stopped and found.finished.checked.calls >= 1
+
+
+def test_gradients_that_wait_to_be_compared_are_compared_before_a_stop(run: Callable[..., Survey]) -> None:
+    text = """
+import time
+import torch
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+def wrong(gm, example):
+    return lambda *args: [Wrong.apply(out) for out in gm(*args)]
+
+x = torch.ones(3, requires_grad=True)
+f = torch.compile(lambda x: x.sin(), backend=wrong)
+f(x).sum().backward()
+time.sleep(1e6)
+"""
+    found = run(text, floor=1000.0, patience=1.0)
+    assert found.held is not None, found.log
+    assert found.held.failure.kind == "wrong_gradient"
+    found.close()
+
+
+def test_a_long_healthy_script_is_healthy(child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimizer.triage.QUIET", 0.5)
+    path = script(home, HEALTHY + "while True:\n    f(x)\n")
+    asked = Triage(child, path, args=[], steps=2, hang_after=1.0, values=True, on_note=lambda _: None)
+    found = asked.run()
+    assert isinstance(found, Settled)
+    assert found.status is Status.HEALTHY
+    assert found.checked.calls == 2
+
+
+# giving up ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_under_way_ends_at_once_when_the_owner_gives_up(tmp_path: Path) -> None:
+    """The executor lives on: what is left of the time is for writing down the best result so far."""
+    pids: list[int] = []
+    (tmp_path / "work").mkdir()
+    told = tmp_path / "work" / "pid"
+
+    def give_up_once() -> None:
+        if not pids and told.exists() and (text := told.read_text()):
+            pids.append(int(text))
+            raise Cancelled("enough")
+
+    with Executor(place(tmp_path), jobs=2, watch=give_up_once) as owned:
+        owned.start()
+        spin = f"open({str(told)!r}, 'w').write(str(os.getpid()))\nwhile True: pass"
+        with pytest.raises(Cancelled):
+            owned.judge([trial("return x", setup=spin)], timeout=SECONDS)
+        waits = f"""
+            def is_alive(pid):
+                try:
+                    return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+                except FileNotFoundError:
+                    return False
+
+            while is_alive({pids[0]}):
+                pass
+        """
+        (outcome,) = owned.judge([trial("return x", setup=waits)], timeout=SECONDS)
+    assert outcome.outcome == "same"
