@@ -361,13 +361,16 @@ class _Job:
     def _emit(self, program: Program, outcome: Outcome, case: Case) -> tuple[Repro, bytes | None]:
         report, journal = self._report, self._journal
         assert report.failure is not None and report.reduction is not None
+        details = details_of(program, outcome, case.tolerance)
+        if case.signature.kind is Kind.HANG and case.signature.where:
+            details["stuck_in"] = case.signature.where.rpartition(":")[2]
         repro = emit(
             program,
             report.failure,
             report.culprits,
             environment=report.environment,
             rate=report.failure.reproducibility,
-            details=details_of(program, outcome, case.tolerance),
+            details=details,
         )
         data = case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
         report.reduction.lines_after = repro.lines

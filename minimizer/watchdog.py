@@ -18,7 +18,7 @@ from minimizer.stacks import Stack
 
 EAGER_FACTOR = 20.0
 """How many times as long as in eager a graph may take to compile, or to run, before it is looked at."""
-SLOW_FACTOR = 4.0
+SLOW_FACTOR = 6.0
 """How many times that limit is given to a task that is seen at work."""
 SAMPLES = 4
 """How many stacks must show the same place."""

@@ -25,6 +25,8 @@ class Details(TypedDict, total=False):
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
     hang_after: float
+    stuck_in: str
+    """The function that never returns, as a stack names it."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""
     compiled_error: str

@@ -109,8 +109,8 @@ def evidence(kind: Kind, subject: Subject) -> str:
     details = subject.details
     if kind is Kind.CRASH:
         return f"expected exit status 0, actual -{signal.Signals[_signal(subject)].value}\n"
-    if kind is Kind.HANG:
-        return "Timeout ("
+    if kind is Kind.HANG:  # a line of the stack that faulthandler writes
+        return f" in {details['stuck_in']}\n" if "stuck_in" in details else "Timeout ("
     if kind is Kind.MISSING_ERROR:
         return f"expected {_short(details.get('eager_error', 'Exception'))}, actual {_short(details.get('compiled_error'))}\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):

@@ -134,7 +134,7 @@ CASES = {
         [(".cumsum", (X, 0))],
         "Timeout (",
         (*PASS_SETUP, PASS.format("time.sleep(1000)"), USE_PASS),
-        details={"hang_after": 10.0},
+        details={"hang_after": 10.0, "stuck_in": "__call__"},
     ),
     "flaky": Case(
         Kind.WRONG_OUTPUT,

@@ -232,6 +232,7 @@ def test_failures(shown: Outcome, kind: Kind) -> None:
         outcome("crash", signal=11, phase=""),
         outcome("timeout", phase="eager"),
         outcome("timeout", phase="setup"),
+        outcome("timeout", phase="compare"),
     ],
 )
 def test_trap_06_no_failure_of_the_compiler(shown: Outcome) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.watchdog import SAMPLES, Action, Limits, Watchdog
+from minimizer.watchdog import SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
 
 LIB = "/venv/lib/python3.11/site-packages/torch"
 HEAD = "Current thread 0x00007f0000000000 (most recent call first):\n"
@@ -121,7 +121,7 @@ def test_a_graph_that_is_slow_in_eager_has_more_time() -> None:
 def test_a_compiler_that_is_seen_at_work_gets_several_times_as_long_and_is_called_slow() -> None:
     task = Task.watched().says("compile")
     assert task.sampled(lowering("a"), lowering("b"), lowering("c")) is Action.KILL
-    assert task.clock.now >= 240
+    assert task.clock.now >= 60 * SLOW_FACTOR
     verdict = task.watchdog.verdict
     assert verdict is not None and not verdict.hangs
 
@@ -136,7 +136,7 @@ def test_one_that_moves_at_first_and_then_stays_hangs() -> None:
 
 def test_waiting_for_a_cpp_compiler_is_a_hang_only_when_it_is_very_late() -> None:
     task = Task.watched().says("compile")
-    assert task.sampled(WAITING, until=230) is None
+    assert task.sampled(WAITING, until=60 * SLOW_FACTOR - 1) is None
     assert task.sampled(WAITING) is Action.KILL
     assert task.watchdog.verdict is not None and task.watchdog.verdict.hangs
 
