@@ -145,12 +145,11 @@ class Triage:
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
         """Add the statements of the script that the graph depends on and that no literal expresses."""
         settings = [str(name) for name in raw.get("opaque_settings", ())]
-        chunks = prelude(
-            self._script.read_text("utf-8-sig"),
-            settings=settings,
-            namespaces=namespaces_of(node.target for node in program.nodes),
-            names=[value for _, value in program.compile_kwargs],
-        )
+        namespaces = namespaces_of(node.target for node in program.nodes)
+        names = [value for _, value in program.compile_kwargs]
+        if not (settings or namespaces or names):
+            return program
+        chunks = prelude(self._script.read_text("utf-8-sig"), settings=settings, namespaces=namespaces, names=names)
         return replace(program, setup=(*chunks, *program.setup))
 
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:

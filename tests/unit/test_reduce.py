@@ -160,7 +160,7 @@ def test_the_jump_to_the_simplest_inputs_asks_no_more_at_once_than_there_are_job
     assert [step.by for step in result.history] == ["guess"]
     assert max(executor.batches) == jobs
     kept, _ = run(chain(["torch.a"]), lambda p: p.inputs[0].meta == META, jobs=jobs)
-    assert [i.code for i in kept.program.inputs] == ["torch.ones(8, 8)"]
+    assert [i.code for i in kept.best.inputs] == ["torch.ones(8, 8)"]
 
 
 def test_an_oracle_that_forgets_never_makes_the_result_larger() -> None:
