@@ -111,13 +111,26 @@ class Suspect(Loose):
     verdict: Verdict
 
 
+class Missing(Loose):
+    """A call that returned when compiled, while its graph raised in eager."""
+
+    graph: int
+    call: int
+    exception: ExceptionInfo
+
+
 class Finished(Loose):
-    """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough."""
+    """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
+
+    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it.
+    """
 
     stopped: bool = False
     exception: ExceptionInfo | None = None
     checked: Checked = Checked()
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)
+    missing: list[Missing] = Field(default_factory=list, max_length=100)
+    raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     notes: list[Text] = Field(default_factory=list, max_length=100)
 

@@ -7,7 +7,7 @@ to reduce, for a reason that the user is told.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,8 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
+        if finished.missing and (case := self._missing_error(finished.missing)) is not None:
+            return case
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
         if finished.checked.frames == 0:
@@ -274,6 +276,22 @@ class Triage:
             if eager.finished is None:
                 return _not_runnable(eager, "with and without the compiler")
         return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", _checked(survey.phase), kind=Kind.HANG)
+
+    def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:
+        """A graph that raises in eager, and not when compiled: a fault if the script in eager raises that error as well.
+
+        Otherwise it is the copy of the graph's inputs that eager cannot do with, such as a leaf where the script had none.
+        """
+        eager = self._eager().finished
+        raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
+        for call in missing:
+            signature = exception_signature(Kind.MISSING_ERROR, call.exception)
+            if any(signature.matches(other) for other in raised):
+                held = self._survey(hold={"graph": call.graph, "call": call.call})
+                if held.held is not None and held.held.program is not None:
+                    case = self._held(held, signature=signature)
+                    return replace(case, message=_line(call.exception), exception=call.exception)
+        return None
 
     def _eager(self) -> Survey:
         return self._executor.survey(

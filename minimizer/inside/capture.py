@@ -27,6 +27,7 @@ from .failures import describe
 from .golden import GoldenGraph
 from .graphs import Opaque, to_json
 from .lowering import lower, tensors
+from .raised import Raised
 from .script import run_script
 from .wire import STOP, Channel, Message
 
@@ -78,6 +79,8 @@ class Survey:
         self._checks: list[dict[str, Any]] = []
         self._doing = "script"
         self._is_enough = False
+        self._missing: list[dict[str, Any]] = []
+        self._raised = Raised()
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
@@ -92,7 +95,8 @@ class Survey:
         self._watch_checks()
         error: BaseException | None = None
         try:
-            run_script(self._script, self._args)
+            with contextlib.nullcontext() if self._compile else self._raised:
+                run_script(self._script, self._args)
         except SystemExit as stop:
             error = stop if stop.code not in (None, 0) else None
         except BaseException as raised:
@@ -109,6 +113,8 @@ class Survey:
                 "exception": describe(error) if error else None,
                 "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
                 "suspects": self._suspects[:20],
+                "missing": self._missing[:20],
+                "raised": self._raised.seen,
                 "checks": self._checks[-5:],
                 "notes": list(self._notes)[:20],
             }
@@ -198,7 +204,9 @@ class Survey:
         except Exception as error:
             self._notes[f"graph {graph.index} fails in eager: {type(error).__name__}: {error}"[:300]] = None
             snapshot.set_rng_state(rng)
-            return compiled(*args)
+            actual = compiled(*args)
+            self._missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
+            return actual
         snapshot.set_rng_state(rng)
         self._phase("run", graph, call)
         try:

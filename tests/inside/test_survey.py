@@ -181,6 +181,50 @@ def test_an_error_when_compiled_code_runs(child: Executor, home: Path) -> None:
     assert (failure.phase, failure.kind) == ("run", "runtime_error")
 
 
+def test_an_error_that_only_eager_raises_is_held(triage: Any) -> None:
+    case = triage(
+        """
+import torch
+
+@torch.compile
+def loss(x):
+    return torch.nn.functional.binary_cross_entropy(x + 1, torch.ones(3))
+
+try:
+    loss(torch.ones(3))
+except RuntimeError:
+    pass
+"""
+    )
+    assert isinstance(case, Case)
+    assert (case.signature.kind, case.signature.exception_type) == (Kind.MISSING_ERROR, "RuntimeError")
+    assert "torch.nn.functional.binary_cross_entropy" in targets(case.program)
+    case.survey.close()
+
+
+def test_an_error_that_only_the_comparison_meets_is_none(triage: Any) -> None:
+    """The operator knows its operand by address: eager's copy of it is refused, and in the script nothing ever is."""
+    found = triage(
+        """
+import torch
+
+pool = torch.ones(3)
+
+@torch.library.custom_op("lib::pooled", mutates_args=())
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    if x.data_ptr() != pool.data_ptr():
+        raise RuntimeError("no tensor of the pool")
+    return x + 1
+
+pooled.register_fake(lambda x: torch.empty_like(x))
+torch.compile(lambda x: torch.ops.lib.pooled(x))(pool)
+"""
+    )
+    assert isinstance(found, Settled)
+    assert found.status is Status.HEALTHY
+    assert (found.checked.frames, found.checked.calls) == (1, 0)
+
+
 def test_a_backend_of_the_scripts_own_is_known_by_its_name(triage: Any) -> None:
     case = triage(
         """
