@@ -8,6 +8,7 @@ order.
 from __future__ import annotations
 
 import ast
+import symtable
 from collections.abc import Iterable, Iterator
 
 BUILTIN_NAMESPACES = {
@@ -69,7 +70,7 @@ def prelude(
         if index in needed:
             continue
         needed.add(index)
-        for name in _used(statements[index]):
+        for name in _used(_text(script, statements[index])):
             # the nearest binding before the use; a function may use what is bound after it
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
@@ -167,8 +168,15 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
                 yield node.id
 
 
-def _used(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+def _used(text: str) -> set[str]:
+    """The global names that a statement reads; those of its arguments and locals are its own."""
+    pending = [symtable.symtable(text, "statement", "exec")]
+    names: set[str] = set()
+    for scope in pending:
+        is_module = scope.get_type() == "module"
+        names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (is_module or s.is_global())}
+        pending += scope.get_children()
+    return names
 
 
 def _text(script: str, statement: ast.stmt) -> str:

@@ -6,7 +6,9 @@ to reduce, for a reason that the user is told.
 
 from __future__ import annotations
 
+import re
 import signal
+import tokenize
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,11 +147,17 @@ class Triage:
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
         """Add the statements of the script that the graph depends on and that no literal expresses."""
         settings = [str(name) for name in raw.get("opaque_settings", ())]
-        namespaces = namespaces_of(node.target for node in program.nodes)
-        names = [value for _, value in program.compile_kwargs]
-        if not (settings or namespaces or names):
+        try:
+            with tokenize.open(self._script) as file:  # knows the encoding that the script declares
+                text = file.read()
+        except OSError:  # it has run, and removed itself
             return program
-        chunks = prelude(self._script.read_text("utf-8-sig"), settings=settings, namespaces=namespaces, names=names)
+        chunks = prelude(
+            text,
+            settings=settings,
+            namespaces=namespaces_of(node.target for node in program.nodes),
+            names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
+        )
         return replace(program, setup=(*chunks, *program.setup))
 
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:

@@ -72,13 +72,14 @@ def _value(item: Input, *, grad: bool) -> str:
         if item.meta is not None and item.meta.stride not in (None, contiguous(item.meta.shape)):
             code += f".as_strided({item.meta.shape}, {item.meta.stride})"
         return code + ".requires_grad_()" * wants_grad
-    if not wants_grad or "requires_grad" in item.code:
+    if not wants_grad or "requires_grad=" in item.code:
         return item.code
-    call = ast.parse(item.code, mode="eval").body
+    plain = item.code.removesuffix(".requires_grad_()")
+    call = ast.parse(plain, mode="eval").body
     if isinstance(call, ast.Call) and ast.unparse(call.func) in _FACTORIES:
         call.keywords.append(ast.keyword("requires_grad", ast.Constant(value=True)))
         return ast.unparse(call)
-    return f"{item.code}.requires_grad_()"
+    return f"{plain}.requires_grad_()"
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

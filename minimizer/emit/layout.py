@@ -7,6 +7,7 @@ import builtins
 import io
 import re
 import subprocess
+import symtable
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ class Setup:
     settings: tuple[str, ...]
     """Plain statements after the last definition: another version may refuse them, so they go inside ``try``."""
     names: frozenset[str]
-    """All names they use or bind."""
+    """All global names they use or bind; what is local to a function is free for others."""
 
 
 def setup(statements: Iterable[str]) -> Setup:
@@ -49,14 +50,19 @@ def setup(statements: Iterable[str]) -> Setup:
     last = max(
         (i for i, node in enumerate(others) if not isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)), default=-1
     )
-    names = {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
-    names |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {getattr(n, "name", "") for n in others}
     return Setup(
         tuple(_segment(source, node) for node in imports),
         tuple(_segment(source, node) for node in others[: last + 1]),
         tuple(_segment(source, node) for node in others[last + 1 :]),
-        frozenset(names),
+        frozenset(_global_names(symtable.symtable(source, "setup", "exec"))),
     )
+
+
+def _global_names(scope: symtable.SymbolTable) -> Iterator[str]:
+    is_module = scope.get_type() == "module"
+    yield from (symbol.get_name() for symbol in scope.get_symbols() if is_module or symbol.is_global())
+    for inner in scope.get_children():
+        yield from _global_names(inner)
 
 
 def _without_aliases(source: str) -> str:

@@ -73,7 +73,7 @@ def resolve(path: str) -> Any:
 
 def _homes(target: Callable[..., Any], module: str) -> list[str]:
     owner = getattr(target, "__self__", None)
-    homes = [module] if module else []
+    homes = [module] if module not in ("", "__main__") else []  # the script itself is nobody's module
     if isinstance(owner, types.ModuleType):
         homes.append(owner.__name__)
     return [*homes, "torch", "torch._C._nn", "torch._C"]

@@ -42,7 +42,7 @@ def setup_lines() -> tuple[list[str], list[str]]:
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     """The arguments of ``torch.compile`` that a backend object was made from, as source text.
 
-    A backend that the script made itself and never registered goes by the name of the script's that is bound to it.
+    What the script made itself, such as a backend or a pass, goes by the name that the script has bound to it.
     """
     kwargs: dict[str, str] = {}
     name = getattr(backend, "compiler_name", None)
@@ -52,14 +52,25 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     if name == "inductor":
         options = getattr(backend, "config", None) or {}
         if options:
-            kwargs["options"] = repr(dict(options))
-    elif bound := next((key for key, value in vars(sys.modules["__main__"]).items() if value is compiler), None):
+            kwargs["options"] = f"{{{', '.join(f'{key!r}: {_option(value)}' for key, value in options.items())}}}"
+    elif bound := _script_name(compiler):
         kwargs["backend"] = bound
     else:
         registered = name or getattr(backend, "__name__", "")
         if registered in torch._dynamo.list_backends(exclude_tags=()):
             kwargs["backend"] = repr(registered)
     return kwargs
+
+
+def _option(value: Any) -> str:
+    try:
+        return _text(value)
+    except Opaque:
+        return _script_name(value) or repr(value)
+
+
+def _script_name(value: Any) -> str | None:
+    return next((name for name, bound in vars(sys.modules["__main__"]).items() if bound is value), None)
 
 
 def _torch_state() -> list[str]:

@@ -242,6 +242,35 @@ torch.compile(lambda x: x + 1, backend=negative)(torch.ones(3))
     case.survey.close()
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "torch._inductor.config.post_grad_custom_post_pass = negate\ntorch.compile(f)(torch.ones(3))",
+        "torch.compile(f, options={'post_grad_custom_post_pass': negate})(torch.ones(3))",
+    ],
+)
+def test_a_function_of_the_script_that_is_a_pass_is_known_by_its_name(triage: Any, how: str) -> None:
+    case = triage(
+        f"""
+import torch
+import torch._inductor.config
+
+def negate(graph):
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default):
+        node.target = torch.ops.aten.cos.default
+
+def f(x):
+    return torch.sin(x)
+
+{how}
+"""
+    )
+    assert isinstance(case, Case)
+    assert any(line.startswith("def negate(") for line in case.program.setup)
+    assert not any("__main__" in text for text in (*case.program.setup, *dict(case.program.compile_kwargs).values()))
+    case.survey.close()
+
+
 def test_a_module_compiled_in_place(child: Executor, home: Path) -> None:
     text = (
         BACKENDS

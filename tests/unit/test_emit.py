@@ -313,6 +313,21 @@ def test_the_function_gets_another_name_where_the_script_has_taken_it() -> None:
     assert "def function(x):" in source and "torch.compile(function)(x)" in source
 
 
+def test_names_that_are_local_to_a_definition_are_free() -> None:
+    setup = ("SCALE = 2", "def own(x, y=SCALE):\n    z = torch.ones(w)\n    return z", "torch._inductor.config.a = own")
+    inputs = tuple(Input(name, tensor(2), code="torch.ones(2)") for name in ("x", "z", "w", "SCALE"))
+    program = Program(inputs, (Node("a", "torch.add", tuple(Ref(i.name) for i in inputs)),), ("a",), setup=setup)
+    assert "def f(x, z, w_2, " in written(program).source
+
+
+@pytest.mark.parametrize(
+    "code", ["torch.ones(2)", "torch.ones(2).requires_grad_()", "torch.ones(2, requires_grad=True)"]
+)
+def test_an_input_that_wants_a_gradient_says_so_once(code: str) -> None:
+    source = written(one_op(code=code, grad=True), Kind.WRONG_GRADIENT).source
+    assert "x = torch.ones(2, requires_grad=True)\n" in source
+
+
 def test_a_joint_graph_is_compared_by_its_outputs() -> None:
     source = written(one_op(), Kind.WRONG_GRADIENT).source
     assert "autograd" not in source and "assert_close" in source

@@ -144,6 +144,19 @@ def test_a_backend_comes_along_by_its_name() -> None:
     )
 
 
+def test_arguments_and_locals_of_a_function_bring_nothing_along() -> None:
+    script = """import torch
+x, y, z = 1, 2, 3
+def own(graph, x, y=y):
+    graph.eliminate_dead_code()
+    z = [x for x in y]
+    return z
+print(torch.compile(len, backend=own))
+"""
+    assert prelude(script, settings=[], namespaces=[], names=["own"])[0] == "x, y, z = 1, 2, 3"
+    assert prelude(script.replace("y=y", "y=0"), settings=[], namespaces=[], names=["own"])[0].startswith("def own")
+
+
 def test_namespaces_are_those_of_custom_operators_only() -> None:
     targets = ["torch.relu", ".view", "torch.ops.aten.add.Tensor", "torch.ops.lib.scale.default", "operator.add"]
 

@@ -10,7 +10,7 @@ aten = torch.ops.aten
 
 def swap_results(graph):
     for node in graph.find_nodes(op="call_function", target=aten.var_mean.correction):
-        for user in node.users:
+        for user in list(node.users):
             if user.target is operator.getitem:
                 user.args = (node, 1 - user.args[1])
 
