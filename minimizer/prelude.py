@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 BUILTIN_NAMESPACES = {
     "aten",
@@ -58,12 +58,10 @@ def prelude(
         for name in _bound(statement):
             binders.setdefault(name, []).append(index)
     paths = _paths(statements)
-    pending = [
-        index
-        for index, statement in enumerate(statements)
-        if _sets(statement, attributes) or (spaces and _registers(statement, spaces)) or _patches(statement, paths)
-    ]
+    anchors = [_sets(statement, attributes) or _patches(statement, paths) for statement in statements]
+    pending = [index for index, is_anchor in enumerate(anchors) if is_anchor]
     pending += [binders[name][-1] for name in names if name in binders]
+    pending += _registering(statements, spaces)
     needed: set[int] = set()
     while pending:
         index = pending.pop()
@@ -74,6 +72,10 @@ def prelude(
             # the nearest binding before the use; a function may use what is bound after it
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
+        called = [_path(node, paths) for node in ast.walk(statements[index]) if isinstance(node, ast.Attribute)]
+        if new := namespaces_of(called) - spaces:  # a pass may put operators in that the graph does not have
+            spaces |= new
+            pending += _registering(statements, new)
     return tuple(_text(script, statements[index]) for index in sorted(needed))
 
 
@@ -89,6 +91,10 @@ def _sets(statement: ast.stmt, attributes: set[str]) -> bool:
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     return any(isinstance(target, ast.Attribute) and target.attr in attributes for target in targets)
+
+
+def _registering(statements: Sequence[ast.stmt], namespaces: set[str]) -> list[int]:
+    return [i for i, statement in enumerate(statements) if namespaces and _registers(statement, namespaces)]
 
 
 def _registers(statement: ast.stmt, namespaces: set[str]) -> bool:

@@ -144,6 +144,21 @@ def test_a_backend_comes_along_by_its_name() -> None:
     )
 
 
+def test_a_pass_brings_the_operators_that_it_puts_in() -> None:
+    script = """import torch
+@torch.library.custom_op("lib::checked", mutates_args=())
+def checked(x: torch.Tensor) -> torch.Tensor:
+    return x + 0
+@checked.register_fake
+def _(x):
+    return torch.empty_like(x)
+def insert(graph):
+    next(iter(graph.nodes)).target = torch.ops.lib.checked.default
+torch._inductor.config.joint_custom_post_pass = insert
+"""
+    assert "\n".join(prelude(script, settings=[PASS.replace("post_grad", "joint")], namespaces=[])) == script.strip()
+
+
 def test_arguments_and_locals_of_a_function_bring_nothing_along() -> None:
     script = """import torch
 x, y, z = 1, 2, 3

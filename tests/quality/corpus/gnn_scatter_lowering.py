@@ -7,7 +7,7 @@ from torch._inductor.lowering import register_lowering
 aten = torch.ops.aten
 
 
-@register_lowering(aten.scatter_add, type_promotion_kind=None)
+@register_lowering(aten.scatter_add_, type_promotion_kind=None)
 def scatter_add(x, dim, index):
     return x
 
