@@ -61,7 +61,7 @@ def _twice(text: str, failure: Failure) -> str:
         "except Exception as error:\n"
         '    message = f"{type(error).__name__}: {error}"\n'
         f'    print("{SAID.strip()}", message.partition("\\n")[0])\n'
-        f"    sys.exit(1 if {header.telltale(failure)!r} in message else 125)\n"
+        f"    raise SystemExit(1 if {header.telltale(failure)!r} in message else 125)\n"
     )
     return f"{_text(definitions)}\n{first}\ntry:\n{textwrap.indent(statement, '    ')}\n{handler}"
 

@@ -1,0 +1,123 @@
+"""Repros of the Python level: what is written, and what it says when it is run with a stand-in for torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minimizer.emit import Repro
+from minimizer.emit.script import emit_script
+from minimizer.python_level import together
+from minimizer.report import Culprit, Failure
+from minimizer.types import Kind, Stage
+
+TORCH = """
+import contextlib, os
+
+MODE = os.environ["BUG"]
+eager = False
+
+def compile(f):
+    def run(*args):
+        if eager or "TORCHDYNAMO_DISABLE" in os.environ:
+            if MODE == "eager fails":
+                raise RuntimeError("no such device")
+            return f(*args)
+        if MODE == "raises":
+            raise TypeError("unsupported operand type(s)")
+        if MODE == "other":
+            raise ValueError("something else")
+        if MODE == "wrong":
+            return f(*args) + 1
+        if MODE == "dies":
+            os.abort()
+        return f(*args)
+    return run
+
+class compiler:
+    @staticmethod
+    @contextlib.contextmanager
+    def set_stance(stance):
+        global eager
+        assert stance == "force_eager"
+        eager = True
+        yield
+        eager = False
+"""
+SCRIPT = "import torch\ndef f(x):\n    return x\nfast = torch.compile(f)\nassert fast(3) == 3\n"
+
+
+def repros(kind: Kind, *, crash: int | None = None) -> list[Repro]:
+    failure = Failure(
+        kind=kind,
+        stage=Stage.DYNAMO,
+        exception_type="TypeError",
+        message="TypeError: unsupported operand type(s)",
+    )
+    culprits = [Culprit(what="register_hook")]
+    environment = {"torch": "2.13.0", "device": "cpu"}
+    return list(emit_script(SCRIPT, failure, culprits, environment=environment, crash=crash))
+
+
+def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str]:
+    (folder / "torch.py").write_text(TORCH)
+    (folder / "repro.py").write_text(repro.source)
+    environment = {"PATH": os.environ["PATH"], "BUG": bug, **extra}
+    done = subprocess.run(
+        [sys.executable, "repro.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("way", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "bug", "expected"),
+    [
+        (Kind.RUNTIME_ERROR, "raises", 1),
+        (Kind.RUNTIME_ERROR, "fixed", 0),
+        (Kind.RUNTIME_ERROR, "eager fails", 125),
+        (Kind.WRONG_OUTPUT, "wrong", 1),
+        (Kind.WRONG_OUTPUT, "fixed", 0),
+        (Kind.WRONG_OUTPUT, "eager fails", 125),
+    ],
+)
+def test_exit_status_tells_a_bug_from_a_machine_that_cannot_run_it(
+    kind: Kind, bug: str, expected: int, way: int, tmp_path: Path
+) -> None:
+    repro = repros(kind)[way]
+    ended, output = status(repro, tmp_path, bug)
+    assert ended == expected, output
+    assert (repro.evidence in output) == (expected == 1)
+    assert status(repro, tmp_path, bug if bug != "eager fails" else "fixed", TORCHDYNAMO_DISABLE="1")[0] == 0
+
+
+def test_another_error_is_not_taken_for_the_bug(tmp_path: Path) -> None:
+    assert status(repros(Kind.RUNTIME_ERROR)[0], tmp_path, "other")[0] == 125
+
+
+@pytest.mark.parametrize(("bug", "expected"), [("dies", 1), ("fixed", 0), ("raises", 125)])
+def test_a_crash_runs_in_a_child(bug: str, expected: int, tmp_path: Path) -> None:
+    (repro,) = repros(Kind.CRASH, crash=6)
+    ended, output = status(repro, tmp_path, bug)
+    assert ended == expected, output
+    assert "-signal.SIGABRT" in repro.source
+
+
+def test_the_header_says_what_is_to_blame() -> None:
+    assert repros(Kind.RUNTIME_ERROR)[0].source.startswith("# torch.compile raises for register_hook, eager does not")
+
+
+@pytest.mark.parametrize(
+    ("text", "circumstances", "words"),
+    [
+        ("import torch\ny = torch.compile(f)(torch.ones(1))\ny.register_hook(h)\n", [], "register_hook"),
+        ("torch.autograd.grad(y.sum(), x)\n", ["a graph break"], "torch.autograd.grad, sum and a graph break"),
+        ("def f(x):\n    return x\nf(1)\n", [], "this script"),
+    ],
+)
+def test_the_calls_that_matter_are_named(text: str, circumstances: list[str], words: str) -> None:
+    assert together(text, circumstances) == words
