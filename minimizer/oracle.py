@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,7 +160,7 @@ class Oracle:
         signature = signature_of(outcome)
         if signature is None:
             return False
-        if any(accepted.matches(signature) or _is_inside(outcome, accepted) for accepted in self.accepts):
+        if any(accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts):
             return True
         self.also_seen[signature] += 1
         return False
@@ -188,12 +188,6 @@ class Oracle:
         """Seconds a trial may take: a multiple of the slowest that ended by itself."""
         return max(LEAST_TIMEOUT, TIMEOUT_FACTOR * self._slowest) if self._slowest else FIRST_TIMEOUT
 
-    def _watchdog(self) -> Watchdog:
-        """Tells a trial that hangs long before its timeout: most trials of a hang do."""
-        least, most = SILENCE
-        silence = min(max(least, self._slowest), most)
-        return Watchdog(Limits(floor=silence, apart=0.5, slow_factor=float("inf")))
-
     def request(self, program: Program) -> dict[str, Any]:
         """The message that asks the child to judge a program."""
         program = program.renamed()
@@ -211,14 +205,21 @@ class Oracle:
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         is_hang = any(accepted.kind is Kind.HANG for accepted in self.accepts)
-        watchdog = self._watchdog if is_hang else None
+        watchdog = trial_watchdog(self._slowest) if is_hang else None
         outcomes = self.executor.judge(requests, timeout=self.timeout, watchdog=watchdog)
         ended = [o.seconds for o in outcomes if o.outcome not in ("timeout", "lost")]
         self._slowest = max([self._slowest, *ended])
         return outcomes
 
 
-def _is_inside(outcome: Outcome, hang: Signature) -> bool:
+def trial_watchdog(slowest: float) -> Callable[[], Watchdog]:
+    """Makes watchdogs that tell a trial that hangs long before its timeout; ``slowest``: seconds a healthy one took, or 0."""
+    least, most = SILENCE
+    limits = Limits(floor=min(max(least, slowest), most), apart=0.5, slow_factor=float("inf"))
+    return lambda: Watchdog(limits)
+
+
+def is_inside(outcome: Outcome, hang: Signature) -> bool:
     """Whether a trial was stopped somewhere inside of the frame that never returns."""
     return hang.kind is Kind.HANG and outcome.outcome == "timeout" and hang.where in outcome.places
 

@@ -75,7 +75,7 @@ class PythonLevel:
         self._report.failure = Failure(
             kind=target.kind,
             exception_type=error.root_type if error else None,
-            message=_message(error) if error else f"the process died by {signal_name(target.signal or 0)}",
+            message=_message(error) if error else _end(target),
             signature=target.text,
             reproducibility=rate,
         )
@@ -146,7 +146,10 @@ class PythonLevel:
         report, journal = self._report, self._journal
         assert report.failure is not None and report.reduction is not None
         crash = target.signal if target.kind is Kind.CRASH else None
-        ways = emit_script(text, report.failure, report.culprits, environment=report.environment, crash=crash)
+        stuck_in = target.where.rpartition(":")[2]
+        ways = emit_script(
+            text, report.failure, report.culprits, environment=report.environment, crash=crash, stuck_in=stuck_in
+        )
         *readable, safe = ways
         repro = next(filter(self._keeps_its_promise, readable), safe)
         report.reduction.lines_after = repro.lines
@@ -174,6 +177,12 @@ def together(text: str, circumstances: Sequence[str]) -> str:
     told = dict.fromkeys(n for n in names if n not in own and n.isprintable() and not STAGE.search(n) and "(" not in n)
     words = [*list(told)[:6], *circumstances]
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "this script"
+
+
+def _end(target: Signature) -> str:
+    if target.kind is Kind.HANG:
+        return f"torch.compile does not come back from {target.where.rpartition(':')[2] or 'an unknown place'}"
+    return f"the process died by {signal_name(target.signal or 0)}"
 
 
 def _message(error: ExceptionInfo) -> str:

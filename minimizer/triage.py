@@ -283,7 +283,9 @@ class Triage:
             eager = self._eager()
             if eager.finished is None:
                 return _not_runnable(eager, "with and without the compiler")
-        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", _checked(survey.phase), kind=Kind.HANG)
+        return ScriptCase(
+            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", _checked(survey.phase), kind=Kind.HANG)
+        )
 
     def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:
         """A graph that raises in eager, and not when compiled: a fault if the script in eager raises that error as well.

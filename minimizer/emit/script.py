@@ -10,9 +10,10 @@ import ast
 import signal
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from minimizer.emit import Repro, header, layout
-from minimizer.emit.idioms import CANNOT_RUN
+from minimizer.emit.idioms import CANNOT_RUN, REPRO_SECONDS
 from minimizer.report import Culprit, Failure
 from minimizer.types import Kind
 
@@ -27,13 +28,20 @@ def emit_script(
     *,
     environment: Mapping[str, str],
     crash: int | None = None,
+    stuck_in: str = "",
 ) -> Iterator[Repro]:
-    """Ways of writing the repro of a reduced script, the most readable first. ``crash`` is the signal it dies by.
+    """Ways of writing the repro of a reduced script, the most readable first.
+
+    ``crash`` is the signal it dies by, ``stuck_in`` the function that it hangs in, where it does.
 
     Raises:
         SyntaxError: ``text`` is not Python.
     """
     comment = header.comment(failure, culprits, environment, failure.reproducibility, 1)
+    if failure.kind is Kind.HANG:
+        evidence = f" in {stuck_in}\n" if stuck_in else "Timeout ("
+        yield replace(_repro(comment, _twice(text, failure), failure, evidence), hang_after=REPRO_SECONDS)
+        return
     if crash is None:
         evidence = "AssertionError" if failure.kind is Kind.WRONG_OUTPUT else SAID
         yield _repro(comment, _twice(text, failure), failure, evidence)
@@ -57,6 +65,9 @@ def _twice(text: str, failure: Failure) -> str:
     first = f"try:\n{textwrap.indent(_text([*setting]) + eager, '    ')}\n{CANNOT_RUN}"
     if failure.kind is Kind.WRONG_OUTPUT:
         return f"{_text(definitions)}\n{first}\n{statement}\n"
+    if failure.kind is Kind.HANG:
+        timer = f"faulthandler.dump_traceback_later({REPRO_SECONDS:g}, exit=True)  # exits with status 1"
+        return f"{_text(definitions)}\n{first}\n{timer}\n{statement}\n"
     handler = (
         "except Exception as error:\n"
         '    message = f"{type(error).__name__}: {error}"\n'

@@ -39,7 +39,8 @@ def rerun(message: Message, channel: Channel) -> None:
         torch.compile = _with_backend(torch.compile, message["backend"])
     if message.get("observe"):
         torch.compile = watch.compile
-    channel.send({"type": "phase", "phase": "compiled" if message["compile"] else "eager"})
+    phase = {"phase": "compiled", "doing": "script"} if message["compile"] else {"phase": "eager"}
+    channel.send({"type": "phase", **phase})
     error: BaseException | None = None
     try:
         run_script(message["script"], message["args"], message["text"])

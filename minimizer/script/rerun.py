@@ -18,8 +18,10 @@ from minimizer.oracle import (
     TIMEOUT_FACTOR,
     Signature,
     exception_signature,
+    is_inside,
     is_noise,
     signature_of,
+    trial_watchdog,
 )
 from minimizer.protocol import Outcome
 from minimizer.script.source import Source
@@ -65,7 +67,7 @@ class Rerun:
         signature = script_signature(outcome)
         if signature is None or self.target is None:
             return False
-        if self.target.matches(signature):
+        if self.target.matches(signature) or is_inside(outcome, self.target):
             return True
         self.also_seen[signature] += 1
         return False
@@ -76,12 +78,14 @@ class Rerun:
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest
         timeout = max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
-        outcomes = self._executor.judge(requests, timeout=timeout, op="rerun")
+        watchdog = trial_watchdog(slowest)
+        outcomes = self._executor.judge(requests, timeout=timeout, op="rerun", watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
-            if is_noise(outcome) or outcome.outcome == "timeout":  # of a busy machine, most often
+            is_late = outcome.outcome == "timeout" and outcome.seconds >= timeout  # of a busy machine, most often
+            if is_noise(outcome) or is_late:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
                 (outcomes[index],) = self._executor.judge(
-                    [{**requests[index], "environ": clean}], timeout=timeout, op="rerun"
+                    [{**requests[index], "environ": clean}], timeout=timeout, op="rerun", watchdog=watchdog
                 )
         self._slowest = max([slowest, *(o.seconds for o in outcomes if o.outcome not in ("timeout", "lost"))])
         return outcomes
