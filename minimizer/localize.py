@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from minimizer.oracle import Oracle
+from minimizer.oracle import Oracle, signature_of
 from minimizer.program import Input, Node, Program
 from minimizer.protocol import Outcome
 from minimizer.report import Layer
@@ -22,6 +22,8 @@ SMALL = 8
 """Regions of at most this many nodes are not split further."""
 CHUNKS = 8
 """Into how many pieces a region without modules is cut."""
+SINGLE = 64
+"""A target that names no failing region may name a node that fails alone, in regions of at most this many nodes together."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Localized:
     """The smallest program found that still fails, and what was seen on the way.
 
     ``roots`` are all regions that fail alone, in execution order; ``window`` belongs to the one that was chosen.
+    ``elsewhere`` are regions that fail alone in another way.
     """
 
     window: Program
@@ -50,6 +53,7 @@ class Localized:
     layers: tuple[Layer, ...]
     confirmed: bool
     """Whether the window was seen to fail alone. False: observed on its own, the graph does not fail."""
+    elsewhere: tuple[Region, ...] = ()
 
 
 def localize(
@@ -59,6 +63,7 @@ def localize(
     regions = split(program.nodes, 0, len(program.nodes))
     layers: list[Layer] = []
     roots: list[Region] = []
+    elsewhere: list[Region] = []
     if len(regions) > 1:
         outcomes = _judge_regions(program, regions, oracle)
         for order, (region, outcome) in enumerate(zip(regions, outcomes, strict=True)):
@@ -67,14 +72,18 @@ def localize(
             on_region(layers[-1])
             if failed:
                 roots.append(region)
-    if not roots:
-        wider = _widen(program, regions, oracle)
-        if wider is None:
-            return Localized(program, (), tuple(layers), confirmed=oracle.check([program])[0])
+            elif outcome is not None and signature_of(outcome) is not None:
+                elsewhere.append(region)
+    if not roots and (wider := _widen(program, regions, oracle)) is not None:
         roots = [wider]
+    fails = bool(roots) or oracle.check([program])[0]
     asked_for = find_root(roots, target) if target is not None else None
-    window = _narrow(program, asked_for or roots[0], oracle)
-    return Localized(window, tuple(roots), tuple(layers), confirmed=True)
+    if fails and target is not None and asked_for is None:
+        singles = _singles(program, roots or [Region(0, len(program.nodes))], oracle)
+        asked_for = find_root(singles, target)
+        roots = singles if asked_for else roots
+    window = narrow(program, asked_for or roots[0], oracle) if roots else program
+    return Localized(window, tuple(roots), tuple(layers), confirmed=fails, elsewhere=tuple(elsewhere))
 
 
 def cut(program: Program, start: int, stop: int) -> Program:
@@ -187,7 +196,21 @@ def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Regio
     return None
 
 
-def _narrow(program: Program, region: Region, oracle: Oracle) -> Program:
+def _singles(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Region]:
+    """The single nodes of small regions that fail alone."""
+    places = [index for region in regions for index in range(region.start, region.stop)]
+    if len(places) > SINGLE:
+        return []
+    verdicts = oracle.check([cut(program, index, index + 1) for index in places])
+    nodes = program.nodes
+    return [
+        Region(i, i + 1, *_common_module(nodes[i : i + 1]))
+        for i, failed in zip(places, verdicts, strict=True)
+        if failed
+    ]
+
+
+def narrow(program: Program, region: Region, oracle: Oracle) -> Program:
     """From a failing region to its first failing part: to the node that shows it, else by module while modules split it."""
     shown = _first_wrong(program, region, oracle)
     if shown is not None:

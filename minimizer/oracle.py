@@ -149,11 +149,19 @@ class Oracle:
     tolerance: dict[str, Any] | None = None
     also_seen: Counter[Signature] = field(default_factory=Counter)
     trials: int = 0
+    _shown: list[tuple[Program, Outcome]] = field(default_factory=list)
     _slowest: float = 0.0
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
         """Which of the programs still fail in the same way. Judged in parallel."""
-        return [self.same(outcome) for outcome in self.judge(programs)]
+        outcomes = self.judge(programs)
+        verdicts = [self.same(outcome) for outcome in outcomes]
+        self._shown = [(p, o) for p, o, fails in zip(programs, outcomes, verdicts, strict=True) if fails]
+        return verdicts
+
+    def shown(self, program: Program) -> Outcome | None:
+        """How a program failed that was in the last batch that was checked."""
+        return next((outcome for known, outcome in self._shown if known == program), None)
 
     def same(self, outcome: Outcome) -> bool:
         """Whether an outcome is the failure looked for; another failure is remembered."""

@@ -17,11 +17,14 @@ from pathlib import Path
 
 from minimizer import report_md, witness
 from minimizer.blame import climb
-from minimizer.emit import Repro, bundle, emit
+from minimizer.checkpoint import NAME as CHECKPOINT
+from minimizer.checkpoint import Checkpoint, Keeper, data_of, keep_repro, restore
+from minimizer.emit import Repro, emit
 from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.evidence import culprit_of, details_of, verdict_sentence
 from minimizer.executor import Executor, Place
+from minimizer.further import Found, write_further
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, confirm_discrete, find_root, localize
 from minimizer.options import Options
@@ -43,7 +46,7 @@ from minimizer.workplace import granted, open_place
 WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
-OTHER_ROOT = "fails by itself too; --target reduces it"
+OTHER_ROOT = "fails by itself too; --target reduces it first"
 FLAKY_RUNS = 5
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
@@ -100,6 +103,8 @@ def minimize(
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if report.reason not in (Reason.BUDGET, Reason.INTERRUPTED):  # those may be tried again, and go on from there
+        sink.discard(CHECKPOINT)
     sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
     journal.keep()
     return report
@@ -159,7 +164,7 @@ class _Job:
                 if isinstance(found, ScriptCase):
                     raise _Unreduced(found.otherwise)
                 self._announce(found)
-                repro, data = self._repro_of(found, executor, lambda: beside.submit(_repeat, triage, found))
+                repro, data, first = self._repro_of(found, executor, lambda: beside.submit(_repeat, triage, found))
             except (_Unreduced, Unanswered) as end:
                 level = PythonLevel(
                     executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs
@@ -169,11 +174,14 @@ class _Job:
                 if script_repro is None:
                     self._settle(otherwise)
                     return
-                repro, data = script_repro, None
-        with self._journal.step(Step.VERIFY):
-            self._journal.watch()
-            self._verify(repro, data, place)
-        self._journal.keep()
+                repro, data, first = script_repro, None, None
+            with self._journal.step(Step.VERIFY):
+                self._journal.watch()
+                self._verify(repro, data, place)
+            self._journal.keep()
+            if first is not None:
+                with self._journal.reserving(WITNESS_SECONDS if self._options.witness else 0.0):
+                    write_further(first, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
                 self._hear_witnesses(place)
@@ -186,7 +194,7 @@ class _Job:
 
     def _repro_of(
         self, case: Case, executor: Executor, repeat: Callable[[], Future[Reproducibility]]
-    ) -> tuple[Repro, bytes | None]:
+    ) -> tuple[Repro, bytes | None, Found]:
         """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted."""
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         finish = _finish_seconds(case.signature.kind)
@@ -194,9 +202,10 @@ class _Job:
             with self._journal.reserving(finish):
                 repeats = repeat()  # beside the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
-                    located, program = self._localize(case, oracle)
+                    start = self._resume(case, oracle) or self._localize(case, oracle)
+                    program, located = start.program, start.located
                 with self._journal.step(Step.REDUCE):
-                    reduced = self._reduce(located.window, program, oracle, case)
+                    reduced = self._reduce(start, oracle, case)
                     self._count(repeats.result())  # here, where it ends at once if the time does
         finally:
             self._report.also_seen = [
@@ -207,7 +216,8 @@ class _Job:
             with self._journal.step(Step.BLAME):
                 outcome = self._blame(reduced.best, located, oracle)
             with self._journal.step(Step.EMIT):
-                return self._emit(reduced.best, outcome, case)
+                repro, data = self._emit(reduced.best, outcome, case)
+                return repro, data, Found(case, oracle, program, located, reduced.best)
 
     # steps -------------------------------------------------------------------------------------------------------
 
@@ -272,7 +282,14 @@ class _Job:
         if rate.failed < rate.runs:
             self._journal.note(f"The failure is flaky: it showed in {rate.failed} of {rate.runs} runs of the script.")
 
-    def _localize(self, case: Case, oracle: Oracle) -> tuple[Localized, Program]:
+    def _resume(self, case: Case, oracle: Oracle) -> Checkpoint | None:
+        start = restore(case, oracle, self._journal.sink)
+        if start is not None:
+            self._report.layers = list(start.located.layers)
+            self._journal.note(f"An earlier attempt was cut short; this one goes on from its {start.best.size} nodes.")
+        return start
+
+    def _localize(self, case: Case, oracle: Oracle) -> Checkpoint:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
         program = case.program
         if case.otherwise is not None:
@@ -280,19 +297,19 @@ class _Job:
             if window is None:
                 self._report.failure = None
                 raise _Unreduced(case.otherwise)
-            return Localized(window, (), (), confirmed=True), program
+            return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
             variants.insert(0, program.without_grad())
         for variant in variants:
             located = self._search(variant, oracle)
             if located.confirmed:
-                return located, program
+                return Checkpoint(program, located, located.window)
         if program.level == "dynamo":
             program = replace(case.survey.program("aot"), setup=program.setup)
             located = self._search(program, oracle)
             if located.confirmed:
-                return located, program
+                return Checkpoint(program, located, located.window)
         vanishes = (
             "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
@@ -316,16 +333,18 @@ class _Job:
         )
         return located
 
-    def _reduce(self, window: Program, program: Program, oracle: Oracle, case: Case) -> Reduced[Program]:
-        before, earlier = program.size, oracle.trials
-        report = self._report
+    def _reduce(self, start: Checkpoint, oracle: Oracle, case: Case) -> Reduced[Program]:
+        program, earlier = start.program, oracle.trials
+        report, keeper = self._report, Keeper(start, case, oracle, self._journal)
 
-        def record(step: HistoryStep) -> None:
-            report.reduction = self._reduction(program, step.nodes, earlier + step.trial)
-            self._journal.progress(nodes=step.nodes, nodes_before=before, trials=earlier + step.trial, message=step.by)
+        def record(step: HistoryStep, best: Program) -> None:
+            trials = earlier + step.trial
+            report.reduction = self._reduction(program, step.nodes, trials)
+            self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=step.by)
+            keeper.step(step, best)
 
         reduced = reduce(
-            window,
+            start.best,
             check=oracle.check,
             literal=case.survey.literal,
             on_step=record,
@@ -336,7 +355,7 @@ class _Job:
                 reduced = replace(reduced, best=publish(reduced.best, oracle.check))
         reduction = self._reduction(program, reduced.best.size, oracle.trials)
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
-        reduction.history, reduction.seconds = list(reduced.history), round(reduced.seconds, 2)
+        reduction.history, reduction.seconds = keeper.history, round(start.seconds + reduced.seconds, 2)
         report.reduction = reduction
         return reduced
 
@@ -372,13 +391,9 @@ class _Job:
             rate=report.failure.reproducibility,
             details=details,
         )
-        data = case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+        data = data_of(repro, case)
         report.reduction.lines_after = repro.lines
-        journal.repro = repro.source
-        journal.sink.artifact("repro.py", repro.source.encode())
-        if data is not None:
-            journal.sink.artifact("data.pt", data)
-            journal.sink.artifact("repro.zip", bundle(repro, data))
+        keep_repro(repro, data, journal)
         journal.event("repro", lines=repro.lines, nodes=program.size, verified=False)
         return repro, data
 

@@ -19,7 +19,7 @@ import json
 import keyword
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -267,6 +267,36 @@ def _decode_dict(items: list[Any]) -> dict[Arg, Arg]:
         raise ValueError(f"not an encoded dict: {str(items)[:80]}") from None
 
 
+def as_json(program: Program) -> dict[str, Any]:
+    """The JSON form of a program, the same in which it came from the child; `protocol.parse_program` undoes it."""
+    return {
+        "inputs": [
+            {"name": i.name, "meta": _meta_json(i.meta)}
+            | ({"golden": i.golden} if i.golden is not None else {})
+            | ({"code": i.code} if i.code is not None else {})
+            for i in program.inputs
+        ],
+        "nodes": [
+            {
+                "name": n.name,
+                "target": n.target,
+                "args": [encode(arg) for arg in n.args],
+                "kwargs": {key: encode(value) for key, value in n.kwargs},
+                "meta": _meta_json(n.meta),
+                "module": n.module,
+                "module_class": n.module_class,
+                "source": n.source,
+            }
+            for n in program.nodes
+        ],
+        "outputs": program.outputs,
+        "level": program.level,
+        "setup": program.setup,
+        "compile_kwargs": dict(program.compile_kwargs),
+        "grad": program.grad,
+    }
+
+
 def identifier(name: Any) -> str:
     """Return ``name`` if it can stand as a name in source text.
 
@@ -289,6 +319,10 @@ def dotted(path: Any) -> str:
             identifier(part)
         return path
     raise ValueError(f"not a dotted name: {str(path)[:80]!r}")
+
+
+def _meta_json(meta: TensorMeta | None) -> dict[str, Any] | None:
+    return None if meta is None else {f.name: getattr(meta, f.name) for f in fields(meta)}
 
 
 def _meta_key(meta: TensorMeta | None) -> Any:

@@ -200,9 +200,15 @@ def _input(item: Any) -> Input:
     return Input(
         name=identifier(item["name"]),
         meta=_meta(item.get("meta")),
-        golden=identifier(item["golden"]) if "golden" in item else None,
+        golden=_moment(item["golden"]) if "golden" in item else None,
         code=str(item["code"]) if "code" in item else None,
     )
+
+
+def _moment(golden: Any) -> str:
+    """The name of a golden value, or ``name@node``: as it is just before that node runs."""
+    name, at, node = str(golden).partition("@")
+    return f"{identifier(name)}@{identifier(node)}" if at else identifier(golden)
 
 
 def _node(item: Any) -> Node:

@@ -88,7 +88,7 @@ class PythonLevel:
         operators = rerun.observed(script.text).calls
         before = len(script.text.splitlines())
 
-        def record(step: HistoryStep) -> None:
+        def record(step: HistoryStep, best: Script) -> None:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 

@@ -143,7 +143,8 @@ def _culprit(culprit: Culprit) -> str:
     )
     module = f"module {code(culprit.module)}" if culprit.module else "module unknown"
     role = "" if culprit.root else " (follows from another)"
-    return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in _errors(culprit))
+    more = [*_errors(culprit), *([escape(culprit.what)] if culprit.ops and culprit.what else [])]
+    return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
 
 
 def _errors(culprit: Culprit) -> Iterable[str]:

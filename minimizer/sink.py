@@ -27,6 +27,12 @@ class Sink(Protocol):
     def artifact(self, name: str, content: bytes) -> None:
         """Keep a result under a name such as ``repro.py``; a later one of the same name replaces it."""
 
+    def discard(self, name: str) -> None:
+        """Forget an artifact, if there is one of this name."""
+
+    def earlier(self, name: str) -> bytes | None:
+        """An artifact that an earlier attempt of the same job has kept; None if there is none."""
+
     def report(self, report: Report) -> None:
         """Keep the report so far; readers may look at it at any time."""
 
@@ -53,6 +59,13 @@ class FolderSink:
             file.write(content)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
+
+    def discard(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+    def earlier(self, name: str) -> bytes | None:
+        path = self.folder / name
+        return path.read_bytes() if path.is_file() else None
 
     def report(self, report: Report) -> None:
         self.artifact("report.json", json.dumps(report.to_json(), indent=1).encode() + b"\n")

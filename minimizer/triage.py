@@ -137,7 +137,7 @@ class Triage:
             survey=survey,
             program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
             signature=signature,
-            message=_message(failure.exception, failure.verdict),
+            message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,
             verdict=failure.verdict,
             tolerance=tolerance,
@@ -345,7 +345,7 @@ def _opaque(held: protocol.Held) -> ScriptCase:
     """A failing call whose graph or inputs cannot be written down."""
     failure = held.failure
     kind = Kind(failure.kind) if failure.kind else Kind.CRASH
-    return ScriptCase(_unmade(f"({_message(failure.exception, failure.verdict)})", kind, error=failure.exception))
+    return ScriptCase(_unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
 
 
 def _place(phase: dict[str, Any]) -> dict[str, Any] | None:
@@ -377,7 +377,8 @@ def _not_runnable(survey: Survey, how: str) -> Settled:
     )
 
 
-def _message(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
+def message_of(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
+    """What a failure says: the line of its exception, or its first difference."""
     if error is not None:
         return _line(error)
     first = verdict.differences[0] if verdict and verdict.differences else None

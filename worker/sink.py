@@ -6,8 +6,10 @@ import threading
 import time
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from minimizer.report import Report
-from minimizer.store import ArtifactTooLarge, Claim, Store
+from minimizer.store import ArtifactTooLarge, Claim, Store, UnknownArtifact, UnknownJob
 from worker.lease import Lease
 
 # The search reports every trial, dozens a second; a reader cannot tell the difference.
@@ -40,6 +42,15 @@ class DatabaseSink:
             self._lease.write(lambda: self._store.put_artifact(self._claim, name, content))
         except ArtifactTooLarge as error:
             self.event("note", message=f"{error}; run the script with `minimizer run` to get it")
+
+    def discard(self, name: str) -> None:
+        self._lease.write(lambda: self._store.discard_artifact(self._claim, name))
+
+    def earlier(self, name: str) -> bytes | None:
+        try:
+            return self._store.artifact(self._claim.job_id, name)[1]
+        except (UnknownArtifact, UnknownJob, SQLAlchemyError):  # then this attempt begins at the beginning
+            return None
 
     def report(self, report: Report) -> None:
         self.latest = report

@@ -28,8 +28,8 @@ class Candidate(Protocol):
 Item = TypeVar("Item")
 C = TypeVar("C", bound=Candidate)
 
-OnStep = Callable[[HistoryStep], None]
-"""Told of each accepted candidate: the trial that found it, when, how many call nodes are left, and by which pass."""
+OnStep = Callable[[HistoryStep, C], None]
+"""Told of each accepted candidate: the trial that found it, when, how many call nodes are left, by which pass; and the candidate."""
 
 
 class Problem(Generic[C]):
@@ -45,7 +45,7 @@ class Problem(Generic[C]):
         *,
         check: Callable[[Sequence[C]], Sequence[bool]],
         key: Callable[[C], tuple[int, ...]],
-        on_step: OnStep,
+        on_step: OnStep[C],
         jobs: int,
     ) -> None:
         self.best = candidate
@@ -145,7 +145,7 @@ class Problem(Generic[C]):
     def _record(self, by: str) -> None:
         step = HistoryStep(trial=self.trials, seconds=round(self.seconds, 3), nodes=self.best.size, by=by)
         self.history.append(step)
-        self._on_step(step)
+        self._on_step(step, self.best)
 
 
 def _halves(items: Sequence[Item]) -> list[list[Item]]:

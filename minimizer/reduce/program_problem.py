@@ -21,7 +21,7 @@ class ProgramProblem(Problem[Program]):
         *,
         check: Callable[[Sequence[Program]], Sequence[bool]],
         literal: Literal,
-        on_step: OnStep,
+        on_step: OnStep[Program],
         jobs: int,
     ) -> None:
         super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs)

@@ -51,7 +51,7 @@ def reduce(
     *,
     check: Check,
     literal: Literal,
-    on_step: OnStep = lambda step: None,
+    on_step: OnStep[Program] = lambda step, program: None,
     jobs: int = 1,
 ) -> Reduced[Program]:
     """Reduce a failing program to one from which nothing single can be taken.

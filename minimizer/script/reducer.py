@@ -14,7 +14,7 @@ Check = Callable[[Sequence[Source]], Sequence[bool]]
 
 
 def reduce_script(
-    source: Source, *, check: Check, on_step: OnStep = lambda step: None, jobs: int = 1
+    source: Source, *, check: Check, on_step: OnStep[Source] = lambda step, best: None, jobs: int = 1
 ) -> Reduced[Source]:
     """Reduce a failing script until no single statement, argument, element, name or number can go.
 

@@ -77,6 +77,22 @@ class Results:
             touch(row, self._database.now(session))
         blobs.collect(self._database, replaced)
 
+    def discard_artifact(self, claim: Claim, name: str) -> None:
+        """Forget a file, if there is one of this name.
+
+        Raises:
+            LeaseLost: the job is not this worker's any more.
+        """
+        with self._database.write() as session:
+            row = held(session, claim)
+            known = session.get(ArtifactRow, (row.number, bounds.text(name, 255)))
+            if known is None:
+                return
+            sha = known.sha256
+            session.delete(known)
+            touch(row, self._database.now(session))
+        blobs.collect(self._database, [sha])
+
     def put_report(self, claim: Claim, report: Report) -> None:
         """Keep the report so far. The job stays running, whatever status the report has.
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minimizer.options import Options
 from minimizer.report import Culprit, Error, Failure, Layer, Reduction, Report
-from minimizer.store import ArtifactTooLarge, Claim, Store, UnknownArtifact, bounds, results
+from minimizer.store import ArtifactTooLarge, Claim, LeaseLost, Store, UnknownArtifact, bounds, results
 from minimizer.types import Kind, Reason, Status
 
 
@@ -22,6 +22,21 @@ def claim(store: Store) -> Claim:
     claimed = store.claim("w", lease_seconds=60)
     assert claimed is not None
     return claimed
+
+
+def test_a_discarded_artifact_is_gone_and_its_content_with_it(store: Store, claim: Claim) -> None:
+    store.put_artifact(claim, "data.pt", b"values")
+    store.put_artifact(claim, "other.pt", b"others")
+    version = store.job(claim.job_id).version
+    store.discard_artifact(claim, "data.pt")
+    store.discard_artifact(claim, "data.pt")
+    assert [info.name for info in store.artifacts(claim.job_id)] == ["other.pt"]
+    assert store.job(claim.job_id).version == version + 1
+    with pytest.raises(UnknownArtifact):
+        store.artifact(claim.job_id, "data.pt")
+    store.release(claim)
+    with pytest.raises(LeaseLost):
+        store.discard_artifact(claim, "other.pt")
 
 
 def test_events_come_back_in_order_and_can_be_resumed(store: Store, claim: Claim) -> None:

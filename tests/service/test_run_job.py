@@ -198,3 +198,38 @@ def test_an_artifact_that_is_too_large_is_noted(store: Store, monkeypatch: pytes
     (note,) = store.events(job.id)
     assert note.data["message"].startswith("data.pt has 101 bytes; at most 100 are kept")
     assert [info.name for info in store.artifacts(job.id)] == ["report.json"]
+
+
+def test_the_next_attempt_finds_what_a_killed_one_has_left(store: Store) -> None:
+    job = submit(store)
+    claim = store.claim_job(job.id, "killed", lease_seconds=60)
+    assert claim is not None
+    store.put_artifact(claim, "checkpoint.json", b"so far")
+    with store._database.write() as session:
+        session.execute(text("UPDATE jobs SET lease_until = '2000-01-01 00:00:00'"))
+    assert store.requeue_expired(max_attempts=3) == [job.id]
+    found = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        found.append(sink.earlier("checkpoint.json"))
+        found.append(sink.earlier("repro.py"))
+        sink.discard("checkpoint.json")
+        sink.discard("repro.py")
+        return DONE
+
+    assert run(store, job, work).status is Status.MINIMIZED
+    assert found == [b"so far", None]
+    assert [info.name for info in store.artifacts(job.id)] == ["report.json"]
+
+
+def test_a_retried_job_begins_at_the_beginning(store: Store) -> None:
+    found = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        found.append(sink.earlier("checkpoint.json"))
+        sink.artifact("checkpoint.json", b"so far")
+        return Report(status=Status.PARTIAL, reason=Reason.BUDGET, summary="Time was up.")
+
+    job = run(store, submit(store), work)
+    run(store, store.retry(job.id), work)
+    assert found == [None, None]

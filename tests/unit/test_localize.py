@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from fake_oracle import META, FakeOracle, Rule, well_formed
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minimizer.localize import SMALL, Localized, Region, confirm_discrete, cut, localize, split
@@ -17,48 +17,6 @@ from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Difference, Outcome, Verdict
 from minimizer.report import Layer
 from minimizer.types import Kind
-
-META = TensorMeta((4, 4), "torch.float32", (4, 1))
-Rule = Callable[[Program], bool]
-
-
-class FakeOracle:
-    """Says by rule whether a program fails; counts."""
-
-    def __init__(self, rule: Rule, kind: Kind = Kind.COMPILE_ERROR) -> None:
-        self._rule = rule
-        self.accepts = (Signature(kind),)
-        self.also_seen: Counter[Signature] = Counter()
-        self.judged: list[Program] = []
-
-    def judge(self, programs: Sequence[Program]) -> list[Outcome]:
-        self.judged += programs
-        return [self._outcome(program) for program in programs]
-
-    def _outcome(self, program: Program) -> Outcome:
-        well_formed(program)
-        if not self._rule(program):
-            return Outcome(outcome="same", verdict=Verdict())
-        difference = Difference(where="output[0]", max_abs=0.5, required_atol=0.25, required_rtol=0.125)
-        return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=[difference]))
-
-    def same(self, outcome: Outcome) -> bool:
-        return signature_of(outcome) is not None
-
-    def check(self, programs: Sequence[Program]) -> list[bool]:
-        return [self.same(outcome) for outcome in self.judge(programs)]
-
-
-def well_formed(program: Program) -> None:
-    """Names are defined once and before their use, and every output exists."""
-    defined = {i.name for i in program.inputs}
-    assert len(defined) == len(program.inputs)
-    for node in program.nodes:
-        assert defined.issuperset(node.refs()), f"{node} uses what is not there"
-        assert node.name not in defined
-        defined.add(node.name)
-    assert defined.issuperset(program.outputs)
-    assert all((i.golden is None) != (i.code is None) for i in program.inputs)
 
 
 def locate(program: Program, rule: Rule, **options: Any) -> tuple[Localized, FakeOracle]:
@@ -256,6 +214,7 @@ def test_a_pattern_across_two_blocks_is_found_by_widening() -> None:
     assert all(layer.verdict == "good" for layer in located.layers)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 7), st.integers(0, 7))
 def test_any_two_cooperating_blocks_are_found(one: int, two: int) -> None:
     if one == two:

@@ -144,10 +144,17 @@ def test_errors_of_the_oracle_itself_are_not_swallowed() -> None:
 
 def test_each_accepted_candidate_is_told_and_recorded() -> None:
     steps: list[HistoryStep] = []
+    sizes: list[int] = []
+
+    def on_step(step: HistoryStep, program: Program) -> None:
+        steps.append(step)
+        sizes.append(program.size)
+
     needed = ["torch.a", "torch.b", "torch.c"]  # too many nodes for the jump to the simplest inputs
     program = chain(["torch.sin"] * 20 + needed + ["torch.sin"] * 20)
-    result = reduce(program, check=FakeExecutor(in_a_row(*needed)), literal=no_literal, on_step=steps.append)
+    result = reduce(program, check=FakeExecutor(in_a_row(*needed)), literal=no_literal, on_step=on_step)
     assert steps == result.history
+    assert [s.nodes for s in steps] == sizes
     assert [s.nodes for s in steps] == sorted((s.nodes for s in steps), reverse=True)
     assert [s.trial for s in steps] == sorted(s.trial for s in steps)
     assert {s.by for s in steps} >= {"window", "inputs to code", "shapes"}

@@ -1,4 +1,4 @@
-"""Fewer nodes: windows first, since a culprit is usually a short run of neighbours, then single ones."""
+"""Fewer nodes: the window first, since a culprit is usually a short run of neighbours, then single ones."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from minimizer.reduce.program_problem import ProgramProblem
 
 
 def window(problem: ProgramProblem) -> None:
-    """Close in on the run of nodes that fails on golden inputs.
+    """Close in on the run of nodes that fails on golden inputs: the shortest prefix that fails, then its shortest suffix.
 
-    Invariant: the best program stays a contiguous run of the nodes it had. Halving costs two or three trials a level; where
-    the culprit lies across the cuts, both ends are trimmed by bisection instead. Small programs are tried before large
-    ones, since what a trial costs is the nodes it compiles.
+    Takes about log(n) trials for the prefix, and 2·log(k) for the suffix where the culprit spans k nodes.
+    Invariant: the best program stays a contiguous run of the nodes it had. Of several culprits the one that is complete first
+    is left, and no later pass can leave it for another, in whatever order it tries: what fails needs the run's last node.
     """
-    while len(problem.best.nodes) > 1 and _halve(problem):
-        pass
-    names = [node.name for node in problem.best.nodes]
-    if len(names) > 2:
-        _trim(problem, names)
+    whole = problem.best
+    names = [node.name for node in whole.nodes]
+
+    def without_back(count: int) -> Program | None:
+        return cut.keep(whole, names[: len(names) - count])
+
+    left = names[: len(names) - problem.largest(0, len(names), without_back, "window")]
+
+    def without_front(count: int) -> Program | None:
+        return cut.keep(whole, left[count:])
+
+    span = 1
+    while span < len(left) and not problem.judge([without_front(len(left) - span)], "window")[0]:
+        span *= 2
+    problem.largest(max(0, len(left) - span), len(left) - span // 2, without_front, "window")
 
 
 def drop(problem: ProgramProblem) -> None:
@@ -43,27 +53,3 @@ def bypass(problem: ProgramProblem) -> None:
     for node in reversed(problem.best.nodes):
         others = len(set(node.refs())) - 1
         problem.first((cut.bypass(problem.best, [node.name], choice=c) for c in range(others)), "bypass")
-
-
-def _halve(problem: ProgramProblem) -> bool:
-    names = [node.name for node in problem.best.nodes]
-    half, quarter = len(names) // 2, len(names) // 4
-    halves = [names[half:], names[:half]]
-    middle = [names[quarter : len(names) - quarter]] if quarter else []
-    best = problem.best
-    return problem.first([cut.keep(best, part) for part in halves], "window") or problem.first(
-        [cut.keep(best, part) for part in middle], "window"
-    )
-
-
-def _trim(problem: ProgramProblem, names: list[str]) -> None:
-    def without_front(count: int) -> Program | None:
-        return cut.keep(problem.best, names[count:])
-
-    front = problem.largest(0, len(names) // 2 + 1, without_front, "window")
-    left = names[front:]
-
-    def without_back(count: int) -> Program | None:
-        return cut.keep(problem.best, left[: len(left) - count])
-
-    problem.largest(0, len(left), without_back, "window")

@@ -1,0 +1,183 @@
+"""What a job leaves behind at every accepted step: a repro of the best program so far, and where a next attempt goes on.
+
+A checkpoint holds programs, whose golden values are names only: values come from the new attempt's own run of the script.
+So it counts only where that run holds the same graph under the same names, failing in the same way, and where the best
+program is seen to fail again. Otherwise the search starts over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from minimizer import protocol
+from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
+from minimizer.errors import ChildFailed
+from minimizer.evidence import details_of
+from minimizer.journal import Journal
+from minimizer.localize import Localized, Region
+from minimizer.oracle import Oracle
+from minimizer.program import Program, as_json
+from minimizer.report import HistoryStep, Layer
+from minimizer.sink import Sink
+from minimizer.triage import Case
+
+NAME = "checkpoint.json"
+ARCHIVE = "repro.zip"
+REPRO_SECONDS = 5.0
+"""At least this long between two repros of the best so far: one takes a moment, and is soon replaced."""
+REPRO_NUMEL = 1 << 23
+"""No repro is written while its data file would hold more elements than this."""
+UNFINISHED = "# The best so far: the reduction has not ended, and this has not been verified.\n"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A search in its middle: ``best`` is the smallest failing program so far, found in ``program``, the whole graph."""
+
+    program: Program
+    located: Localized
+    best: Program
+    trials: int = 0
+    seconds: float = 0.0
+    history: tuple[HistoryStep, ...] = ()
+
+
+class Keeper:
+    """Keeps what has been accepted: a checkpoint at every step, and a repro of it every few seconds."""
+
+    def __init__(self, start: Checkpoint, case: Case, oracle: Oracle, journal: Journal) -> None:
+        self._start, self._case, self._oracle, self._journal = start, case, oracle, journal
+        self._next_repro = 0.0
+        self._steps: list[HistoryStep] = []
+
+    @property
+    def history(self) -> list[HistoryStep]:
+        """Every accepted step, those of earlier attempts first."""
+        return [*self._start.history, *self._steps]
+
+    def step(self, step: HistoryStep, program: Program) -> None:
+        """Told of each accepted candidate."""
+        start = self._start
+        before = start.history[-1].trial if start.history else 0
+        seconds = round(start.seconds + step.seconds, 3)
+        self._steps.append(step.model_copy(update={"trial": before + step.trial, "seconds": seconds}))
+        reached = replace(start, best=program, trials=self._oracle.trials, seconds=seconds, history=tuple(self.history))
+        save(reached, self._case, self._journal.sink)
+        if time.monotonic() >= self._next_repro:
+            self._write(program)
+            self._next_repro = time.monotonic() + REPRO_SECONDS
+
+    def _write(self, program: Program) -> None:
+        report, outcome = self._journal.report, self._oracle.shown(program)
+        numel = sum(i.meta.numel for i in program.inputs if i.golden is not None and i.meta is not None)
+        if outcome is None or report.failure is None or numel > REPRO_NUMEL:
+            return
+        with suppress(SyntaxError, ChildFailed):
+            repro = emit(
+                program,
+                report.failure,
+                report.culprits,
+                environment=report.environment,
+                rate=report.failure.reproducibility,
+                details=details_of(program, outcome, self._case.tolerance),
+            )
+            repro = replace(repro, source=UNFINISHED + repro.source)
+            keep_repro(repro, data_of(repro, self._case), self._journal)
+
+
+def data_of(repro: Repro, case: Case) -> bytes | None:
+    """The content of the data file that a repro needs, if it needs one."""
+    return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+
+
+def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
+    """Keep a repro and its data, in place of an earlier one."""
+    sink = journal.sink
+    if data is None:
+        sink.discard(DATA_FILE)
+        sink.discard(ARCHIVE)
+    else:
+        sink.artifact(DATA_FILE, data)
+        sink.artifact(ARCHIVE, bundle(repro, data))
+    sink.artifact(SCRIPT_FILE, repro.source.encode())
+    journal.repro = repro.source
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    graph: str
+    level: str
+    signature: str
+    window: dict[str, Any]
+    best: dict[str, Any]
+    roots: list[tuple[int, int, str, str]]
+    elsewhere: list[tuple[int, int, str, str]]
+    layers: list[Layer]
+    trials: int
+    seconds: float
+    history: list[HistoryStep]
+
+
+def save(checkpoint: Checkpoint, case: Case, sink: Sink) -> None:
+    """Keep a checkpoint of the case's reduction as an artifact; a later one replaces it."""
+    located = checkpoint.located
+    stored = _Stored(
+        graph=_digest(checkpoint.program),
+        level=checkpoint.program.level,
+        signature=case.signature.text,
+        window=as_json(located.window),
+        best=as_json(checkpoint.best),
+        roots=[_plain(region) for region in located.roots],
+        elsewhere=[_plain(region) for region in located.elsewhere],
+        layers=list(located.layers),
+        trials=checkpoint.trials,
+        seconds=checkpoint.seconds,
+        history=list(checkpoint.history),
+    )
+    sink.artifact(NAME, json.dumps(stored.model_dump(mode="python", by_alias=True)).encode())
+
+
+def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
+    """What an earlier attempt of the job has left, if it holds for this one; the oracle goes on counting where it stopped."""
+    content = sink.earlier(NAME)
+    if content is None:
+        return None
+    with suppress(ValueError, ChildFailed):
+        stored = _Stored.model_validate(json.loads(content))
+        window, best = protocol.parse_program(stored.window), protocol.parse_program(stored.best)
+        if stored.signature != case.signature.text:
+            return None
+        program = case.program
+        if stored.level == "aot":
+            program = replace(case.survey.program("aot"), setup=program.setup)
+        if _digest(program) == stored.graph and oracle.check([best])[0]:
+            oracle.trials += stored.trials
+            located = Localized(
+                window=window,
+                roots=tuple(Region(*region) for region in stored.roots),
+                layers=tuple(stored.layers),
+                confirmed=True,
+                elsewhere=tuple(Region(*region) for region in stored.elsewhere),
+            )
+            return Checkpoint(program, located, best, stored.trials, stored.seconds, tuple(stored.history))
+        if stored.level == "aot":
+            case.survey.program("dynamo")  # golden values follow the level asked for last
+    return None
+
+
+def _digest(program: Program) -> str:
+    """Of all that golden values are named by; origins are left out, since the script's folder changes between attempts."""
+    names = [[item.name for item in program.inputs], [node.name for node in program.nodes]]
+    return hashlib.sha256(json.dumps([program.fingerprint(), names]).encode()).hexdigest()
+
+
+def _plain(region: Region) -> tuple[int, int, str, str]:
+    return region.start, region.stop, region.path, region.module_class

@@ -1,0 +1,190 @@
+"""The other culprits of a script: what else fails alone once the first one has its repro gets one of its own, if time is left.
+
+Two places hold the same fault if what is left of them is the same program but for the values it is given: a block that occurs
+in every layer gets one repro, not one a layer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from minimizer.checkpoint import data_of
+from minimizer.emit import SCRIPT_FILE, Repro, bundle, emit
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.evidence import culprit_of, details_of
+from minimizer.executor import Place
+from minimizer.journal import Journal
+from minimizer.localize import Localized, Region, cut, narrow
+from minimizer.oracle import Oracle, signature_of
+from minimizer.program import Program
+from minimizer.protocol import Outcome
+from minimizer.publish import publish
+from minimizer.reduce import reduce
+from minimizer.report import Culprit, Failure, Reproducibility
+from minimizer.triage import Case, message_of
+from minimizer.verify import verify
+
+MOST = 3
+"""Repros of one script, the first one included."""
+VERIFY_SECONDS = 180.0
+VERIFY_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """The culprit that has its repro: the case, the graph it was found in, where, and the minimal program."""
+
+    case: Case
+    oracle: Oracle
+    program: Program
+    located: Localized
+    reduced: Program
+
+
+@dataclass(frozen=True)
+class Further:
+    """Another culprit: its minimal program, how that fails, and where its nodes still had their modules and lines."""
+
+    program: Program
+    outcome: Outcome
+    window: Program
+
+
+def write_further(found: Found, *, place: Place, journal: Journal, jobs: int) -> None:
+    """Reduce, write and verify ``repro-2.py`` and so on, as long as the budget lasts; one that does not hold is not kept."""
+    if found.case.otherwise is not None or found.case.tolerance is not None:
+        return  # where rounding is amplified, or the script's own tolerance counts, healthy windows differ too
+
+    def smallest(window: Program, oracle: Oracle) -> Program:
+        result = reduce(window, check=oracle.check, literal=found.case.survey.literal, jobs=jobs).best
+        return publish(result, oracle.check) if result.level == "aot" else result
+
+    others = further(found.program, found.located, found.reduced, found.oracle, reduce=smallest)
+    number = 2
+    with suppress(BudgetExceeded, ChildFailed):
+        for other in others:
+            number += _write(other, f"repro-{number}.py", found, place, journal)
+            if number > MOST:
+                return
+
+
+def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:
+    """Whether the culprit has a repro of this name now."""
+    report = journal.report
+    culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
+    repro = _repro(other, culprit, name, found, journal)
+    data = data_of(repro, found.case)
+    journal.watch()
+    verification = verify(
+        repro,
+        data,
+        sandbox=place.sandbox,
+        python=place.python,
+        scratch=place.private("verify"),
+        timeout=min(VERIFY_SECONDS, journal.left),
+        runs=VERIFY_RUNS,
+    )
+    if verification.holds:
+        journal.sink.artifact(name, repro.source.encode())
+        if data is not None:
+            journal.sink.artifact(name.replace(".py", ".zip"), bundle(repro, data))
+        culprit.what = f"fails by itself too: {name}"
+    else:
+        culprit.what = (
+            f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
+        )
+    report.culprits = [c for c in report.culprits if c.ops or not _same_place(c, culprit)] + [culprit]
+    journal.keep()
+    return verification.holds
+
+
+def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:
+    signature, error = signature_of(other.outcome), other.outcome.exception
+    assert signature is not None
+    failure = Failure(
+        kind=signature.kind,
+        exception_type=error.root_type if error else None,
+        message=message_of(error, other.outcome.verdict),
+        signature=signature.text,
+    )
+    repro = emit(
+        other.program,
+        failure,
+        [culprit],
+        environment=journal.report.environment,
+        rate=Reproducibility(failed=1, runs=1),
+        details=details_of(other.program, other.outcome, found.case.tolerance),
+    )
+    return replace(repro, source=repro.source.replace(f"python {SCRIPT_FILE}", f"python {name}"))
+
+
+def _same_place(known: Culprit, culprit: Culprit) -> bool:
+    """Whether what was known only as a failing module is this culprit's."""
+    return not known.module or f"{culprit.module}.".startswith(f"{known.module}.")
+
+
+def further(
+    program: Program,
+    located: Localized,
+    reduced: Program,
+    oracle: Oracle,
+    *,
+    reduce: Callable[[Program, Oracle], Program],
+) -> Iterator[Further]:
+    """Culprits beside the one that ``reduced`` shows, in execution order, each with a fault of its own.
+
+    ``program`` is the graph that was localized. ``reduce`` gets a failing window, and the oracle that knows its way to fail.
+    """
+    base = program if located.window.grad else program.without_grad()
+    by_itself = any(layer.verdict == "bad" for layer in located.layers)
+    roots = located.roots if by_itself else ()  # what only fails together with its neighbours is no place to look again
+    own = _holder(base, roots, reduced)
+    same = {_form(reduced), _form(cut(base, own.start, own.stop))}
+    places = {*roots, *located.elsewhere, *_around(base, own, reduced)} - {own}
+    pending = sorted(places, key=lambda region: region.start)
+    while pending:
+        region = pending.pop(0)
+        window = cut(base, region.start, region.stop)
+        if _form(window) in same:
+            continue
+        same.add(_form(window))
+        (outcome,) = oracle.judge([window])
+        signature = signature_of(outcome)
+        if signature is None:
+            continue
+        judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
+        narrowed = narrow(base, region, judge)
+        smallest = reduce(narrowed, judge)
+        pending[:0] = _around(base, region, smallest)
+        if _form(smallest) not in same:
+            same.add(_form(smallest))
+            (outcome,) = judge.judge([smallest])
+            yield Further(smallest, outcome, narrowed)
+
+
+def _holder(program: Program, roots: Sequence[Region], reduced: Program) -> Region:
+    """The root that holds the culprit; the whole program where none does."""
+    first, stop = _span(program, reduced)
+    whole = Region(0, len(program.nodes))
+    return next((root for root in roots if root.start <= first and stop <= root.stop), whole)
+
+
+def _around(program: Program, region: Region, reduced: Program) -> list[Region]:
+    """What of a region lies before and behind the culprit found in it."""
+    first, stop = _span(program, reduced)
+    parts = [replace(region, stop=first), replace(region, start=stop)]
+    return [part for part in parts if part.size > 0]
+
+
+def _span(program: Program, reduced: Program) -> tuple[int, int]:
+    """From where to where in the program the nodes lie that are left of it."""
+    left = {node.name for node in reduced.nodes}
+    places = [index for index, node in enumerate(program.nodes) if node.name in left]
+    return (places[0], places[-1] + 1) if places else (0, len(program.nodes))
+
+
+def _form(program: Program) -> str:
+    return program.fingerprint(values=False)
