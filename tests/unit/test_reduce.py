@@ -190,7 +190,7 @@ def test_parallel_successes_are_merged() -> None:
     targets = [t for target in needed for t in (target, *["torch.sin"] * 10)]
     serial, _ = run(chain(targets), has(*needed))
     parallel, executor = run(chain(targets), has(*needed), jobs=8)
-    assert parallel.program.size == serial.program.size == 3
+    assert parallel.best.size == serial.best.size == 3
     assert len(executor.batches) < serial.trials
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,7 +16,8 @@ from minimizer.localize import Localized, localize
 from minimizer.oracle import Oracle
 from minimizer.program import Input, Node, Program, Ref
 from minimizer.reduce import passes, reduce, reducer
-from minimizer.reduce.problem import Change, Item, Problem
+from minimizer.reduce.problem import Item
+from minimizer.reduce.program_problem import ProgramProblem
 
 ORDERS = 20
 
@@ -66,7 +67,7 @@ CASES = {
 }
 
 
-class Shuffled(Problem):
+class Shuffled(ProgramProblem):
     """Tries candidates in a random order."""
 
     order = random.Random()
@@ -74,7 +75,14 @@ class Shuffled(Problem):
     def first(self, candidates: Iterable[Program | None], by: str) -> bool:
         return super().first(self.order.sample(every := list(candidates), len(every)), by)
 
-    def shrink(self, items: Sequence[Item], change: Change[Item], by: str, *, whole: bool = True) -> bool:
+    def shrink(
+        self,
+        items: Sequence[Item],
+        change: Callable[[Program, Sequence[Item]], Program | None],
+        by: str,
+        *,
+        whole: bool = True,
+    ) -> bool:
         return super().shrink(self.order.sample(list(items), len(items)), change, by, whole=whole)
 
 
@@ -83,13 +91,13 @@ def shuffle(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     order = random.Random(seed)
     window, *nodes = passes.NODES
     monkeypatch.setattr(Shuffled, "order", order)
-    monkeypatch.setattr(reducer, "Problem", Shuffled)
+    monkeypatch.setattr(reducer, "ProgramProblem", Shuffled)
     monkeypatch.setattr(passes, "NODES", (window, *order.sample(nodes, len(nodes))))
     monkeypatch.setattr(passes, "SIMPLER", tuple(order.sample(passes.SIMPLER, len(passes.SIMPLER))))
 
 
 def smallest(window: Program, oracle: Oracle) -> Program:
-    return reduce(window, check=oracle.check, literal=no_literal).program
+    return reduce(window, check=oracle.check, literal=no_literal).best
 
 
 def end(case: TwoFaults, target: str | None = None) -> tuple[Localized, Program, Oracle]:

@@ -316,13 +316,13 @@ def test_a_slow_compiler_is_not_said_to_hang() -> None:
 
 @pytest.mark.parametrize("again", [finished(), ended(signal=6, at=AT), silent()])
 def test_a_hang_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
-    found = settled(silent(), again)
+    found = unshown(silent(), again)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
     assert "fix (pass.py, line 11)" in found.summary
 
 
 def test_a_hang_before_any_graph_is_the_compilers_if_eager_ends() -> None:
-    found = settled(silent({}), finished())
+    found = unshown(silent({}), finished())
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
     assert settled(silent({}), ended(timed_out=True, signal=9)).reason is Reason.NOT_RUNNABLE
 
