@@ -25,6 +25,7 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
     origins = {node.name: node for node in window.nodes}
     nodes = [origins.get(node.name, node) for node in program.nodes]
     counted = [node for node in nodes if node.counts] or nodes
+    operators = operators or [name for node in counted if (name := _packet(node))]
     blamed = [name for name in operators if name not in BOOKKEEPING] or list(operators)
     source = next((node.source for node in reversed(counted) if node.source), None)
     return Culprit(
@@ -100,6 +101,12 @@ def _gradient_at(program: Program, where: str) -> str | None:
     wanted = [i.name for i in program.inputs if i.meta and i.meta.requires_grad]
     match = re.match(r"grad\[(\d+)\]", where)
     return wanted[int(match[1])] if match and int(match[1]) < len(wanted) else None
+
+
+def _packet(node: Node) -> str:
+    """The operator that a call is named after, for a program that could not be watched; empty for what is no operator."""
+    match = re.fullmatch(r"torch\.ops\.aten\.(\w+)(?:\.\w+)?|(?:torch|torch\.nn\.functional)?\.(\w+)", node.target)
+    return f"aten.{match[1] or match[2]}" if match else ""
 
 
 def _module(nodes: Sequence[Node]) -> str:

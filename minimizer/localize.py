@@ -112,7 +112,7 @@ def cut(program: Program, start: int, stop: int) -> Program:
     outputs = tuple(
         node.name
         for node in nodes
-        if node.name in used_later
+        if (node.name in used_later and node.number is None)
         or node.name in program.outputs
         or (node.name not in used_inside and _has_value(node))
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from minimizer import render
 from minimizer.executor import Executor, Survey
-from minimizer.program import Program
+from minimizer.program import Input, Program
 from minimizer.protocol import ExceptionInfo, Outcome, Verdict
 from minimizer.types import Kind
 from minimizer.watchdog import Limits, Watchdog
@@ -115,7 +115,7 @@ def signature_of(outcome: Outcome) -> Signature | None:
     if outcome.outcome == "different" and outcome.verdict is not None:
         return verdict_signature(outcome.verdict)
     kind = KINDS.get(outcome.outcome)
-    if kind is None or (kind in (Kind.CRASH, Kind.HANG) and outcome.phase in ("setup", "eager", "")):
+    if kind is None or (kind in (Kind.CRASH, Kind.HANG) and outcome.phase not in ("compiled", "backward")):
         return None
     if kind is Kind.CRASH:
         return None if outcome.signal in OOM_SIGNALS else Signature(kind, signal=outcome.signal)
@@ -204,7 +204,7 @@ class Oracle:
             "setup": HEADER + "\n".join(program.setup),
             "source": render.function(program, program.name),
             "name": program.name,
-            "inputs": [_input(i.name, i.golden, i.code, bool(i.meta and i.meta.requires_grad)) for i in program.inputs],
+            "inputs": [_input(i, program.marks(i)) for i in program.inputs],
             "golden_files": [str(self.survey.golden(keys))] if keys else [],
             "compile_kwargs": ", ".join(f"{key}={value}" for key, value in program.compile_kwargs),
             "grad": program.grad,
@@ -232,5 +232,7 @@ def is_inside(outcome: Outcome, hang: Signature) -> bool:
     return hang.kind is Kind.HANG and outcome.outcome == "timeout" and hang.where in outcome.places
 
 
-def _input(name: str, golden: str | None, code: str | None, requires_grad: bool) -> dict[str, Any]:
-    return {"name": name, "golden": golden, "code": code, "requires_grad": requires_grad}
+def _input(item: Input, marks: tuple[int, ...]) -> dict[str, Any]:
+    requires_grad = bool(item.meta and item.meta.requires_grad)
+    spec = {"name": item.name, "golden": item.golden, "code": item.code, "requires_grad": requires_grad}
+    return {**spec, "marks": marks} if marks else spec

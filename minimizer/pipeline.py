@@ -291,7 +291,7 @@ class _Job:
 
     def _localize(self, case: Case, oracle: Oracle) -> Checkpoint:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
-        program = case.program
+        program = case.program.dynamic() if case.program.is_symbolic else case.program
         if case.otherwise is not None:
             window = confirm_discrete(program, oracle)
             if window is None:
@@ -301,19 +301,34 @@ class _Job:
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
             variants.insert(0, program.without_grad())
+        if (
+            program != case.program
+        ):  # only the symbols of the compiler's own choice, where more of them hide the failure
+            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
         for variant in variants:
             located = self._search(variant, oracle)
             if located.confirmed:
                 return Checkpoint(program, located, located.window)
-        if program.level == "dynamo":
-            program = replace(case.survey.program("aot"), setup=program.setup)
-            located = self._search(program, oracle)
+        lowered = self._lowered(case, program)
+        if lowered is not None:
+            located = self._search(lowered, oracle)
             if located.confirmed:
-                return Checkpoint(program, located, located.window)
+                return Checkpoint(lowered, located, located.window)
         vanishes = (
             "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
         raise _Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
+
+    def _lowered(self, case: Case, program: Program) -> Program | None:
+        """The program in aten operators; None if it is that already, or cannot be traced."""
+        if program.level != "dynamo":
+            return None
+        try:
+            lowered = replace(case.survey.program("aot"), setup=program.setup)
+        except ChildFailed as error:
+            self._journal.note(f"The graph could not be traced into aten operators: {error}")
+            return None
+        return lowered.dynamic() if lowered.is_symbolic else lowered
 
     def _search(self, program: Program, oracle: Oracle) -> Localized:
         def show(layer: Layer) -> None:

@@ -23,6 +23,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+SIZES = (".size", "torch.ops.aten.sym_size.int")
+"""Targets that read a size of a tensor."""
+
 Arg = Any
 """A node argument; see the module's docstring for what it may be."""
 
@@ -50,10 +53,18 @@ class TensorMeta:
     stride: tuple[int, ...] | None = None
     device: str = "cpu"
     requires_grad: bool = False
+    symbolic: tuple[int, ...] = ()
+    """Dimensions whose size the compiler was given as a symbol. They matter to a program that is ``marked``."""
 
     @property
     def numel(self) -> int:
         return math.prod(self.shape)
+
+    def reshaped(self, shape: tuple[int, ...], stride: tuple[int, ...] | None = None) -> TensorMeta:
+        """The same in another shape; where that has fewer dimensions the leading ones are gone."""
+        lost = len(self.shape) - len(shape)
+        symbolic = tuple(dim - lost for dim in self.symbolic if dim >= lost)
+        return replace(self, shape=shape, stride=stride, symbolic=symbolic)
 
 
 @dataclass(frozen=True)
@@ -86,11 +97,13 @@ class Node:
     module: str = ""
     module_class: str = ""
     source: tuple[str, int, str] | None = None
+    number: bool | int | float | None = None
+    """What it gives on eager's own inputs, where that is a plain number: a size, or what is computed from sizes."""
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a call node in reports: getitem does not."""
-        return self.target != "operator.getitem"
+        """Whether it counts as a call node in reports: getitem does not, nor does reading a size."""
+        return self.target not in ("operator.getitem", *SIZES)
 
     def refs(self) -> Iterator[str]:
         """Names of the values it uses, with repeats."""
@@ -120,6 +133,8 @@ class Program:
     """Keyword arguments of ``torch.compile``, as source text."""
     grad: bool = False
     """Whether it runs with gradients enabled; otherwise under ``torch.no_grad()``."""
+    marked: bool = False
+    """Whether the symbolic dimensions of its inputs are marked by ``torch._dynamo.mark_dynamic``."""
     name: str = field(default="f", compare=False)
 
     @property
@@ -132,6 +147,22 @@ class Program:
 
     def node(self, name: str) -> Node:
         return next(n for n in self.nodes if n.name == name)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether the compiler was given symbols in place of sizes or numbers."""
+        metas = [meta for meta in self.metas().values() if meta is not None]
+        return any(meta.symbolic for meta in metas) or any(node.number is not None for node in self.nodes)
+
+    def marks(self, item: Input) -> tuple[int, ...]:
+        """The dimensions of an input that are to be marked dynamic."""
+        return item.meta.symbolic if self.marked and item.meta is not None else ()
+
+    def dynamic(self) -> Program:
+        """The same program compiled with ``dynamic=True``, unless it says how dynamic it is."""
+        if "dynamic" in dict(self.compile_kwargs):
+            return self
+        return replace(self, compile_kwargs=(*self.compile_kwargs, ("dynamic", "True")), marked=False)
 
     def metas(self) -> dict[str, TensorMeta | None]:
         """What is known of every value, by name."""
@@ -184,6 +215,7 @@ class Program:
             program.setup,
             program.compile_kwargs,
             program.grad,
+            [program.marks(i) for i in program.inputs],
         ]
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 

@@ -222,7 +222,14 @@ def _node(item: Any) -> Node:
         module=str(item.get("module", ""))[:1000],
         module_class=str(item.get("module_class", ""))[:200],
         source=(str(source[0])[:1000], int(source[1]), str(source[2])[:1000]) if source else None,
+        number=_number(item.get("number")),
     )
+
+
+def _number(value: Any) -> bool | int | float | None:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise ValueError(f"not a number: {str(value)[:80]!r}")
 
 
 def _meta(item: Any) -> TensorMeta | None:
@@ -234,4 +241,5 @@ def _meta(item: Any) -> TensorMeta | None:
         stride=tuple(int(step) for step in item["stride"]) if item["stride"] is not None else None,
         device=identifier(item["device"]),
         requires_grad=bool(item["requires_grad"]),
+        symbolic=tuple(int(dim) for dim in item.get("symbolic", ())),
     )

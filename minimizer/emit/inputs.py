@@ -49,7 +49,11 @@ def lines(program: Program) -> list[str]:
     if data_keys(program):
         result.append(f'data = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
     values = [(i.name, shortened(_value(i, grad=program.grad))) for i in program.inputs]
-    return result + [_fitted(statement) for statement in _packed(values)]
+    result += [_fitted(statement) for statement in _packed(values)]
+    for item in program.inputs:
+        if marks := program.marks(item):
+            result.append(f"torch._dynamo.mark_dynamic({item.name}, {marks[0] if len(marks) == 1 else marks})")
+    return result
 
 
 def is_random(program: Program) -> bool:

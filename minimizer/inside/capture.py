@@ -25,8 +25,8 @@ from torch._dynamo.repro import after_dynamo
 from . import referee, snapshot, state
 from .failures import describe
 from .golden import GoldenGraph
-from .graphs import Opaque, to_json
-from .lowering import lower, tensors
+from .graphs import Opaque, concrete, is_symbolic, to_json
+from .lowering import annotate, lower, tensors
 from .raised import Raised
 from .script import run_script
 from .wire import STOP, Channel, Message
@@ -148,8 +148,12 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = _Graph(len(self._graphs), module, backend)
         self._graphs.append(graph)
-        values = _concrete(inputs)
         rng = snapshot.rng_state()
+        try:
+            values = list(snapshot.clone(concrete(graph.module.graph, inputs)))
+        except Exception as error:  # ours, and must not reach the user's script
+            self._cannot_compare(graph, error)
+            return compile_()
         if self._hold == {"graph": graph.index, "call": None}:
             self._hold_call(graph, values, rng, {"phase": "compile"})
         self._doing = "compare"
@@ -202,7 +206,6 @@ class Survey:
         try:
             expected = graph.module(*expected_inputs)
         except Exception as error:
-            self._notes[f"graph {graph.index} fails in eager: {type(error).__name__}: {error}"[:300]] = None
             snapshot.set_rng_state(rng)
             actual = compiled(*args)
             self._missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
@@ -381,7 +384,7 @@ class _Held:
         self._graph, self._inputs, self._rng, self._script = graph, inputs, rng, script
         self._cotangents = cotangents
         self._grad = torch.is_grad_enabled()
-        self._setup, self._opaque = state.setup_lines()
+        self._setup, self._opaque = state.setup_lines(getattr(graph.backend, "dynamic", None))
         self._golden: GoldenGraph | None = None
 
     def serve(self, failure: Message, channel: Channel) -> None:
@@ -419,6 +422,10 @@ class _Held:
             module, inputs = self._graph.module, self._inputs
             if level == "aot":
                 raise Opaque("asked for")
+            if is_symbolic(module.graph):  # what the compiler knows of it may come from a call with other sizes
+                with contextlib.suppress(Exception):
+                    snapshot.set_rng_state(self._rng)
+                    annotate(module, inputs)
             body = to_json(module.graph, inputs, script=self._script, level="dynamo")
         except Opaque as opaque:
             if level == "dynamo":
@@ -427,13 +434,16 @@ class _Held:
             module, inputs = lower(self._graph.module, self._inputs, self._cotangents)
             body = to_json(module.graph, inputs, script=self._script, level="aot")
         self._golden = GoldenGraph(module, inputs, self._rng, body.pop("names"))
+        return {**body, **self._surroundings(body["level"])}
+
+    def _surroundings(self, level: str) -> Message:
+        """What a program needs around it."""
         backend = self._graph.backend
         return {
-            **body,
             "setup": self._setup,
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
-            "grad": self._grad and body["level"] == "dynamo",
+            "grad": self._grad and level == "dynamo",
         }
 
 
@@ -448,12 +458,6 @@ def _copy_graph(graph: fx.Graph) -> fx.Graph:
         new.name = old.name
     copy.find_nodes(op="output")[0].meta = dict(output.meta)
     return copy
-
-
-def _concrete(inputs: list[Any]) -> list[Any]:
-    """The example values of a graph, copied, with plain numbers for symbolic ones."""
-    plain = [v.node.hint if isinstance(v, (torch.SymInt, torch.SymFloat)) else v for v in inputs]
-    return list(snapshot.clone(plain))
 
 
 def _fallback_random(on: bool) -> Any:

@@ -7,6 +7,7 @@ that are saved together keep the storages they share.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class GoldenGraph:
         """Copies of the tensors named by ``keys``.
 
         A key is ``value`` (right after it was made; inputs: at the start) or ``value@node`` (just before that node runs).
-        Unknown keys and values that are no tensors are left out.
+        Unknown keys, values that are no tensors, and what comes after an error of eager's are left out.
         """
         moments: dict[fx.Node, list[tuple[str, fx.Node]]] = {}
         after: dict[fx.Node, list[str]] = {}
@@ -43,7 +44,8 @@ class GoldenGraph:
                 after.setdefault(node, []).append(key)
         collector = _Collector(self._module, moments, after)
         snapshot.set_rng_state(self._rng)
-        collector.run(*snapshot.clone(self._inputs))
+        with contextlib.suppress(Exception):  # eager's own, where it is the compiler that misses the error
+            collector.run(*snapshot.clone(self._inputs))
         return collector.found
 
     def literal(self, key: str) -> str | None:
@@ -76,8 +78,10 @@ class _Collector(fx.Interpreter):
         return result
 
     def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
+        # Inside a torch.func transform a value is a wrapper, which lives no longer than the transform.
+        pairs = [(key, value) for key, value in pairs if not torch._C._functorch.is_functorch_wrapped_tensor(value)]
         copies = snapshot.clone([value.detach() for _, value in pairs])
-        self.found.update(zip((key for key, _ in pairs), copies, strict=False))
+        self.found.update(zip((key for key, _ in pairs), copies, strict=True))
 
 
 def literal(value: torch.Tensor) -> str | None:

@@ -1,7 +1,9 @@
 """FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
 
-Shapes are concrete (hints where they are symbolic). A node whose target has no name in source text, or that calls a
-submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names (`lowering.py`).
+Shapes are concrete, and it is said which of their sizes are symbols. A symbol that the graph takes as an input is read off
+the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. A node whose target has
+no name in source text, or that calls a submodule, makes the graph *opaque*: it is then lowered to aten operators, which always
+have names (`lowering.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from .names import dotted_name
 
 Json = Any
 MADE = "minimizer_tensor_meta"
-"""Key of ``node.meta`` under which a run of the graph noted what a node makes."""
+"""Key of ``node.meta`` under which a run of the graph noted what a node makes: a tensor's meta, or a plain number."""
+SIZES = {
+    "torch.ops.aten.sym_size.int": ".size",
+    "torch.ops.aten.sym_stride.int": ".stride",
+    "torch.ops.aten.sym_numel.default": ".numel",
+    "torch.ops.aten.sym_storage_offset.default": ".storage_offset",
+}
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Opaque(Exception):
@@ -39,7 +48,7 @@ def to_json(graph: fx.Graph, inputs: list[Any], *, script: str, level: str) -> d
 
 
 def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
-    """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes become their hints."""
+    """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes become their hints, and are named."""
     strided = value.layout is torch.strided
     return {
         "shape": [_hint(size) for size in value.shape],
@@ -47,25 +56,45 @@ def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
         "stride": [_hint(step) for step in value.stride()] if strided else None,
         "device": value.device.type,
         "requires_grad": value.requires_grad,
+        "symbolic": _symbolic(value),
     }
+
+
+def is_symbolic(graph: fx.Graph) -> bool:
+    """Whether any value of the graph is a symbol, or a tensor with a symbol among its sizes."""
+    return any(isinstance(v, SYMBOLS) or _symbolic(v) for v in map(_example, graph.nodes))
+
+
+def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
+    """The example values of the graph's placeholders with plain numbers for symbols: their hints, or the sizes they stand for."""
+    placeholders = graph.find_nodes(op="placeholder")
+    values = dict(zip(placeholders, inputs, strict=True))
+    owners = _owners(placeholders)
+
+    def plain(value: Any) -> Any:
+        owner = owners.get(value.node.expr) if isinstance(value, SYMBOLS) and not value.node.has_hint() else None
+        return values[owner[0]].shape[owner[1]] if owner else _hint(value)
+
+    return [plain(value) for value in inputs]
 
 
 class _Writer:
     def __init__(self, graph: fx.Graph, inputs: list[Any], script: str) -> None:
         self._graph, self._inputs, self._script = graph, inputs, script
         self._names: dict[fx.Node, str] = {}
+        self._numbers: dict[fx.Node, str] = {}
         self._taken: set[str] = {"torch", "F", "math", "operator", "f"}
 
     def write(self, level: str) -> dict[str, Json]:
-        inputs: list[Json] = []
-        nodes: list[Json] = []
         outputs: list[str] = []
-        values = iter(self._inputs)
+        inputs, nodes = self._placeholders()
         for node in self._graph.nodes:
             if node.op == "placeholder":
-                inputs.append(self._input(node, next(values)))
-            elif node.op == "get_attr":
+                continue
+            if node.op == "get_attr":
                 inputs.append(self._attribute(node))
+            elif node.op == "call_method" and node.args[0] in self._numbers:
+                self._names[node] = self._numbers[node.args[0]]
             elif node.op == "output":
                 outputs = self._outputs(node)
             else:
@@ -73,11 +102,32 @@ class _Writer:
         names = {name: node for node, name in self._names.items()}
         return {"inputs": inputs, "nodes": nodes, "outputs": outputs, "level": level, "names": names}
 
+    def _placeholders(self) -> tuple[list[Json], list[Json]]:
+        """The inputs, and the nodes that read those symbols off tensors which are their sizes."""
+        placeholders = self._graph.find_nodes(op="placeholder")
+        owners = _owners(placeholders)
+        inputs: list[Json] = []
+        sizes: list[tuple[fx.Node, Any]] = []
+        for node, value in zip(placeholders, self._inputs, strict=True):
+            symbol = _example(node)
+            if isinstance(symbol, SYMBOLS) and symbol.node.expr in owners:
+                sizes += [(node, value)] if node.users else []
+            elif _is_wrapped_number(node, value):
+                name = self._numbers[node] = self._name(node)
+                inputs.append({"name": name, "code": repr(value.item())})
+            elif node.users or not isinstance(symbol, SYMBOLS):
+                inputs.append(self._input(node, value))
+        return inputs, [self._size(node, *owners[_example(node).node.expr], value) for node, value in sizes]
+
+    def _size(self, node: fx.Node, owner: fx.Node, dim: int, value: Any) -> Json:
+        args = [{"ref": self._names[owner]}, dim]
+        return {"name": self._name(node), "target": ".size", "args": args, "kwargs": {}, "number": _hint(value)}
+
     def _input(self, node: fx.Node, value: Any) -> Json:
         name = self._name(node)
         if isinstance(value, torch.Tensor):
-            return {"name": name, "meta": tensor_meta(value), "golden": name}
-        if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat)):
+            return {"name": name, "meta": {**tensor_meta(value), "symbolic": _symbolic(_example(node))}, "golden": name}
+        if isinstance(value, (int, float, *SYMBOLS)):
             return {"name": name, "code": repr(_hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
@@ -99,13 +149,18 @@ class _Writer:
             raise Opaque(f"{node.op} {node.target}")
         if target is None:
             raise Opaque(f"{node.target} has no name in source text")
-        value = node.meta.get("example_value", node.meta.get("val"))
+        value = _example(node)
+        made: Any = node.meta.get(MADE)
+        if made is None and isinstance(value, torch.Tensor):
+            made = tensor_meta(value)
+        is_tensor = isinstance(made, dict)
         module, module_class = module_of(node)
         encoded: dict[str, Json] = {
-            "target": target,
+            "target": SIZES.get(target, target),
             "args": [self._arg(arg) for arg in node.args],
             "kwargs": {key: self._arg(arg) for key, arg in _said(node).items()},
-            "meta": node.meta.get(MADE) or (tensor_meta(value) if isinstance(value, torch.Tensor) else None),
+            "meta": {**made, "symbolic": _symbolic(value)} if is_tensor else None,
+            "number": None if is_tensor else made,
             "module": module,
             "module_class": module_class,
             "source": source_of(node, self._script),
@@ -176,7 +231,7 @@ def literal(value: Any) -> Json:
     """
     if value is None or isinstance(value, (bool, str)):
         return value
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(value, SYMBOLS):
         return _hint(value)
     if isinstance(value, int):
         return int(value)
@@ -226,8 +281,35 @@ def source_of(node: fx.Node, script: str) -> list[Json] | None:
     return found
 
 
+def _example(node: fx.Node) -> Any:
+    """The fake value that the compiler knows a node by."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def _symbolic(value: Any) -> list[int]:
+    """The dimensions of a tensor whose sizes are symbols."""
+    if not isinstance(value, torch.Tensor):
+        return []
+    return [dim for dim, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
+
+
+def _owners(placeholders: list[fx.Node]) -> dict[Any, tuple[fx.Node, int]]:
+    """The first tensor, and its dimension, that has each symbol for a size."""
+    owners: dict[Any, tuple[fx.Node, int]] = {}
+    for node in placeholders:
+        for dim in _symbolic(_example(node)):
+            owners.setdefault(_example(node).shape[dim].node.expr, (node, dim))
+    return owners
+
+
+def _is_wrapped_number(node: fx.Node, value: Any) -> bool:
+    """Whether a tensor is but the form in which Dynamo hands a float of the user's to the graph, which takes its ``item()``."""
+    is_wrapped = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) and isinstance(value, torch.Tensor)
+    return is_wrapped and value.dim() == 0 and all((u.op, u.target) == ("call_method", "item") for u in node.users)
+
+
 def _hint(value: Any) -> Any:
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(value, SYMBOLS):
         node = value.node
         hint = node.hint if node.has_hint() else None
         return hint if hint is not None else 1

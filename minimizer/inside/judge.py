@@ -24,7 +24,8 @@ from .wire import Channel, Message
 def judge(message: Message, channel: Channel) -> None:
     """Task of a forked child. Message fields:
 
-    ``setup`` and ``source`` (text; ``source`` defines ``name``), ``inputs`` (list of ``{name, code | golden, requires_grad}``),
+    ``setup`` and ``source`` (text; ``source`` defines ``name``), ``inputs`` (list of ``{name, code | golden, requires_grad}``,
+    and ``marks``: the dimensions to be marked dynamic, if any),
     ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
     ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
 
@@ -118,6 +119,8 @@ class _Trial:
             value = golden[spec["golden"]] if spec.get("golden") else eval(spec["code"], namespace)
             if isinstance(value, torch.Tensor) and value.requires_grad != bool(spec["requires_grad"]):
                 value = value.detach().requires_grad_(bool(spec["requires_grad"]))
+            for dim in spec.get("marks", ()):
+                torch._dynamo.mark_dynamic(value, dim)
             inputs.append(value)
         return namespace[message["name"]], inputs
 

@@ -13,7 +13,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import snapshot
-from .graphs import MADE, tensor_meta
+from .graphs import MADE, is_symbolic, tensor_meta
 
 
 def lower(
@@ -22,7 +22,8 @@ def lower(
     """Trace ``module`` on copies of ``inputs`` into aten operators.
 
     Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the
-    outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs.
+    outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. Where the
+    graph has symbols the result has them too, unless what it does depends on values.
     """
     interpreter = fx.Interpreter(module)
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
@@ -43,12 +44,29 @@ def lower(
 
     values = snapshot.clone([*inputs, *(cotangents or ())])
     plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
-    with fx.traceback.preserve_node_meta():
-        traced = make_fx(joint if cotangents else forward)(*plain)
+    run = joint if cotangents else forward
+    traced = _trace_symbols(run, plain) if is_symbolic(module.graph) else None
+    if traced is None:
+        with fx.traceback.preserve_node_meta():
+            traced = make_fx(run)(*plain)
     traced.graph.eliminate_dead_code()
     traced.recompile()
-    _Annotate(traced).run(*snapshot.clone(plain))
+    annotate(traced, plain)
     return traced, plain
+
+
+def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
+    """Trace with every size a symbol; None where that cannot be done, since fake tensors have no values to branch on."""
+    try:
+        with fx.traceback.preserve_node_meta():
+            return make_fx(run, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*snapshot.clone(values))
+    except Exception:
+        return None
+
+
+def annotate(module: fx.GraphModule, inputs: list[Any]) -> None:
+    """Run the graph on copies of ``inputs``; every node then knows what it makes of these."""
+    _Annotate(module).run(*snapshot.clone(inputs))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -63,10 +81,12 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 class _Annotate(fx.Interpreter):
-    """Records at every node the tensor it makes, without its values."""
+    """Records at every node the tensor it makes, without its values, or the number."""
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         if isinstance(result, torch.Tensor):
             n.meta[MADE] = tensor_meta(result)
+        elif isinstance(result, (bool, int, float)):
+            n.meta[MADE] = result
         return result

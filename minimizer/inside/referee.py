@@ -37,7 +37,7 @@ from . import fp64
 from .compare import WRONG_GRADIENT, WRONG_OUTPUT, Difference, compare, places
 from .elements import default_tolerance, plain, wide
 from .snapshot import clone, rng_state, set_rng_state
-from .survey import Calls, Mark, Perturbation, Survey, is_inexact
+from .survey import Calls, Mark, Perturbation, Survey, generator_states, is_inexact
 
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
@@ -168,10 +168,14 @@ def gradients(
 
 
 def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
-    """Whether the function draws random numbers; runs it once on these inputs, which it may change."""
-    with Survey() as survey:
-        function(*inputs)
-    return survey.random
+    """Whether the function draws random numbers; runs it once on these inputs, which it may change.
+
+    No mode watches it: a transform of ``torch.func`` may not survive one even in eager.
+    """
+    before = generator_states()
+    function(*inputs)
+    after = generator_states()
+    return len(before) != len(after) or any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))
 
 
 def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:

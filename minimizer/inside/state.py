@@ -14,6 +14,9 @@ CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.c
 OURS = {"torch._inductor.config": {"compile_threads", "fallback_random", "fx_graph_cache", "worker_start_method"}}
 """Settings that the child itself makes; never reported as the user's."""
 
+DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
+"""Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""
+
 _baseline: dict[str, dict[str, Any]] = {}
 
 
@@ -23,14 +26,18 @@ def remember_baseline() -> None:
         _baseline[name] = dict(importlib.import_module(name).get_config_copy())
 
 
-def setup_lines() -> tuple[list[str], list[str]]:
-    """Statements for the state that differs from a fresh process, and the names of settings that no literal can express."""
+def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
+    """Statements for the state that differs from a fresh process, and the names of settings that no literal can express.
+
+    ``dynamic`` is that of the ``torch.compile`` call which is under way: what it has set is not repeated.
+    """
     lines: list[str] = []
     opaque: list[str] = []
     for module, before in _baseline.items():
         now = importlib.import_module(module).get_config_copy()
         for name, value in now.items():
-            if name in OURS.get(module, ()) or _same(before.get(name), value):
+            is_known = name in OURS.get(module, ()) or (dynamic is not None and name in DYNAMIC.get(module, ()))
+            if is_known or _same(before.get(name), value):
                 continue
             try:
                 lines.append(f"{module}.{name} = {_text(value)}")

@@ -432,15 +432,17 @@ def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
     """Call an operator and say whether it took numbers from a generator; attention without dropout does not."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return func(*args, **kwargs), False
-    before = _generator_states(kwargs)
+    generator = kwargs.get("generator")
+    before = generator_states(generator)
     result = func(*args, **kwargs)
-    return result, any(not torch.equal(one, two) for one, two in zip(before, _generator_states(kwargs), strict=True))
+    return result, any(not torch.equal(one, two) for one, two in zip(before, generator_states(generator), strict=True))
 
 
-def _generator_states(kwargs: Any) -> list[Tensor]:
+def generator_states(generator: torch.Generator | None = None) -> list[Tensor]:
+    """The states of the default generators, and of one more."""
     states = [torch.get_rng_state()]
-    if kwargs.get("generator") is not None:
-        states.append(kwargs["generator"].get_state())
+    if generator is not None:
+        states.append(generator.get_state())
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states.extend(torch.cuda.get_rng_state_all())
     return states

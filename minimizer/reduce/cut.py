@@ -12,7 +12,10 @@ _IN_PLACE_OPERATOR = re.compile(
     r"operator\.(setitem|delitem|i(add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat))$"
 )
 _MUTATING = re.compile(r"[A-Za-z0-9]_$")
-_STATEFUL = re.compile(r"\.(_?set_|_?enter_|_?exit_|_?assert|_?_enter|_?_exit|print|_?sym_constrain|manual_seed)")
+_STATEFUL = re.compile(
+    r"\.(_?set_|_?enter_|_?exit_|_?assert|_?_enter|_?_exit|print|_?sym_constrain|manual_seed"
+    r"|_\w+_(increment|decrement)_nesting|_?\w*_hooks_(disable|enable)|_?\w*lazy_load_|_maybe_load_)"
+)
 
 
 def is_pure(node: Node) -> bool:
@@ -35,7 +38,8 @@ def keep(program: Program, names: Collection[str]) -> Program | None:
     for node in reversed(program.nodes):
         if node.name in kept:
             kept.update(ref for ref in node.refs() if ref in nodes and nodes[ref].meta is None)
-    body = tuple(node for node in program.nodes if node.name in kept)
+    body = _without_idle_numbers([node for node in program.nodes if node.name in kept], program.outputs)
+    kept = {node.name for node in body}
     used = {ref for node in body for ref in node.refs()}
     outputs = _outputs(program, body, used)
     if not body:
@@ -94,6 +98,15 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
     return result if result.nodes else None
 
 
+def constants(program: Program, names: Collection[str]) -> Program | None:
+    """The program with these nodes, which make plain numbers, replaced by the numbers; None if that leaves no output."""
+    values = {node.name: node.number for node in program.nodes if node.name in names and node.number is not None}
+    outputs = tuple(name for name in program.outputs if name not in values)
+    if not values or (program.outputs and not outputs):
+        return None
+    return substitute(replace(program, outputs=outputs), values).without_dead_code(is_pure)
+
+
 def select_outputs(program: Program, names: Collection[str]) -> Program | None:
     """The program with only these outputs, and without what only the others needed."""
     chosen = tuple(name for name in program.outputs if name in set(names))
@@ -112,6 +125,17 @@ def substitute(program: Program, values: dict[str, Arg]) -> Program:
         inputs=tuple(i for i in program.inputs if i.name not in values),
         nodes=tuple(node.mapped(change) for node in program.nodes),
     )
+
+
+def _without_idle_numbers(body: list[Node], outputs: Collection[str]) -> tuple[Node, ...]:
+    """Without numbers that nobody computes with: a window that leaves them behind does not return them."""
+    used = set(outputs)
+    left: list[Node] = []
+    for node in reversed(body):
+        if node.number is None or node.name in used or not is_pure(node):
+            left.append(node)
+            used.update(node.refs())
+    return tuple(reversed(left))
 
 
 def _alike(wanted: TensorMeta | None, have: TensorMeta | None, blind: bool) -> bool:

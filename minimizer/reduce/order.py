@@ -19,7 +19,7 @@ def sort_key(program: Program) -> SortKey:
         sum(i.golden is not None for i in program.inputs),
         len(program.outputs),
         len(program.setup),
-        len(program.compile_kwargs),
+        len(program.compile_kwargs) + sum(len(program.marks(i)) for i in program.inputs),
         int(program.grad) + sum(i.meta.requires_grad for i in program.inputs if i.meta is not None),
         sum(i.meta.numel for i in program.inputs if i.meta is not None),
         sum(rank(i) for i in program.inputs),

@@ -546,3 +546,125 @@ def test_eager_runs_compile_nothing(child: Executor, home: Path) -> None:
     answer = finished(survey(child, script(home, text), compile=False))
     assert answer.exception is None
     assert answer.checked.frames == 0
+
+
+# dynamic shapes -------------------------------------------------------------------------------------------------------
+
+
+def test_symbols_are_read_off_the_tensors_they_are_sizes_of(child: Executor, home: Path) -> None:
+    """Unused ones go; a number of the user's stays an input; a float comes as the number it is, not as Dynamo's tensor."""
+    text = (
+        BACKENDS
+        + """
+def f(x, n, scale):
+    return x.view(x.size(0) * n, -1) * scale
+
+torch.compile(f, backend=wrong, dynamic=True)(torch.ones(6, 4), 2, 0.37)
+"""
+    )
+    found = survey(child, script(home, text))
+    assert found.held is not None
+    program = found.program("dynamo")
+    assert targets(program) == [".size", "operator.mul", ".view", "operator.mul"]
+    assert [node.number for node in program.nodes] == [6, 12, None, None]
+    assert [(i.code, i.meta and i.meta.symbolic) for i in program.inputs] == [
+        (None, (0, 1)),
+        ("2", None),
+        ("0.37", None),
+    ]
+    assert dict(program.compile_kwargs)["dynamic"] == "True"
+    assert program.setup == ()  # what dynamic=True sets while it compiles is no setting of the script's
+    lowered = found.program("aot")
+    assert ".size" in targets(lowered)
+    assert lowered.is_symbolic
+    found.close()
+
+
+def test_sizes_are_those_of_the_call_that_fails(child: Executor, home: Path) -> None:
+    """A graph that automatic dynamic shapes made for another size."""
+    text = """
+        import torch
+
+        def late(gm, example):
+            return lambda *args: [out + (args[-1].shape[0] == 9) for out in gm(*args)]
+
+        f = torch.compile(lambda x: x.relu().flatten() * x.shape[0], backend=late)
+        for n in (5, 6, 7, 9):
+            f(torch.ones(n, 2))
+    """
+    found = survey(child, script(home, text))
+    assert found.held is not None
+    assert (found.held.failure.graph, found.held.failure.call) == (1, 2)
+    program = found.program("dynamo")
+    assert program.is_symbolic
+    assert "dynamic" not in dict(program.compile_kwargs)  # how dynamic it was is for the search to find out
+    assert {n.target: (n.meta and n.meta.shape, n.number) for n in program.nodes} == {
+        ".size": (None, 9),
+        ".relu": ((9, 2), None),
+        ".flatten": ((18,), None),
+        "operator.mul": ((18,), None),
+    }
+    assert program.inputs[0].meta is not None
+    assert (program.inputs[0].meta.shape, program.inputs[0].meta.symbolic) == ((9, 2), (0,))
+    found.close()
+
+
+def test_what_cannot_be_copied_is_left_to_the_compiler(child: Executor, home: Path) -> None:
+    """A survey that cannot look at a graph says so, and raises nothing into the script."""
+    text = """
+        import torch
+
+        class Secret(torch.Tensor):
+            @staticmethod
+            def __new__(cls, data):
+                return torch.Tensor._make_subclass(cls, data)
+
+            def detach(self):
+                raise RuntimeError("no copies")
+
+        f = torch.compile(lambda x: x + 1, backend="eager")
+        assert f(Secret(torch.ones(3))).tolist() == [2.0, 2.0, 2.0]
+        assert f(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert any("no copies" in note for note in answer.notes)
+
+
+# errors that only eager raises ----------------------------------------------------------------------------------------
+
+
+def test_an_error_that_compiled_code_misses_is_a_suspect_and_the_script_goes_on(triage: Any) -> None:
+    found = triage(
+        """
+        import torch
+
+        f = torch.compile(lambda bias, a, b: torch.addmm(bias, a, b), backend="aot_eager_decomp_partition")
+        assert f(torch.ones(5, 1), torch.ones(1, 1), torch.ones(1, 1)).shape == (5, 1)
+        """
+    )
+    assert isinstance(found, Case)
+    assert found.signature.kind is Kind.MISSING_ERROR
+    assert "must match the existing size" in found.message
+    assert targets(found.program) == ["torch.addmm"]
+    assert found.otherwise is not None
+    assert found.otherwise.status is Status.HEALTHY
+    found.survey.close()
+
+
+def test_a_graph_inside_a_transform_is_written_as_it_is(child: Executor, home: Path) -> None:
+    """Values of a transform are wrappers that live no longer than it: they are not asked for, and not saved."""
+    text = (
+        BACKENDS
+        + """
+torch.compile(lambda x, t: torch.func.jvp(torch.sin, (x,), (t,)), backend=wrong)(torch.ones(3), torch.ones(3))
+"""
+    )
+    found = survey(child, script(home, text))
+    assert found.held is not None
+    program = found.program("dynamo")
+    assert "torch.sin" in targets(program)
+    inside = next(node.name for node in program.nodes if node.target == "torch.sin")
+    given = [i.golden for i in program.inputs if i.golden is not None]
+    assert found.golden(frozenset({inside, *given})).exists()
+    found.close()

@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -248,6 +249,15 @@ def test_an_alias_that_is_bound_again_stays() -> None:
 def test_a_seed_is_set_only_where_something_is_drawn() -> None:
     assert "torch.manual_seed(0)" in written(one_op(code="torch.randn(2)")).source
     assert "manual_seed" not in written(one_op()).source
+
+
+@pytest.mark.parametrize(("symbolic", "dims"), [((0,), "0"), ((0, 2), "(0, 2)")])
+def test_dimensions_are_marked_only_where_that_is_what_makes_it_fail(symbolic: tuple[int, ...], dims: str) -> None:
+    meta = TensorMeta((4, 5, 6), "torch.float32", symbolic=symbolic)
+    program = replace(one_op(code="torch.ones(4, 5, 6)"), inputs=(Input("x", meta, code="torch.ones(4, 5, 6)"),))
+    program = replace(program, nodes=(replace(program.nodes[0], args=(Ref("x"),)),))
+    assert "mark_dynamic" not in written(program).source
+    assert f"    torch._dynamo.mark_dynamic(x, {dims})\n" in written(replace(program, marked=True)).source
 
 
 def test_a_flaky_failure_is_compiled_anew_until_it_shows() -> None:

@@ -23,8 +23,11 @@ META: dict[str, Any] = {
     "stride": [3, 1],
     "device": "cpu",
     "requires_grad": False,
+    "symbolic": [0],
 }
-NODE: dict[str, Any] = {"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}
+NODE: dict[str, Any] = {
+    "name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META, "number": 2,
+}  # fmt: skip
 INPUT: dict[str, Any] = {"name": "x", "meta": META, "golden": "x"}
 PROGRAM: dict[str, Any] = {
     "inputs": [INPUT], "nodes": [NODE], "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
@@ -86,6 +89,9 @@ def test_a_program_as_agreed() -> None:
     assert program.node("y").args == (Ref("x"),)
     assert program.input("x").golden == "x"
     assert program.metas()["y"] == program.metas()["x"]
+    assert program.input("x").meta is not None
+    assert program.input("x").meta.symbolic == (0,)
+    assert program.node("y").number == 2
 
 
 @pytest.mark.parametrize("path", paths(PROGRAM))

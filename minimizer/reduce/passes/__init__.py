@@ -9,12 +9,13 @@ from minimizer.reduce.passes.dimensions import dimensions
 from minimizer.reduce.passes.guess import guess
 from minimizer.reduce.passes.inputs import generated, inputs
 from minimizer.reduce.passes.nodes import bypass, drop, window
+from minimizer.reduce.passes.numbers import numbers
 from minimizer.reduce.passes.outputs import outputs
 from minimizer.reduce.passes.shapes import shapes
 from minimizer.reduce.passes.state import state
 from minimizer.reduce.passes.sweep import sweep
 
-NODES = (window, outputs, bypass, drop)
+NODES = (numbers, window, outputs, bypass, drop)
 """What takes whole nodes out, cheapest question first."""
 
 SIMPLER = (guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)

@@ -29,7 +29,7 @@ def _simplest(program: Program, name: str, shape: tuple[int, ...] | None) -> Pro
     def make(item: Input) -> Input:
         if item.golden is None or item.meta is None or not generators(item.meta):
             return item
-        meta = item.meta if shape is None else replace(item.meta, shape=shape if item.meta.shape else (), stride=None)
+        meta = item.meta if shape is None else item.meta.reshaped(shape if item.meta.shape else ())
         kinds = generators(meta)
         made_by = next((g for g in kinds if g.name == name), kinds[0])
         return replace(item, golden=None, meta=meta, code=made_by.code(meta, grad=program.grad))

@@ -142,7 +142,7 @@ def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Inp
     stride = None
     if item.meta.stride is not None and not is_contiguous(item.meta) and len(shape) == len(item.meta.shape):
         stride = _dense(shape, item.meta.stride)
-    meta = replace(item.meta, shape=shape, stride=stride)
+    meta = item.meta.reshaped(shape, stride)
     return replace(item, meta=meta, code=made_by.code(meta, grad=program.grad))
 
 

@@ -1,4 +1,4 @@
-"""Less state: setup lines, arguments of ``torch.compile``, gradients."""
+"""Less state: setup lines, arguments of ``torch.compile``, dynamic marks, gradients."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ Part = TypeVar("Part")
 
 
 def state(problem: ProgramProblem) -> None:
-    """Drop setup lines and arguments of ``torch.compile``, and turn gradients off.
+    """Drop setup lines, arguments of ``torch.compile`` and dynamic marks, and turn gradients off.
 
-    Invariant: when nothing changes, no single line, argument or ``requires_grad`` could go, nor gradients as a whole.
+    Invariant: when nothing changes, no single line, argument, mark or ``requires_grad`` could go, nor gradients as a whole.
     """
     problem.shrink(problem.best.setup, without_setup, "setup")
     problem.shrink(problem.best.compile_kwargs, without_compile_kwargs, "compile arguments")
+    problem.shrink(marks(problem.best), without_marks, "dynamic marks")
     if problem.best.grad:
         problem.first([without_grad(problem.best), replace(problem.best, grad=False)], "gradients")
     wanting = [i.name for i in problem.best.inputs if i.meta is not None and i.meta.requires_grad]
@@ -34,6 +35,23 @@ def without_setup(program: Program, lines: Sequence[str]) -> Program:
 def without_compile_kwargs(program: Program, arguments: Sequence[tuple[str, str]]) -> Program:
     """Without these arguments of ``torch.compile``."""
     return replace(program, compile_kwargs=_minus(program.compile_kwargs, arguments))
+
+
+def marks(program: Program) -> list[tuple[str, int]]:
+    """Every dimension that is marked dynamic, with its input."""
+    return [(item.name, dim) for item in program.inputs for dim in program.marks(item)]
+
+
+def without_marks(program: Program, gone: Sequence[tuple[str, int]]) -> Program:
+    """With these dimensions not marked dynamic."""
+
+    def unmarked(item: Input) -> Input:
+        if item.meta is None:
+            return item
+        left = tuple(dim for dim in item.meta.symbolic if (item.name, dim) not in gone)
+        return replace(item, meta=replace(item.meta, symbolic=left))
+
+    return replace(program, inputs=tuple(map(unmarked, program.inputs)))
 
 
 def without_grad(program: Program) -> Program:

@@ -11,7 +11,14 @@ from minimizer.reduce.passes.arguments import fewer_operands, without_keywords
 from minimizer.reduce.passes.inputs import inlined, made_contiguous
 from minimizer.reduce.passes.outputs import without
 from minimizer.reduce.passes.shapes import smaller_sizes
-from minimizer.reduce.passes.state import without_compile_kwargs, without_grad, without_requires_grad, without_setup
+from minimizer.reduce.passes.state import (
+    marks,
+    without_compile_kwargs,
+    without_grad,
+    without_marks,
+    without_requires_grad,
+    without_setup,
+)
 from minimizer.reduce.program_problem import ProgramProblem
 
 
@@ -25,6 +32,7 @@ def singles(program: Program) -> Iterator[Program | None]:
     for node in program.nodes:
         yield cut.drop(program, [node.name])
         yield cut.bypass(program, [node.name])
+        yield cut.constants(program, [node.name])
     for output in program.outputs:
         yield without(program, [output])
     for item in program.inputs:
@@ -35,6 +43,8 @@ def singles(program: Program) -> Iterator[Program | None]:
         yield without_setup(program, [line])
     for argument in program.compile_kwargs:
         yield without_compile_kwargs(program, [argument])
+    for mark in marks(program):
+        yield without_marks(program, [mark])
     yield without_grad(program) if program.grad else None
     yield replace(program, grad=False)
     for node in program.nodes:

@@ -1,0 +1,27 @@
+"""Numbers for symbols: sizes and what is computed from them become constants where the failure does not need them symbolic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minimizer.program import Program
+from minimizer.reduce import cut
+from minimizer.reduce.program_problem import ProgramProblem
+
+
+def numbers(problem: ProgramProblem) -> None:
+    """Make the program static at once if it fails so, else as few numbers symbolic as possible.
+
+    Invariant: when nothing changes, no single symbolic number could be a constant.
+    """
+    if problem.first([static(problem.best)], "numbers"):
+        return
+    problem.shrink([node.name for node in problem.best.nodes if node.number is not None], cut.constants, "numbers")
+
+
+def static(program: Program) -> Program | None:
+    """The program with constants for all symbolic numbers, compiled for the sizes it is called with; None if it is that."""
+    kwargs = tuple((key, value) for key, value in program.compile_kwargs if key != "dynamic")
+    plain = cut.constants(program, [node.name for node in program.nodes]) or program
+    plain = replace(plain, compile_kwargs=kwargs, marked=False)
+    return None if plain == program else plain
