@@ -90,6 +90,7 @@ class Survey:
         if self._compile:
             self._install()
             signal.signal(STOP, self._on_stop)
+            self._channel.send({"type": "phase", "doing": self._doing})
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         self._watch_checks()

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from children import SECONDS, executor, place, script, trial
+from children import SECONDS, executor, place, script, survey, trial
 
 from minimizer.errors import Cancelled
 from minimizer.executor import Executor, Survey
+from minimizer.inside.wire import STOP
 from minimizer.oracle import Oracle, Signature, signature_of
+from minimizer.script import Rerun, Source
 from minimizer.triage import Case, Settled, Triage
 from minimizer.types import Kind, Status
 from minimizer.watchdog import Limits, Watchdog
@@ -121,6 +123,31 @@ torch.compile(lambda x: x.sin(), backend=backend)(x).sum().backward()
     assert found.phase["graph"] == 0
 
 
+def test_dynamo_that_does_not_come_back_before_there_is_a_graph(
+    run: Callable[..., Survey], child: Executor, home: Path
+) -> None:
+    text = """
+import torch
+from torch._dynamo import assume_constant_result
+
+@assume_constant_result
+def scale():
+    while torch._guards.CompileContext.try_get() is not None:
+        time.sleep(0.001)
+    return 2.0
+
+torch.compile(lambda x: x * scale(), backend="eager")(torch.ones(3))
+"""
+    found = run(f"import time\n{text}")
+    assert found.silence is not None and found.silence.hangs
+    assert found.silence.where == ":scale"
+    assert "graph" not in found.phase
+    again = Rerun(child, home / "script.py", [])
+    again.target = Signature(Kind.HANG, where=":scale")
+    sources = [Source.parse(f"import time\n{text}"), Source.parse(f"import time\n{text.replace('while', 'if')}")]
+    assert again.check(sources) == [True, False]
+
+
 def test_a_lock_that_is_never_released(run: Callable[..., Survey]) -> None:
     text = "import threading\nimport torch\ndef backend(gm, example):\n    threading.Lock().acquire() and threading.Event().wait()\n"
     found = run(text + "torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))\n")
@@ -154,9 +181,10 @@ def test_a_script_that_keeps_compiling_is_stopped_when_patience_ends(run: Callab
     assert found.finished.stopped and found.finished.checked.calls >= 1
 
 
-def test_gradients_that_wait_to_be_compared_are_compared_before_a_stop(run: Callable[..., Survey]) -> None:
-    text = """
-import time
+def test_gradients_that_wait_to_be_compared_are_compared_before_a_stop(child: Executor, home: Path) -> None:
+    """The script asks to be stopped itself: just after a backward."""
+    text = f"""
+import os
 import torch
 
 class Wrong(torch.autograd.Function):
@@ -173,9 +201,9 @@ def wrong(gm, example):
 x = torch.ones(3, requires_grad=True)
 f = torch.compile(lambda x: x.sin(), backend=wrong)
 f(x).sum().backward()
-time.sleep(1e6)
+os.kill(os.getpid(), {int(STOP)})
 """
-    found = run(text, floor=1000.0, patience=1.0)
+    found = survey(child, script(home, text))
     assert found.held is not None, found.log
     assert found.held.failure.kind == "wrong_gradient"
     found.close()
