@@ -47,6 +47,8 @@ class PythonLevel:
         check must fail on eager's own kernels too (``aot_eager`` computes with them), and not measure time: then no
         tolerance is in question.
         """
+        announced = self._report.failure.kind if self._report.failure is not None else None
+        self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
                 script = Script.parse(bundled(self._script.read_text("utf-8-sig"), self._script.parent))

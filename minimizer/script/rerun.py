@@ -15,6 +15,7 @@ from minimizer.executor import Executor
 from minimizer.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
+    SILENCE,
     TIMEOUT_FACTOR,
     Signature,
     exception_signature,
@@ -36,6 +37,8 @@ class Rerun:
         self._slowest = 0.0
         self.target: Signature | None = None
         """The failure that counts; `check` needs it."""
+        self.hangs = False
+        """Whether it is a hang: only then is a run given up before its timeout."""
         self.trials = 0
         self.also_seen: Counter[Signature] = Counter()
 
@@ -78,7 +81,7 @@ class Rerun:
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest
         timeout = max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
-        watchdog = trial_watchdog(slowest)
+        watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
         outcomes = self._executor.judge(requests, timeout=timeout, op="rerun", watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
             is_late = outcome.outcome == "timeout" and outcome.seconds >= timeout  # of a busy machine, most often

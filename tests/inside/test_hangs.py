@@ -56,7 +56,7 @@ def run(child: Executor, home: Path) -> Callable[..., Survey]:
         request = {
             "script": str(script(home, text)), "args": [], "compile": True, "values": True, "steps": None, "hold": None, "tolerance": None,
         }  # fmt: skip
-        watchdog = Watchdog(Limits(**{"floor": 1.0, "apart": 0.2, **limits}))
+        watchdog = Watchdog(Limits(**{"floor": 3.0, "apart": 0.3, **limits}))
         return child.survey(request, timeout=SECONDS, watchdog=watchdog)
 
     return run
@@ -67,7 +67,7 @@ def run(child: Executor, home: Path) -> Callable[..., Survey]:
 
 def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(child: Executor, home: Path) -> None:
     path = script(home, SPIN + COMPILED + "f(torch.ones(3))\n")
-    found = Triage(child, path, args=[], steps=None, hang_after=1.0, values=True, on_note=lambda _: None).run()
+    found = Triage(child, path, args=[], steps=None, hang_after=4.0, values=True, on_note=lambda _: None).run()
     assert isinstance(found, Case)
     assert found.signature == Signature(Kind.HANG, where=":backend")
     assert "backend (script.py, line " in found.message
@@ -85,7 +85,7 @@ def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(chi
             ),
         ],
         timeout=SECONDS,
-        watchdog=lambda: Watchdog(Limits(floor=1.0, apart=0.2)),
+        watchdog=lambda: Watchdog(Limits(floor=4.0, apart=0.5)),
     )
     assert (hangs.outcome, hangs.phase, healthy.outcome, elsewhere.outcome) == (
         "timeout",
@@ -143,7 +143,7 @@ torch.compile(lambda x: x * scale(), backend="eager")(torch.ones(3))
     assert found.silence.where == ":scale"
     assert "graph" not in found.phase
     again = Rerun(child, home / "script.py", [])
-    again.target = Signature(Kind.HANG, where=":scale")
+    again.hangs, again.target = True, Signature(Kind.HANG, where=":scale")
     sources = [Source.parse(f"import time\n{text}"), Source.parse(f"import time\n{text.replace('while', 'if')}")]
     assert again.check(sources) == [True, False]
 
