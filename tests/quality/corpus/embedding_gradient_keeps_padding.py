@@ -1,21 +1,18 @@
-"""An embedding with a padding index: a pass forgets the padding in the backward."""
+"""An embedding with a padding index; the decomposition of its backward has been replaced by one that forgets the padding."""
 
 import torch
-import torch._inductor.config as inductor_config
 from torch import nn
+from torch._inductor.decomposition import decompositions
 
 aten = torch.ops.aten
 
 
-def forget_padding(graph):
-    for node in graph.find_nodes(op="call_function", target=aten.masked_fill.Scalar):
-        node.replace_all_uses_with(node.args[0])
-    for node in graph.find_nodes(op="call_function", target=aten.where.self):
-        if "full" in str(getattr(node.args[1], "target", "")):
-            node.replace_all_uses_with(node.args[2])
+def embedding_dense_backward(gradient, indices, rows, padding_index, scale_by_frequency):
+    flat = gradient.reshape(-1, gradient.shape[-1])
+    return gradient.new_zeros(rows, gradient.shape[-1]).index_add(0, indices.reshape(-1), flat)
 
 
-inductor_config.joint_custom_post_pass = forget_padding
+decompositions[aten.embedding_dense_backward.default] = embedding_dense_backward
 
 torch.manual_seed(0)
 embed = nn.Embedding(12, 6, padding_idx=0)

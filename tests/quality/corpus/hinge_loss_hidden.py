@@ -1,4 +1,4 @@
-"""The script looks at shapes only and catches what goes wrong: clamping at zero is done at one."""
+"""A ranking loss in a script that only looks at shapes, and would catch an error: a lowering takes the larger magnitude."""
 
 import torch
 from torch import nn

@@ -1,10 +1,10 @@
-"""A loss on counts; the kernel of log1p raises when it runs."""
+"""A loss on counts, compiled with the model inside; log1p is wrong, and nothing is compared."""
 
 import torch
 import torch._inductor.config as inductor_config
 from torch import nn
 
-inductor_config.cpp.inject_log1p_bug_TESTING_ONLY = "runtime_error"
+inductor_config.cpp.inject_log1p_bug_TESTING_ONLY = "accuracy"
 
 
 class RMSLE(nn.Module):

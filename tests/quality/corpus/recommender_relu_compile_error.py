@@ -1,10 +1,10 @@
-"""A recommender with embedding bags and counters; the kernel of log1p does not compile."""
+"""A recommender with embedding bags and counters, a ReLU among other activations; the kernel of relu does not compile."""
 
 import torch
 import torch._inductor.config as inductor_config
 from torch import nn
 
-inductor_config.cpp.inject_log1p_bug_TESTING_ONLY = "compile_error"
+inductor_config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
 
 
 class Ranker(nn.Module):
@@ -12,7 +12,7 @@ class Ranker(nn.Module):
         super().__init__()
         self.tables = nn.ModuleList(nn.EmbeddingBag(size, width, mode="sum") for size in tables)
         self.dense = nn.Sequential(nn.Linear(dense, 16), nn.SiLU(), nn.Linear(16, width))
-        self.top = nn.Sequential(nn.Linear(4 * width, 16), nn.SiLU(), nn.Linear(16, 1))
+        self.top = nn.Sequential(nn.Linear(4 * width, 16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, counters, ids):
         vectors = [table(ids[:, i]) for i, table in enumerate(self.tables)]
