@@ -65,6 +65,8 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["rtol"] = details["atol"] = 0.0
     if outcome.signal is not None:
         details["signal"] = signal_name(outcome.signal)
+    if outcome.writes:
+        details["writes"] = True
     if outcome.phase == "backward":
         details["backward"] = True
     if outcome.outcome == "missing_error" and outcome.exception is not None:

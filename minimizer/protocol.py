@@ -78,6 +78,7 @@ class Outcome(Loose):
     calls: int = 0
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    writes: bool = False
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0

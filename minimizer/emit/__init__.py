@@ -79,7 +79,10 @@ def emit(
         details=known,
         telltale=header.telltale(failure),
         attempts=attempts,
-        fresh_inputs=bool(known.get("mutated")) or inputs.draws(named) or any(map(_writes, named.nodes)),
+        fresh_inputs=known.get("writes", False)
+        or bool(known.get("mutated"))
+        or inputs.draws(named)
+        or any(map(_writes, named.nodes)),
     )
     parts = [*own.definitions, prose.function(named, function), idioms.write(failure.kind, subject)]
     source = layout.assemble(

@@ -18,6 +18,8 @@ class Details(TypedDict, total=False):
     """The input that the output shares memory with on one side only."""
     mutated: list[str]
     """Inputs that differ after the call."""
+    writes: bool
+    """Whether the function was seen to change its inputs: both sides then need some of their own."""
     gradients: list[str]
     """Inputs whose gradient is wrong; all that require one if absent."""
     backward: bool

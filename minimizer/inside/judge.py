@@ -30,10 +30,13 @@ def judge(message: Message, channel: Channel) -> None:
     ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
 
     The last message has ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``, ``missing_error``, or for a
-    candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``.
+    candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``. ``writes`` is whether the function
+    changes its inputs.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
-    channel.send({"type": "outcome", **_Trial(message, channel).run()})
+    trial = _Trial(message, channel)
+    outcome = trial.run()
+    channel.send({"type": "outcome", **outcome, "writes": trial.writes})
 
 
 def observe(message: Message, channel: Channel) -> None:
@@ -48,6 +51,7 @@ def observe(message: Message, channel: Channel) -> None:
 class _Trial:
     def __init__(self, message: Message, channel: Channel) -> None:
         self._message, self._channel = message, channel
+        self.writes = False
 
     def run(self) -> Message:
         self._phase("setup")
@@ -66,6 +70,7 @@ class _Trial:
                 expected = function(*expected_inputs)
         except Exception as error:
             eager_error = error
+        self.writes = not all(map(_unchanged, inputs, expected_inputs))
         snapshot.set_rng_state(rng)
         self._phase("compiled")
         actual_inputs = snapshot.clone(inputs)
@@ -143,3 +148,10 @@ class _Trial:
 
     def _phase(self, name: str) -> None:
         self._channel.send({"type": "phase", "phase": name})
+
+
+def _unchanged(before: Any, after: Any) -> bool:
+    """Bit for bit, as far as it can be told: no schema is trusted, and a custom operator may lack one."""
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        return not isinstance(before, torch.Tensor) or torch.equal(before, after)
+    return True

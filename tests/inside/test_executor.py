@@ -111,6 +111,17 @@ def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scrat
     assert not mark.exists()
 
 
+def test_a_trial_says_whether_its_function_writes(child: Executor) -> None:
+    setup = """
+        @torch.library.custom_op("lib::hidden", mutates_args=())
+        def hidden(x: torch.Tensor) -> torch.Tensor:
+            x.zero_()
+            return x + 1
+    """
+    outcomes = judge(child, trial("return torch.ops.lib.hidden(x)", setup=setup), trial("return x + 1"))
+    assert [outcome.writes for outcome in outcomes] == [True, False]
+
+
 def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:
     forged = json.dumps({"id": 1, "message": {"type": "outcome", "outcome": "different"}})
     setup = f"""

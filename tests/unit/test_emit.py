@@ -209,6 +209,11 @@ def test_both_sides_get_inputs_of_their_own_where_the_function_changes_them() ->
     assert "return fn(x), x" in source
 
 
+def test_what_was_seen_to_write_needs_no_telling_name() -> None:
+    source = written(one_op("torch.ops.lib.scale.default"), details={"writes": True}).source
+    assert "expected, actual = run(f), run(torch.compile(f))" in source
+
+
 def test_sides_and_inputs_share_a_line_where_they_fit() -> None:
     inputs = [("L_x_", "torch.ones(2)"), ("L_y_", "torch.zeros(2)"), ("L_z_", f"torch.tensor({[0.125] * 8})")]
     program = Program(

@@ -6,9 +6,9 @@ import torch
 
 
 @torch.compiler.substitute_in_graph(bisect.bisect_left)
-def bisect_left(items, x, lo=0, hi=None, *, key=None):
+def bisect_left(a, x, lo=0, hi=None, *, key=None):
     position = lo
-    while position < len(items) and items[position] <= x:
+    while position < len(a) and a[position] <= x:
         position += 1
     return position
 
