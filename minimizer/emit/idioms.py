@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minimizer.emit.details import Details
-from minimizer.emit.inputs import LINE
+from minimizer.emit.layout import LINE
 from minimizer.program import Program
 from minimizer.report import Reproducibility
 from minimizer.types import Kind

@@ -7,12 +7,11 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from minimizer.emit.layout import LINE
 from minimizer.emit.prose import shortened
 from minimizer.program import Input, Program
 
 DATA_FILE = "data.pt"
-LINE = 88
-"""The line length of ``ruff format`` where nobody has set another."""
 INDENT = 8
 """The deepest that an input is bound: inside a function or a loop, and ``try``."""
 

@@ -19,6 +19,8 @@ CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.c
 """Modules that ``import torch`` is enough for."""
 ALIAS_USES = 3
 """How often the name behind an alias is written out before the alias is worth its line."""
+LINE = 88
+"""The line length of ``ruff format`` where nobody has set another."""
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
@@ -66,7 +68,10 @@ def _global_names(scope: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _without_aliases(source: str) -> str:
-    """``config.x = 1`` as ``torch._inductor.config.x = 1``: a name that is used a few times is not worth a line of its own."""
+    """``config.x = 1`` as ``torch._inductor.config.x = 1``: a name that is used a few times is not worth a line of its own.
+
+    Unless the lines that use it become too long for one.
+    """
     tree = ast.parse(source)
     stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     stored += [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
@@ -77,7 +82,9 @@ def _without_aliases(source: str) -> str:
         loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
         places = [(n.lineno, n.col_offset, name, path) for n in loads]
         exact = all(lines[row - 1][column:].startswith(name.encode()) for row, column, _, _ in places)
-        if len(places) <= ALIAS_USES and exact and stored.count(name) == (line is not None):
+        longest = max((len(lines[row - 1]) + len(path) - len(name) for row, *_ in places), default=0)
+        few = len(places) <= ALIAS_USES and longest <= LINE
+        if few and exact and stored.count(name) == (line is not None):
             uses += places
             gone |= {line} if line is not None else set()
     for row, column, name, path in sorted(uses, reverse=True):

@@ -246,6 +246,12 @@ def test_aliases_of_torch_are_written_out_and_their_lines_go() -> None:
     assert "ops = torch.ops.aten" in source and "ops.add, ops.sub, ops.mul, ops.div" in source  # used too often
 
 
+def test_an_alias_stays_where_lines_would_become_too_long() -> None:
+    long = "def drop(graph):\n    return graph.find_nodes(op='call_function', target=aten.a_rather_long_name.default)"
+    source = written(one_op(setup=("aten = torch.ops.aten", long, "torch._inductor.config.a = drop"))).source
+    assert "aten = torch.ops.aten\n" in source and "target=aten.a_rather" in source
+
+
 def test_an_alias_that_is_bound_again_stays() -> None:
     setup = ("aten = torch.ops.aten", "def use(aten):\n    return aten", "SUM = aten.sum")
     assert "aten = torch.ops.aten" in written(one_op(setup=setup)).source
