@@ -29,7 +29,7 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes)
+quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
 	$(BIN)/python -m pytest -m quality tests/quality
 
 test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
