@@ -6,9 +6,10 @@ the rung below passes.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from minimizer.oracle import Oracle, signature_of
+from minimizer.oracle import Measured, Oracle, signature_of
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.report import Rung
@@ -22,15 +23,23 @@ LADDER = (
 )
 
 
-def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Outcome]:
-    """Judge the program under every backend of the ladder; the last rung is the program as it is, and its outcome comes along."""
+def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
+    """Judge the program under every backend of the ladder.
+
+    The last rung is the program as it is. It is compiled several times, beside the others, and how often it fails comes along:
+    a failure that shows in nine of ten compilations looks like one that always shows until then.
+    """
     own = dict(program.compile_kwargs).get("backend")
     ladder = [*LADDER[:3], (own.strip("'\""), Stage.CUSTOM_BACKEND)] if own is not None else list(LADDER)
     known = {name for name, _ in LADDER[:3]}
     if own is not None and own.strip("'\"") in known:
         names = [name for name, _ in LADDER]
         ladder = list(LADDER[: names.index(own.strip("'\"")) + 1])
-    outcomes = oracle.judge([_under(program, name, own) for name, _ in ladder])
+    with ThreadPoolExecutor(1) as beside:
+        measuring = beside.submit(oracle.measure, program)
+        outcomes = oracle.judge([_under(program, name, own) for name, _ in ladder[:-1]])
+        measured = measuring.result()
+    outcomes.append(measured.outcome)
     rungs = [
         Rung(backend=name, outcome=_word(o), seconds=round(o.seconds, 2))
         for (name, _), o in zip(ladder, outcomes, strict=True)
@@ -39,7 +48,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Outcome]
         (stage for (_, stage), outcome in zip(ladder, outcomes, strict=True) if signature_of(outcome) is not None),
         Stage.UNKNOWN,
     )
-    return stage, rungs, outcomes[-1]
+    return stage, rungs, measured
 
 
 def _under(program: Program, backend: str, own: str | None) -> Program:

@@ -140,6 +140,9 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    rate = failure.reproducibility
+    if rate.failed < rate.runs:
+        sentence += f" It does not always show: in {rate.failed} of {rate.runs} runs of the script."
     times = f"{verification.failed_same} of {verification.runs} times in clean processes"
     if verification.holds:
         nodes = counted(reduction.nodes_after, "node")

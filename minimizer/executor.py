@@ -32,6 +32,8 @@ START_SECONDS = 120.0
 """How long importing torch may take."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
+MAX_OUTCOMES = 1000
+"""Of one trial: the child's word is not trusted."""
 HEARD = ("phase", "stacks")
 """The messages that a watchdog goes by."""
 MAX_DATA = 256 << 20
@@ -194,8 +196,22 @@ class Executor:
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
         """Run trials, at most ``jobs`` at once, and return their outcomes in order; ``watchdog`` makes one for each trial."""
+        return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, op=op, watchdog=watchdog)]
 
-        def trial(request: Message) -> Outcome:
+    def repeat(
+        self,
+        requests: Sequence[Message],
+        *,
+        timeout: float,
+        op: str = "judge",
+        watchdog: Callable[[], Watchdog] | None = None,
+    ) -> list[list[Outcome]]:
+        """Run trials that may compile several times; for each the outcome of every compilation, at least one.
+
+        ``timeout`` is in seconds and for a whole trial. Where a trial ends before its time, the last outcome says how.
+        """
+
+        def trial(request: Message) -> list[Outcome]:
             return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
 
         if len(requests) == 1:  # it has all cores to itself for building its kernels
@@ -225,19 +241,22 @@ class Executor:
         """A new, empty cache folder, for a verdict that must owe nothing to earlier ones."""
         return self.place.folder(f"cache-{next(self._numbers)}")
 
-    def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> Outcome:
+    def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> list[Outcome]:
         task = self._send(op, request, timeout)
-        phase, answer = "", None
+        phase, is_under_way = "", True
+        answers: list[Message] = []
         with self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
-                    return _outcome(answer, phase, message["end"], watchdog.seen() if watchdog is not None else None)
+                    silence = watchdog.seen() if watchdog is not None else None
+                    return _outcomes(answers, phase, message["end"], is_under_way=is_under_way, silence=silence)
                 body = message["message"]
                 if body.get("type") == "phase":
-                    phase = str(body.get("phase", ""))[:50]
-                elif body.get("type") == "outcome":
-                    answer = body
-            return Outcome(outcome="lost", phase=phase)
+                    phase, is_under_way = str(body.get("phase", ""))[:50], True
+                elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES:
+                    answers.append({**body, "phase": phase})
+                    is_under_way = False
+            return [Outcome(outcome="lost", phase=phase)]
 
     @contextmanager
     def _ending(self, task: _Task) -> Iterator[None]:
@@ -415,15 +434,21 @@ def _message(line: bytes) -> Message | None:
     return message if isinstance(message.get("end", message.get("message")), dict) else None
 
 
-def _outcome(answer: Message | None, phase: str, message: Message, silence: Silence | None = None) -> Outcome:
-    """How a trial ended; ``silence`` is what it was seen doing if it said nothing for long."""
+def _outcomes(
+    answers: Sequence[Message], phase: str, message: Message, *, is_under_way: bool, silence: Silence | None = None
+) -> list[Outcome]:
+    """What a trial answered, and how it ended: in its last ``phase`` if it died in that, or too late.
+
+    ``silence`` is what it was seen doing if it said nothing for long.
+    """
     end = protocol.parse(End, message)
-    facts = {"phase": phase, "seconds": end.seconds, "log": end.log[-20_000:], "places": []}
-    if end.timed_out or (answer is None and silence is not None and silence.hangs):
-        places = [frame.place for frame in silence.chain] if silence is not None else []
-        return Outcome.model_validate({"outcome": "timeout", **facts, "places": places})
-    if answer is not None:
-        return protocol.parse(Outcome, {**answer, **facts})
-    if end.signal is not None:
-        return Outcome(outcome="crash", signal=end.signal, **facts)
-    return Outcome(outcome="lost", **facts)
+    hangs = end.timed_out or (is_under_way and end.exit != 0 and silence is not None and silence.hangs)
+    broke_off = not answers or hangs or (is_under_way and end.exit != 0)
+    facts = {"seconds": end.seconds / (len(answers) + broke_off), "log": end.log[-20_000:], "places": []}
+    outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in answers]
+    if not broke_off:
+        return outcomes
+    word = "timeout" if hangs else "crash" if end.signal is not None else "lost"
+    last = {"outcome": word, "signal": end.signal if word == "crash" else None, "phase": phase}
+    places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
+    return [*outcomes, Outcome.model_validate({**last, **facts, "places": places})]

@@ -104,13 +104,13 @@ class Journal:
 
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:
-        """Time one step of the pipeline and tell of its beginning and end."""
+        """Time one step of the pipeline and tell of its beginning and end; a step that is taken twice adds up."""
         begun = time.monotonic()
         self.event("step", step=step.value, state="started")
         try:
             yield
         finally:
             seconds = round(time.monotonic() - begun, 2)
-            self.report.timings[step.value] = seconds
+            self.report.timings[step.value] = round(self.report.timings.get(step.value, 0.0) + seconds, 2)
             self.event("step", step=step.value, state="finished", seconds=seconds)
             self.sink.report(self.report)

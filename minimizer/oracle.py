@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from minimizer import render
 from minimizer.executor import Executor, Survey
 from minimizer.program import Input, Program
 from minimizer.protocol import ExceptionInfo, Outcome, Verdict
+from minimizer.report import Reproducibility
+from minimizer.sequential import SequentialTest
 from minimizer.types import Kind
 from minimizer.watchdog import Limits, Watchdog
 
@@ -36,6 +39,10 @@ KINDS = {
     "crash": Kind.CRASH,
     "timeout": Kind.HANG,
 }
+HOPELESS = ("setup_error", "eager_error", "nondeterministic", "lost")
+"""Outcomes of what is no candidate, however often it is compiled."""
+MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
+"""How long a program is compiled again and again, to see whether it always fails, and to see how often it does."""
 FIRST_TIMEOUT = 240.0
 LEAST_TIMEOUT = 30.0
 TIMEOUT_FACTOR = 8.0
@@ -135,6 +142,53 @@ def is_noise(outcome: Outcome) -> bool:
     return outcome.outcome == "lost" or NOISE.search(text) is not None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """How often a program fails, in compilations, and an outcome that shows it; one that does not if it never fails."""
+
+    outcome: Outcome
+    rate: Reproducibility
+
+    @property
+    def is_steady(self) -> bool:
+        return self.rate.failed == self.rate.runs
+
+
+class _Tally:
+    """The compilations of one program on the way to a verdict."""
+
+    def __init__(self, test: SequentialTest) -> None:
+        self.verdict: bool | None = None
+        self._test = test
+        self._failing: list[Outcome] = []
+        self._others: list[Outcome] = []
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """What to ask of the next trial: no more compilations and failures than may be needed."""
+        failed, passed = len(self._failing), len(self._others)
+        compilations = self._test.passes_left(failed, passed)
+        fails_otherwise = any(outcome.outcome != "same" for outcome in self._others)
+        failures = compilations if fails_otherwise else self._test.failures_left(failed, passed)
+        return {"compilations": compilations, "failures": failures}
+
+    def add(self, outcomes: Sequence[Outcome], is_failing: Callable[[Outcome], bool]) -> None:
+        """Take the outcomes of a trial into account."""
+        for outcome in outcomes:
+            (self._failing if is_failing(outcome) else self._others).append(outcome)
+            hopeless = outcome.outcome in HOPELESS
+            self.verdict = False if hopeless else self._test.verdict(len(self._failing), len(self._others))
+            if hopeless:
+                break
+
+    @property
+    def outcome(self) -> Outcome:
+        """One that shows the verdict; where the program fails in another way, one that shows that."""
+        if self.verdict:
+            return self._failing[0]
+        return next((o for o in self._others if signature_of(o) is not None), self._others[-1])
+
+
 @dataclass
 class Oracle:
     """Judges programs against the failure that is being reduced.
@@ -147,6 +201,8 @@ class Oracle:
     survey: Survey
     accepts: tuple[Signature, ...]
     tolerance: dict[str, Any] | None = None
+    sequential: SequentialTest | None = None
+    """How a failure is judged that does not always show; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
     trials: int = 0
     _shown: list[tuple[Program, Outcome]] = field(default_factory=list)
@@ -165,26 +221,69 @@ class Oracle:
 
     def same(self, outcome: Outcome) -> bool:
         """Whether an outcome is the failure looked for; another failure is remembered."""
-        signature = signature_of(outcome)
-        if signature is None:
-            return False
-        if any(accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts):
+        if self._accepted(outcome):
             return True
-        self.also_seen[signature] += 1
+        if (signature := signature_of(outcome)) is not None:
+            self.also_seen[signature] += 1
         return False
 
+    def _accepted(self, outcome: Outcome) -> bool:
+        signature = signature_of(outcome)
+        return signature is not None and any(
+            accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts
+        )
+
     def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
-        """How each program fares; ``changes`` override fields of the requests."""
+        """How each program fares; ``changes`` override fields of the requests.
+
+        One compilation decides, or, once the failure is known to be flaky, as many as `sequential` asks for. Then the outcome
+        is one that shows the failure if the program fails as often as it should, and else one that does not.
+        """
         requests = [{**self.request(program), **changes} for program in programs]
-        outcomes = self._run(requests)
-        noisy = [i for i, outcome in enumerate(outcomes) if is_noise(outcome) or outcome.signal == BUS_ERROR]
-        for index in noisy:
-            clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
-            outcomes[index] = self._run([{**requests[index], "environ": clean}])[0]
-            if is_noise(outcomes[index]):
-                outcomes[index] = outcomes[index].model_copy(update={"outcome": "lost"})
-        self.trials += len(outcomes)
-        return outcomes
+        if self.sequential is None:
+            return [outcomes[-1] for outcomes in self._try(requests)]
+        tallies = [_Tally(self.sequential) for _ in requests]
+        while undecided := [index for index, tally in enumerate(tallies) if tally.verdict is None]:
+            runs = self._try([{**requests[index], **tallies[index].wanted} for index in undecided])
+            for index, outcomes in zip(undecided, runs, strict=True):
+                tallies[index].add(outcomes, self._accepted)
+        return [tally.outcome for tally in tallies]
+
+    def expect(self, seen: Reproducibility) -> None:
+        """From now on judge sequentially, for a failure that was seen so often."""
+        self.sequential = SequentialTest.of(seen)
+
+    def estimate(self, programs: Sequence[Program]) -> None:
+        """Expect a failure as frequent as that of the first program that is seen to fail more than once.
+
+        A window has a rate of its own; where it is too small to be seen, that of the graph around it is the next best.
+        """
+        for program in programs:
+            rate = self.measure(program, seconds=ESTIMATE_SECONDS).rate
+            if rate.failed > 1:
+                return self.expect(rate)
+        return self.expect(Reproducibility(failed=1, runs=2))
+
+    def measure(self, program: Program, *, runs: int = 20, seconds: float | None = None) -> Measured:
+        """How often a program fails: compile it anew up to ``runs`` times, for ``seconds`` beyond the first.
+
+        By default that is just long enough to tell whether it always fails, and longer once it is known that it does not.
+        """
+        seconds = seconds or (MEASURE_SECONDS if self.sequential is None else ESTIMATE_SECONDS)
+        request, stop = self.request(program), time.monotonic() + seconds
+        seen: list[Outcome] = []
+        while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].outcome not in HOPELESS):
+            many = {"compilations": runs - len(seen), "failures": runs - len(seen), "seconds": seconds}
+            seen += self._try([{**request, **many}])[0]
+        failed = [self._accepted(outcome) for outcome in seen]
+        if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].outcome not in HOPELESS:
+            # It seems to need a process that has compiled nothing yet: then only that is asked for.
+            seen = [seen[0], *(outcomes[-1] for outcomes in self._try([request] * 3))]
+            failed = [self._accepted(outcome) for outcome in seen]
+        if seen[-1].outcome == "nondeterministic":
+            return Measured(seen[-1], Reproducibility(failed=0, runs=len(seen)))
+        shown = seen[failed.index(True)] if True in failed else seen[-1]
+        return Measured(shown, Reproducibility(failed=sum(failed), runs=len(seen)))
 
     def operators(self, program: Program) -> list[str]:
         """The aten operators, as packet names, that a program runs in eager."""
@@ -211,13 +310,25 @@ class Oracle:
             "tolerance": self.tolerance,
         }
 
-    def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+    def _try(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:
+        """Run trials, and those that the machine spoiled once more on a clean cache."""
+        trials = self._run(requests)
+        for index, outcomes in enumerate(trials):
+            if any(is_noise(outcome) or outcome.signal == BUS_ERROR for outcome in outcomes):
+                clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
+                (again,) = self._run([{**requests[index], "environ": clean}])
+                trials[index] = [o.model_copy(update={"outcome": "lost"}) if is_noise(o) else o for o in again]
+        self.trials += len(trials)
+        return trials
+
+    def _run(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:
         is_hang = any(accepted.kind is Kind.HANG for accepted in self.accepts)
         watchdog = trial_watchdog(self._slowest) if is_hang else None
-        outcomes = self.executor.judge(requests, timeout=self.timeout, watchdog=watchdog)
-        ended = [o.seconds for o in outcomes if o.outcome not in ("timeout", "lost")]
+        further = max((request.get("compilations", 1) for request in requests), default=1) - 1
+        trials = self.executor.repeat(requests, timeout=self.timeout + further * self._slowest, watchdog=watchdog)
+        ended = [o.seconds for outcomes in trials for o in outcomes if o.outcome not in ("timeout", "lost")]
         self._slowest = max([self._slowest, *ended])
-        return outcomes
+        return trials
 
 
 def trial_watchdog(slowest: float) -> Callable[[], Watchdog]:

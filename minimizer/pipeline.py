@@ -8,18 +8,20 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from minimizer import report_md, witness
 from minimizer.blame import climb
 from minimizer.checkpoint import NAME as CHECKPOINT
 from minimizer.checkpoint import Checkpoint, Keeper, data_of, keep_repro, restore
-from minimizer.emit import Repro, emit
+from minimizer.emit import Details, Repro, emit
 from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.evidence import culprit_of, details_of, verdict_sentence
@@ -28,9 +30,8 @@ from minimizer.further import Found, write_further
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, confirm_discrete, find_root, localize
 from minimizer.options import Options
-from minimizer.oracle import Oracle, Signature, exception_signature
+from minimizer.oracle import Measured, Oracle, Signature, exception_signature
 from minimizer.program import Program
-from minimizer.protocol import Outcome
 from minimizer.publish import publish
 from minimizer.python_level import PythonLevel
 from minimizer.reduce import Reduced, reduce
@@ -38,7 +39,7 @@ from minimizer.report import AlsoSeen, Checked, Culprit, Failure, HistoryStep, L
 from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.triage import HANG_AFTER, PATIENCE, Case, ScriptCase, Settled, Triage
+from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Case, ScriptCase, Settled, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import verify
 from minimizer.workplace import granted, open_place
@@ -47,7 +48,8 @@ WITNESS_SECONDS = 120.0
 VERIFY_SECONDS = 180.0
 VERIFY_RUNS = 3
 OTHER_ROOT = "fails by itself too; --target reduces it first"
-FLAKY_RUNS = 5
+FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
+"""How often a script is run, in all, whose failure does not always show; none is begun after that time."""
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
@@ -124,6 +126,24 @@ class _Unreduced(Exception):
         self.settled = settled
 
 
+Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
+"""Runs the script again, behind what is under way: see `_repeat`."""
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What the search ended with.
+
+    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``found``: where further culprits are
+    looked for.
+    """
+
+    repro: Repro
+    data: bytes | None = None
+    rewrite: Callable[[Reproducibility], Repro] | None = None
+    found: Found | None = None
+
+
 class _Job:
     """One run of the pipeline."""
 
@@ -164,27 +184,32 @@ class _Job:
                 if isinstance(found, ScriptCase):
                     raise _Unreduced(found.otherwise)
                 self._announce(found)
-                repro, data, first = self._repro_of(found, executor, lambda: beside.submit(_repeat, triage, found))
-            except (_Unreduced, Unanswered) as end:
-                level = PythonLevel(
-                    executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs
+                result = self._search_down(
+                    found, executor, lambda seen, enough: beside.submit(_repeat, triage, found, seen, enough)
                 )
+            except (_Unreduced, Unanswered) as end:
                 otherwise = end.settled if isinstance(end, _Unreduced) else _unanswered(end)
-                script_repro = level.repro(otherwise)
+                script_repro = (
+                    None if otherwise.reason is Reason.NONDETERMINISTIC else self._script_repro(executor, otherwise)
+                )
                 if script_repro is None:
                     self._settle(otherwise)
                     return
-                repro, data, first = script_repro, None, None
+                result = _Result(script_repro)
             with self._journal.step(Step.VERIFY):
                 self._journal.watch()
-                self._verify(repro, data, place)
+                self._verify(result, place)
             self._journal.keep()
-            if first is not None:
+            if result.found is not None:
                 with self._journal.reserving(WITNESS_SECONDS if self._options.witness else 0.0):
-                    write_further(first, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
+                    write_further(result.found, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
                 self._hear_witnesses(place)
+
+    def _script_repro(self, executor: Executor, otherwise: Settled) -> Repro | None:
+        level = PythonLevel(executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs)
+        return level.repro(otherwise)
 
     def _start(self, executor: Executor) -> None:
         ready = executor.start()
@@ -192,32 +217,49 @@ class _Job:
             raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
         self._report.environment = {"torch": ready.torch, "python": ready.python, "cuda": ready.cuda}
 
-    def _repro_of(
-        self, case: Case, executor: Executor, repeat: Callable[[], Future[Reproducibility]]
-    ) -> tuple[Repro, bytes | None, Found]:
-        """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted."""
+    def _search_down(self, case: Case, executor: Executor, repeat: Repeat) -> _Result:
+        """Localize, reduce, blame, emit. The search leaves time to finish; where it is cut short, the best is emitted.
+
+        A failure counts as one that always shows until it is seen not to. What was accepted before that holds, but what was
+        refused may have been refused by chance: the reduction goes on from there with a sequential oracle.
+        """
         oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         finish = _finish_seconds(case.signature.kind)
+        seen = Reproducibility(failed=1, runs=case.runs)
+        if not _always(seen):
+            oracle.expect(seen)
         try:
             with self._journal.reserving(finish):
-                repeats = repeat()  # beside the search, which seldom fills all cores
+                repeats = repeat(seen, 2)  # beside the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
                     start = self._resume(case, oracle) or self._localize(case, oracle)
                     program, located = start.program, start.located
                 with self._journal.step(Step.REDUCE):
+                    if oracle.sequential is not None:
+                        with suppress(BudgetExceeded, Cancelled):
+                            oracle.estimate((start.best, program))
                     reduced = self._reduce(start, oracle, case)
-                    self._count(repeats.result())  # here, where it ends at once if the time does
+                    seen = repeats.result()  # here, where it ends at once if the time does
+            measured = self._blame(reduced.best, located, oracle, finish)
+            is_flaky = not (measured.is_steady and _always(seen))
+            if is_flaky and oracle.sequential is None:
+                with self._journal.reserving(finish), suppress(BudgetExceeded, Cancelled):
+                    repeats = repeat(seen, FLAKY_RUNS)
+                    reduced = self._reduce_again(start, reduced.best, oracle, case)
+                    seen = repeats.result()
+                measured = self._blame(reduced.best, located, oracle, finish)
+            if measured.outcome.outcome == "nondeterministic":
+                raise _Unreduced(self._nondeterministic(case))
         finally:
             self._report.also_seen = [
                 AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
                 for s, n in oracle.also_seen.most_common(20)
             ]
-        with self._journal.undisturbed(finish):
-            with self._journal.step(Step.BLAME):
-                outcome = self._blame(reduced.best, located, oracle)
-            with self._journal.step(Step.EMIT):
-                repro, data = self._emit(reduced.best, outcome, case)
-                return repro, data, Found(case, oracle, program, located, reduced.best)
+        self._count(seen, measured.rate)
+        with self._journal.undisturbed(finish), self._journal.step(Step.EMIT):
+            is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
+            result = self._emit(reduced.best, measured, case, measured.rate if is_measured else seen)
+        return replace(result, found=Found(case, oracle, program, located, reduced.best))
 
     # steps -------------------------------------------------------------------------------------------------------
 
@@ -244,6 +286,7 @@ class _Job:
             steps=self._options.steps,
             hang_after=self._options.hang_after or HANG_AFTER,
             patience=min(PATIENCE, self._options.budget / 3),
+            repeat_seconds=max(REPEAT_SECONDS, self._options.budget / 10),
             values=self._options.expect in ("auto", "accuracy"),
             on_note=self._journal.note,
         )
@@ -273,14 +316,18 @@ class _Job:
             exception_type=case.exception.root_type if case.exception else None,
             message=case.message,
             signature=signature.text,
+            reproducibility=Reproducibility(failed=1, runs=case.runs),
         )
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
 
-    def _count(self, rate: Reproducibility) -> None:
+    def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
         assert self._report.failure is not None
-        self._report.failure.reproducibility = rate
-        if rate.failed < rate.runs:
-            self._journal.note(f"The failure is flaky: it showed in {rate.failed} of {rate.runs} runs of the script.")
+        self._report.failure.reproducibility = script
+        if not (_always(script) and _always(repro)):
+            self._journal.note(
+                f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
+                f"{repro.failed} of {repro.runs} compilations of the repro."
+            )
 
     def _resume(self, case: Case, oracle: Oracle) -> Checkpoint | None:
         start = restore(case, oracle, self._journal.sink)
@@ -298,22 +345,12 @@ class _Job:
                 self._report.failure = None
                 raise _Unreduced(case.otherwise)
             return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
-        variants = [program]
-        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
-            variants.insert(0, program.without_grad())
-        if (
-            program != case.program
-        ):  # only the symbols of the compiler's own choice, where more of them hide the failure
-            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
-        for variant in variants:
-            located = self._search(variant, oracle)
-            if located.confirmed:
-                return Checkpoint(program, located, located.window)
-        lowered = self._lowered(case, program)
-        if lowered is not None:
-            located = self._search(lowered, oracle)
-            if located.confirmed:
-                return Checkpoint(lowered, located, located.window)
+        located = self._confirmed(program, case, oracle)
+        if located is None and (lowered := self._lowered(case, program)) is not None:
+            program = lowered
+            located = self._confirmed(program, case, oracle)
+        if located is not None:
+            return Checkpoint(program, located, located.window)
         vanishes = (
             "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
@@ -329,6 +366,23 @@ class _Job:
             self._journal.note(f"The graph could not be traced into aten operators: {error}")
             return None
         return lowered.dynamic() if lowered.is_symbolic else lowered
+
+    def _confirmed(self, program: Program, case: Case, oracle: Oracle) -> Localized | None:
+        """A window that fails alone; where nothing does at the first attempt, but the graph does now and then, once more."""
+        variants = [program]
+        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
+            variants.insert(0, program.without_grad())
+        if program.level == "dynamo" and program != case.program:
+            # Only the symbols of the compiler's own choice, where more of them hide the failure.
+            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
+        for variant in variants:
+            located = self._search(variant, oracle)
+            if located.confirmed:
+                return located
+        if oracle.sequential is None and (rate := oracle.measure(program).rate).failed:
+            oracle.expect(rate)
+            return self._confirmed(program, case, oracle)
+        return None
 
     def _search(self, program: Program, oracle: Oracle) -> Localized:
         def show(layer: Layer) -> None:
@@ -374,58 +428,95 @@ class _Job:
         report.reduction = reduction
         return reduced
 
+    def _reduce_again(self, start: Checkpoint, best: Program, oracle: Oracle, case: Case) -> Reduced[Program]:
+        """Go on sequentially from the smallest program that fails often enough: the best, the window, or the whole graph."""
+        reduction = self._report.reduction
+        assert reduction is not None
+        reduction.one_minimal = False
+        window, whole = start.located.window, start.program
+        with self._journal.step(Step.REDUCE):
+            oracle.estimate((window, whole))
+            best = next((program for program in (best, window) if oracle.check([program])[0]), whole)
+            again = replace(start, best=best, seconds=reduction.seconds, history=tuple(reduction.history))
+            return self._reduce(again, oracle, case)
+
     def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
         lines = sum(bool(line.strip()) for line in self._script.read_text(errors="replace").splitlines())
         level = "aot" if program.level == "aot" else "dynamo"
         return Reduction(level=level, nodes_before=program.size, nodes_after=nodes, lines_before=lines, trials=trials)
 
-    def _blame(self, program: Program, located: Localized, oracle: Oracle) -> Outcome:
+    def _blame(self, program: Program, located: Localized, oracle: Oracle, finish: float) -> Measured:
         report = self._report
         assert report.failure is not None and report.reduction is not None
-        report.failure.stage, report.ladder, outcome = climb(program, oracle)
-        operators = oracle.operators(program)
-        if report.reduction.level == "dynamo":
-            report.reduction.aot_nodes_after = len(operators)
-        culprit = culprit_of(program, operators, outcome, located.window)
-        others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
-        report.culprits = [culprit, *others]
-        self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
-        return outcome
+        with self._journal.undisturbed(finish), self._journal.step(Step.BLAME):
+            report.failure.stage, report.ladder, measured = climb(program, oracle)
+            operators = oracle.operators(program)
+            if report.reduction.level == "dynamo":
+                report.reduction.aot_nodes_after = len(operators)
+            culprit = culprit_of(program, operators, measured.outcome, located.window)
+            others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
+            report.culprits = [culprit, *others]
+            self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
+        return measured
 
-    def _emit(self, program: Program, outcome: Outcome, case: Case) -> tuple[Repro, bytes | None]:
-        report, journal = self._report, self._journal
-        assert report.failure is not None and report.reduction is not None
-        details = details_of(program, outcome, case.tolerance)
+    def _nondeterministic(self, case: Case) -> Settled:
+        self._report.failure, self._report.culprits = None, []
+        sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
+        return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, case.checked)
+
+    def _emit(self, program: Program, measured: Measured, case: Case, rate: Reproducibility) -> _Result:
+        details = details_of(program, measured.outcome, case.tolerance)
         if case.signature.kind is Kind.HANG and case.signature.where:
             details["stuck_in"] = case.signature.where.rpartition(":")[2]
-        repro = emit(
+        write = partial(self._write, program, details)
+        repro = write(rate)
+        result = _Result(repro, data_of(repro, case), write if _always(rate) else None)
+        self._keep(result)
+        return result
+
+    def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
+        report = self._report
+        assert report.failure is not None
+        return emit(
             program,
             report.failure,
             report.culprits,
             environment=report.environment,
-            rate=report.failure.reproducibility,
+            rate=rate,
             details=details,
         )
-        data = data_of(repro, case)
-        report.reduction.lines_after = repro.lines
-        keep_repro(repro, data, journal)
-        journal.event("repro", lines=repro.lines, nodes=program.size, verified=False)
-        return repro, data
 
-    def _verify(self, repro: Repro, data: bytes | None, place: Place) -> None:
-        report = self._report
+    def _keep(self, result: _Result) -> None:
+        report, repro = self._report, result.repro
+        assert report.reduction is not None
+        report.reduction.lines_after = repro.lines
+        keep_repro(repro, result.data, self._journal)
+        self._journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=False)
+
+    def _verify(self, result: _Result, place: Place) -> None:
+        report, repro = self._report, result.repro
         assert report.failure is not None and report.reduction is not None
-        verification = verify(
-            repro,
-            data,
+        check = partial(
+            verify,
+            data=result.data,
             sandbox=place.sandbox,
             python=place.python,
             scratch=place.private("verify"),
             timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS, self._journal.left)),
             runs=VERIFY_RUNS,
             watch=self._journal.watch_owner,
-            on_note=self._journal.note,
         )
+        complaints: list[str] = []
+        verification = check(repro, on_note=complaints.append)
+        if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
+            # It looked as if it always showed, and does not: compiled anew in one process, it may.
+            rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
+            repro = result.rewrite(rate)
+            self._keep(replace(result, repro=repro))
+            complaints.clear()
+            verification = check(repro, on_note=complaints.append)
+        for complaint in complaints:
+            self._journal.note(complaint)
         report.verification = verification
         self._journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
         report.summary = verdict_sentence(report)
@@ -460,11 +551,11 @@ def _unanswered(error: Unanswered) -> Settled:
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary)
 
 
-def _repeat(triage: Triage, case: Case) -> Reproducibility:
-    """How often the script fails in the same way: once more if it does so at once, more often if it does not."""
-    failed, runs = 1, 1
+def _repeat(triage: Triage, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+    """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted."""
+    failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
     with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
-        while runs < (2 if failed == runs else FLAKY_RUNS):
+        while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
             failed, runs = failed + triage.fails_again(case), runs + 1
     return Reproducibility(failed=failed, runs=runs)
 
@@ -472,6 +563,10 @@ def _repeat(triage: Triage, case: Case) -> Reproducibility:
 def _finish_seconds(kind: Kind) -> float:
     """Kept free at the end of the budget; a hang has to be awaited once more to be verified."""
     return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
+
+
+def _always(rate: Reproducibility) -> bool:
+    return rate.failed == rate.runs
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:

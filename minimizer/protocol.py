@@ -133,6 +133,8 @@ class Finished(Loose):
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
+    unsteady: Text = ""
+    """The call at which eager was seen to differ from eager; empty if it never did."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
 
 

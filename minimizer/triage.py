@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 import tokenize
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.prelude import namespaces_of, prelude
@@ -32,6 +35,10 @@ PATIENCE = 300.0
 EAGER_SECONDS = 600.0
 SURVEY_SECONDS = 3600.0
 """For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
+SURVEYS, REPEAT_SECONDS = 5, 45.0
+"""A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
+EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
+"""One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -47,6 +54,8 @@ class Case:
     verdict: Verdict | None = None
     tolerance: dict[str, Any] | None = None
     checked: protocol.Checked = field(default_factory=protocol.Checked)
+    runs: int = 1
+    """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
     """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
 
@@ -74,8 +83,8 @@ class ScriptCase:
 class Triage:
     """The runs of one script.
 
-    ``hang_after`` and ``patience`` are in seconds (`HANG_AFTER`, `PATIENCE`), ``steps`` in calls of each graph; ``values``:
-    compare them.
+    ``hang_after``, ``patience`` and ``repeat_seconds`` are in seconds (`HANG_AFTER`, `PATIENCE`, `REPEAT_SECONDS`), ``steps``
+    in calls of each graph; ``values``: compare them.
     """
 
     def __init__(
@@ -89,13 +98,30 @@ class Triage:
         values: bool,
         on_note: Callable[[str], None],
         patience: float = PATIENCE,
+        repeat_seconds: float = REPEAT_SECONDS,
     ) -> None:
         self._executor, self._script, self._args = executor, script, args
         self._steps, self._values, self._on_note = steps, values, on_note
+        self._repeat_seconds = repeat_seconds
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
-        """Run the script until the question is settled."""
+        """Run the script until the question is settled; a healthy one several times."""
+        started, runs = time.monotonic(), 1
+        found = self._once()
+        with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
+            while _is_healthy(found) and runs < SURVEYS and time.monotonic() - started < self._repeat_seconds:
+                found, runs = self._once(), runs + 1
+        if isinstance(found, Case):
+            return replace(found, runs=found.runs + runs - 1)
+        if runs == 1:
+            return found
+        said = f"The script was run {runs} times." if _is_healthy(found) else f"This showed in 1 of {runs} runs."
+        settled = found.otherwise if isinstance(found, ScriptCase) else found
+        settled = replace(settled, summary=f"{settled.summary} {said}")
+        return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
+
+    def _once(self) -> Case | ScriptCase | Settled:
         survey = self._survey()
         if survey.held is not None:
             return _opaque(survey.held) if survey.held.program is None else self._held(survey)
@@ -163,6 +189,14 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
+        if finished.unsteady:
+            return Settled(
+                Status.FAILED,
+                Reason.NONDETERMINISTIC,
+                f"Eager differs from eager in {finished.unsteady}: with the same inputs and the same random state it does not "
+                "always give the same, so that nothing can be said about the compiler.",
+                finished.checked,
+            )
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
         if finished.exception is not None:
@@ -204,18 +238,20 @@ class Triage:
         return healthy
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
-        eager = self._eager()
-        if eager.finished is not None and eager.finished.exception is not None:
+        eager = self._eager_runs()
+        if eager[-1].finished is None:
+            return _not_runnable(eager[-1], "without the compiler")
+        raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
+        if raised:
+            always = len(raised) == len(eager)
+            how = "" if always else f", in {len(raised)} of {counted(len(eager), 'run')}"
             return Settled(
                 Status.FAILED,
-                Reason.FAILS_IN_EAGER,
-                "The script fails without the compiler too: "
-                f"{_line(eager.finished.exception)}. Mend this first; torch.compile is not to blame.",
+                Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
+                f"The script fails without the compiler too{how}: {_line(raised[0])}. Mend this first; torch.compile is not to blame.",
                 finished.checked,
-                exception=eager.finished.exception,
+                exception=raised[0],
             )
-        if eager.finished is None:
-            return _not_runnable(eager, "without the compiler")
         if error.root_type == "AssertionError":
             held = self._own_check(finished.checks)
             if held is not None:
@@ -237,11 +273,14 @@ class Triage:
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
         tolerance = checks[-1] if checks else {}
-        survey = self._survey(tolerance=tolerance)
-        if survey.held is None:
-            return None
-        self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
-        return self._held(survey, tolerance=tolerance)
+        for passed in range(SURVEYS):
+            survey = self._survey(tolerance=tolerance)
+            if survey.held is not None:
+                self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
+                return replace(self._held(survey, tolerance=tolerance), runs=1 + passed)
+            if survey.finished is None or survey.finished.exception is not None:
+                break
+        return None
 
     def _died(self, survey: Survey) -> Case | ScriptCase | Settled:
         if survey.silence is not None:
@@ -261,6 +300,17 @@ class Triage:
             return ScriptCase(unmade if place is not None else _not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
         return replace(self._held(held, signature=signature), message=message)
+
+    def _eager_runs(self) -> list[Survey]:
+        """Runs without the compiler, until one has failed and one has passed, or one has died."""
+        started, runs = time.monotonic(), [self._eager()]
+        ends: set[bool] = set()
+        while (finished := runs[-1].finished) is not None:
+            ends.add(finished.exception is not None)
+            if len(ends) > 1 or len(runs) == EAGER_RUNS or time.monotonic() - started > EAGER_RUNS_SECONDS:
+                break
+            runs.append(self._eager())
+        return runs
 
     def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
         """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
@@ -316,6 +366,10 @@ class Triage:
             },
             timeout=EAGER_SECONDS,
         )
+
+
+def _is_healthy(found: Case | ScriptCase | Settled) -> bool:
+    return isinstance(found, Settled) and found.status is Status.HEALTHY
 
 
 def signal_name(number: int) -> str:

@@ -34,9 +34,8 @@ def comment(
     """Verdict, versions, rate and the command to run, as comment lines."""
     where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
-    often = f"failed in {rate.failed} of {rate.runs} runs" + (
-        f", so up to {attempts} are made here" if attempts > 1 else ""
-    )
+    often = f"failed in {rate.failed} of {rate.runs} "
+    often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
     sentences = [
         f"torch.compile {VERDICTS[failure.kind].format(what=subject(culprits))}{where}.",
         f"torch {torch}, {device}; {often}.",

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import types
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -77,6 +78,7 @@ class Survey:
         self._notes: dict[str, None] = {}
         self._suspects: list[dict[str, Any]] = []
         self._checks: list[dict[str, Any]] = []
+        self._unsteady = ""
         self._doing = "script"
         self._is_enough = False
         self._missing: list[dict[str, Any]] = []
@@ -117,6 +119,7 @@ class Survey:
                 "missing": self._missing[:20],
                 "raised": self._raised.seen,
                 "checks": self._checks[-5:],
+                "unsteady": self._unsteady,
                 "notes": list(self._notes)[:20],
             }
         )
@@ -217,7 +220,8 @@ class Survey:
             actual = compiled(*args)
         except Exception as error:
             failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
-            self._hold_call(graph, before, rng, failure)
+            if self._is_steady(graph, _forward(graph.module), before, rng, ()):
+                self._hold_call(graph, before, rng, failure)
             raise
         self._phase("compare", graph, call)
         after = snapshot.rng_state()
@@ -240,7 +244,10 @@ class Survey:
             self._cannot_compare(graph, error)
             verdict = referee.Verdict()
         snapshot.set_rng_state(after)
-        if verdict.fault:
+        if verdict.nondeterministic:
+            self._note_unsteady(graph)
+        wrong = [difference.where for difference in verdict.differences]
+        if verdict.fault and self._is_steady(graph, _forward(graph.module), before, rng, wrong):
             failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
             self._hold_call(graph, before, rng, failure)
         if verdict.discrete:
@@ -266,9 +273,24 @@ class Survey:
                 verdict = None
             snapshot.set_rng_state(rng)
             self._backwards += verdict is not None
-            if verdict is not None and verdict.fault:
+            if verdict is None or not verdict.fault:
+                continue
+            wrong = [difference.where for difference in verdict.differences]
+            if self._is_steady(backward.graph, backward.gradients, backward.before, backward.rng, wrong):
                 failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
                 self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
+
+    def _is_steady(
+        self, graph: _Graph, program: referee.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
+    ) -> bool:
+        """Whether eager does the same every time: else the failure is no fault of the compiler, and that is told."""
+        is_steady = referee.is_steady(program, inputs, rng, wrong)
+        if not is_steady:
+            self._note_unsteady(graph)
+        return is_steady
+
+    def _note_unsteady(self, graph: _Graph) -> None:
+        self._unsteady = self._unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
     def _cannot_compare(self, graph: _Graph, error: Exception) -> None:
         text = f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"
@@ -364,6 +386,10 @@ class _Backward:
             self.graph.module, self.before, self.rng, self.cotangents(), expected, actual, tolerance=tolerance
         )
 
+    def gradients(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        """Eager's gradients on these inputs, as a program of the referee."""
+        return None, [], referee.gradients(self.graph.module, values, self.cotangents())
+
     def _gradients(self, run: Any) -> list[torch.Tensor | None]:
         snapshot.set_rng_state(self.rng)
         return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
@@ -446,6 +472,10 @@ class _Held:
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
             "grad": self._grad and level == "dynamo",
         }
+
+
+def _forward(module: Any) -> referee.Program:
+    return lambda values: (module(*values), values, [])
 
 
 def _copy_graph(graph: fx.Graph) -> fx.Graph:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -28,15 +30,17 @@ def judge(message: Message, channel: Channel) -> None:
     and ``marks``: the dimensions to be marked dynamic, if any),
     ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
     ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
+    For a failure that does not always show: ``compilations`` (compile anew so often, in this process), ``failures`` (stop
+    after so many that were not ``same``), ``seconds`` (begin none when the first has been over for so long).
 
-    The last message has ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``, ``missing_error``, or for a
-    candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``. ``writes`` is whether the function
-    changes its inputs.
+    Each compilation is answered with an ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``,
+    ``missing_error``, or for a candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``; ``writes``
+    is whether the function changes its inputs.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
     trial = _Trial(message, channel)
-    outcome = trial.run()
-    channel.send({"type": "outcome", **outcome, "writes": trial.writes})
+    for outcome in trial.run():
+        channel.send({"type": "outcome", **outcome, "writes": trial.writes})
 
 
 def observe(message: Message, channel: Channel) -> None:
@@ -53,13 +57,49 @@ class _Trial:
         self._message, self._channel = message, channel
         self.writes = False
 
-    def run(self) -> Message:
+    def run(self) -> Iterator[Message]:
+        """The outcome of every compilation, and after several a last one where eager is found to change its mind."""
         self._phase("setup")
         try:
             function, inputs = self.load()
         except Exception as error:
-            return {"outcome": "setup_error", "exception": describe(error)}
+            yield {"outcome": "setup_error", "exception": describe(error)}
+            return
         rng = snapshot.rng_state()
+        wanted = self._message.get("compilations", 1)
+        stop = float("inf")
+        done = failed = 0
+        wrong: set[str] = set()
+        while done < wanted and failed < self._message.get("failures", 1) and time.monotonic() < stop:
+            if done:
+                torch._dynamo.reset()
+                snapshot.set_rng_state(rng)
+            outcome = self._compare(function, inputs, rng)
+            yield outcome
+            if not done:
+                stop = time.monotonic() + self._message.get("seconds", float("inf"))
+            done, failed = done + 1, failed + (outcome["outcome"] != "same")
+            wrong.update(
+                d["where"]
+                for d in outcome.get("verdict", {}).get("differences", ())
+                if outcome["outcome"] == "different"
+            )
+        if wanted > 1 and failed and not self._is_steady(function, inputs, rng, wrong):
+            yield {"outcome": "nondeterministic"}
+
+    def _is_steady(self, function: Any, inputs: list[Any], rng: Any, wrong: set[str]) -> bool:
+        """Whether eager does the same every time: else it is not the compiler that comes and goes."""
+        self._phase("eager")
+
+        def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+            if any(where.startswith("grad") for where in wrong):
+                return None, [], referee.gradients(function, values, None)
+            with torch.set_grad_enabled(bool(self._message["grad"])):
+                return function(*values), values, []
+
+        return referee.is_steady(program, inputs, rng, wrong)
+
+    def _compare(self, function: Any, inputs: list[Any], rng: Any) -> Message:
         grad = bool(self._message["grad"])
         self._phase("eager")
         expected_inputs = snapshot.clone(inputs)

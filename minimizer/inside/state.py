@@ -11,8 +11,19 @@ import torch
 from .graphs import Opaque, literal
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
-OURS = {"torch._inductor.config": {"compile_threads", "fallback_random", "fx_graph_cache", "worker_start_method"}}
-"""Settings that the child itself makes; never reported as the user's."""
+OURS = {
+    "torch._inductor.config": {
+        "compile_threads",
+        "fallback_random",
+        "force_disable_caches",
+        "fx_graph_cache",
+        "worker_start_method",
+    }
+}
+"""Settings that the child itself makes; never reported as the user's.
+
+Graph caches are off in every child. What ``force_disable_caches`` adds to that is that equal kernels are built again.
+"""
 
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
 """Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""

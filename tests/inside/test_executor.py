@@ -74,6 +74,56 @@ def test_a_crash_is_reported_and_the_next_trial_works(child: Executor, number: s
     assert works(child)
 
 
+EVERY_OTHER = """
+    compilations = []
+
+    def backend(gm, example):
+        compilations.append(1)
+        {}
+        return (lambda *args: (args[0] + 1,)) if len(compilations) % 2 else gm
+"""
+
+
+def test_a_trial_may_compile_several_times(child: Executor) -> None:
+    request = trial("return x * 1", setup=EVERY_OTHER.format("pass"), compile_kwargs="backend=backend", compilations=5)
+    all_of_it, until_second = child.repeat([{**request, "failures": 9}, {**request, "failures": 2}], timeout=SECONDS)
+    assert [o.outcome for o in all_of_it] == ["different", "same", "different", "same", "different"]
+    assert [o.outcome for o in until_second] == ["different", "same", "different"]
+    assert [o.outcome for o in child.judge([request], timeout=SECONDS)] == ["different"]
+
+
+def test_what_was_seen_before_a_crash_counts(child: Executor) -> None:
+    setup = EVERY_OTHER.format("len(compilations) == 3 and os.abort()")
+    request = trial("return x * 1", setup=setup, compile_kwargs="backend=backend", compilations=5, failures=5)
+    (outcomes,) = child.repeat([request], timeout=SECONDS)
+    assert [o.outcome for o in outcomes] == ["different", "same", "crash"]
+    assert outcomes[-1].signal == signal.SIGABRT
+
+
+def test_no_compilation_is_begun_after_the_time_for_them(child: Executor) -> None:
+    request = trial("return x * 1", compile_kwargs="backend='eager'", compilations=1000, seconds=0.0)
+    assert len(child.repeat([request], timeout=SECONDS)[0]) == 1
+
+
+def test_eager_that_changes_its_mind_is_found_where_a_failure_comes_and_goes(child: Executor) -> None:
+    setup = """
+        calls = []
+
+        @torch.library.custom_op("test::sometimes", mutates_args=())
+        def sometimes(x: torch.Tensor) -> torch.Tensor:
+            calls.append(1)
+            return x + (len(calls) % 5 == 2)
+
+        @sometimes.register_fake
+        def _(x):
+            return torch.empty_like(x)
+    """
+    request = trial("return torch.ops.test.sometimes(x)", setup=setup, compilations=4, failures=4)
+    (outcomes,) = child.repeat([request], timeout=SECONDS)
+    assert "different" in [o.outcome for o in outcomes]
+    assert outcomes[-1].outcome == "nondeterministic"
+
+
 def test_a_crash_before_the_compiler_is_told_by_its_phase(child: Executor) -> None:
     setup, eager = judge(
         child,

@@ -5,6 +5,7 @@ Where a real compilation is not the point, the compiled side is another function
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -291,6 +292,36 @@ def test_is_random_looks_at_what_is_drawn() -> None:
     x = torch.randn(1, 1, 4, 4)
     assert referee.is_random(F.dropout, [x])
     assert not referee.is_random(F.scaled_dot_product_attention, [x, x, x])
+
+
+def steady(function: Callable[..., Any], inputs: list[Any], *wrong: str) -> bool:
+    return referee.is_steady(lambda values: (function(*values), values, []), inputs, rng_state(), wrong)
+
+
+def test_eager_that_is_seldom_different_is_not_steady() -> None:
+    runs = iter([0, 0, 0, 1, 0, 0])
+    assert not steady(lambda x: x + next(runs), [torch.ones(2)], "output")
+
+
+def test_only_where_compiled_and_eager_differ_does_it_matter() -> None:
+    runs = itertools.count()
+    assert steady(lambda x: (x + next(runs), x * 2), [torch.ones(2)], "output[1]")
+
+
+def test_an_exception_that_comes_and_goes_is_not_steady() -> None:
+    def raises_once(x: torch.Tensor, runs: Any = itertools.count()) -> torch.Tensor:  # noqa: B008
+        if next(runs) == 2:
+            raise ValueError
+        return x
+
+    assert not steady(raises_once, [torch.ones(2)])
+
+
+def test_random_and_mutating_functions_are_steady_and_leave_inputs_and_random_state_alone() -> None:
+    x, before = torch.ones(2), torch.get_rng_state()
+    assert steady(lambda x: (x.add_(1), torch.rand(2)), [x], "output[0]", "output[1]", "input[0]")
+    assert torch.equal(x, torch.ones(2))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 # --- metadata, mutation, gradients ----------------------------------------------------------------------------------------------

@@ -668,3 +668,46 @@ torch.compile(lambda x, t: torch.func.jvp(torch.sin, (x,), (t,)), backend=wrong)
     given = [i.golden for i in program.inputs if i.golden is not None]
     assert found.golden(frozenset({inside, *given})).exists()
     found.close()
+
+
+# failures that come and go without the compiler -----------------------------------------------------------------------
+
+SOMETIMES = """
+import torch
+
+calls = []
+
+@torch.library.custom_op("test::sometimes", mutates_args=())
+def sometimes(x: torch.Tensor) -> torch.Tensor:
+    calls.append(1)
+    {}
+    return x + (len(calls) % 5 == 3)
+
+@sometimes.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+for _ in range(2):
+    torch.compile(lambda x: torch.ops.test.sometimes(x) * 2, backend="aot_eager")(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("how", ["pass", "if len(calls) % 5 == 3: raise ValueError"])
+def test_an_operator_that_seldom_differs_from_itself_is_nondeterministic(triage: Any, how: str) -> None:
+    found = triage(SOMETIMES.format(how))
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+
+
+def test_a_script_that_fails_in_half_of_its_runs_without_the_compiler_is_nondeterministic(triage: Any) -> None:
+    text = """
+        import os
+        import torch
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+        runs = int(open("count").read()) if os.path.exists("count") else 0
+        open("count", "w").write(str(runs + 1))
+        assert runs % 2 == 0
+    """
+    found = triage(text)
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)

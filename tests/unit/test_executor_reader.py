@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minimizer.errors import ChildFailed
-from minimizer.executor import _message, _outcome
+from minimizer.executor import _message, _outcomes
 from minimizer.protocol import Outcome
 
 END: dict[str, Any] = {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": "said"}
@@ -58,18 +58,36 @@ def test_no_messages(line: bytes) -> None:
 )
 def test_how_a_trial_ended(answer: dict[str, Any] | None, end: dict[str, Any], word: str) -> None:
     """What it answered before it died stands; what comes too late does not."""
-    outcome = _outcome(answer, "compiled", {**END, **end})
+    answers = [{**answer, "phase": "compiled"}] if answer else []
+    outcome = _outcomes(answers, "compiled", {**END, **end}, is_under_way=not answers)[-1]
     assert isinstance(outcome, Outcome)
-    assert (outcome.outcome, outcome.phase, outcome.seconds, outcome.log) == (word, "compiled", 1.5, "said")
+    assert (outcome.outcome, outcome.phase, outcome.log) == (word, "compiled", "said")
+
+
+@pytest.mark.parametrize(
+    ("end", "under_way", "words"),
+    [
+        ({}, False, ["same", "different"]),
+        ({}, True, ["same", "different"]),
+        ({"exit": None, "signal": 11}, True, ["same", "different", "crash"]),
+        ({"timed_out": True, "signal": 9}, True, ["same", "different", "timeout"]),
+    ],
+)
+def test_every_compilation_of_a_trial_has_an_outcome(end: dict[str, Any], under_way: bool, words: list[str]) -> None:
+    answers = [{"outcome": "same", "phase": "compare"}, {"outcome": "different", "phase": "backward"}]
+    outcomes = _outcomes(answers, "compiled", {**END, **end}, is_under_way=under_way)
+    assert [o.outcome for o in outcomes] == words
+    assert [o.phase for o in outcomes] == ["compare", "backward", "compiled"][: len(words)]
+    assert sum(o.seconds for o in outcomes) == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("forged", [{"seconds": "soon"}, {"signal": []}, {"log": 3}])
 def test_a_forged_end_is_refused(forged: dict[str, Any]) -> None:
     with pytest.raises(ChildFailed, match="malformed End"):
-        _outcome(None, "", {**END, **forged})
+        _outcomes([], "", {**END, **forged}, is_under_way=True)
 
 
 @pytest.mark.parametrize("answer", [{}, {"outcome": "minimized"}, {"outcome": "different", "verdict": 5}])
 def test_a_forged_answer_is_refused(answer: dict[str, Any]) -> None:
     with pytest.raises(ChildFailed, match="malformed Outcome"):
-        _outcome(answer, "", END)
+        _outcomes([answer], "", END, is_under_way=False)

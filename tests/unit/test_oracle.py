@@ -65,18 +65,18 @@ class FakeExecutor:
         self.watchdogs: list[Callable[[], Watchdog]] = []
         self._caches = 0
 
-    def judge(
+    def repeat(
         self,
         requests: Sequence[dict[str, Any]],
         *,
         timeout: float,
         op: str = "judge",
         watchdog: Callable[[], Watchdog] | None = None,
-    ) -> list[Outcome]:
+    ) -> list[list[Outcome]]:
         self.asked += requests
         self.watchdogs += [watchdog] if watchdog is not None else []
         self.timeouts.append(timeout)
-        return [self._answer(request) for request in requests]
+        return [[self._answer(request)] for request in requests]
 
     def fresh_cache(self) -> Path:
         self._caches += 1

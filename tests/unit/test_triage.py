@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from minimizer.errors import ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Signature
 from minimizer.protocol import Checked, Finished, Held, parse
 from minimizer.stacks import Frame
-from minimizer.triage import EAGER_SECONDS, SURVEY_SECONDS, Case, ScriptCase, Settled, Triage, signal_name
+from minimizer.triage import (
+    EAGER_RUNS,
+    EAGER_SECONDS,
+    SURVEY_SECONDS,
+    SURVEYS,
+    Case,
+    ScriptCase,
+    Settled,
+    Triage,
+    signal_name,
+)
 from minimizer.types import Kind, Reason, Status
 from minimizer.watchdog import Silence, Watchdog
 
@@ -32,10 +42,10 @@ def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
 
 
 class FakeExecutor:
-    """Hands out canned surveys in order, and keeps what was asked."""
+    """Hands out canned surveys in order, with the compiler and without, each the last one again and again; keeps what was asked."""
 
-    def __init__(self, surveys: list[dict[str, Any]]) -> None:
-        self._surveys: Iterator[dict[str, Any]] = iter(surveys)
+    def __init__(self, surveys: Sequence[dict[str, Any]], eager: Sequence[dict[str, Any]] = ()) -> None:
+        self._left = {True: list(surveys), False: list(eager)}
         self.asked: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
         self.watchdogs: list[Watchdog | None] = []
@@ -45,7 +55,14 @@ class FakeExecutor:
         self.asked.append(request)
         self.watchdogs.append(watchdog)
         self.timeouts.append(timeout)
-        return Survey(cast(Executor, self), cast(Any, None), **{"phase": {}, **next(self._surveys)})
+        left = self._left[request["compile"]]
+        return Survey(
+            cast(Executor, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
+        )
+
+    @property
+    def compiled(self) -> list[dict[str, Any]]:
+        return [request for request in self.asked if request["compile"]]
 
     def kill(self, task: Any) -> None:
         self.killed += 1
@@ -64,8 +81,10 @@ def ended(**end: Any) -> dict[str, Any]:
     return {"end": end, "phase": phase}
 
 
-def triage(*surveys: dict[str, Any], **options: Any) -> tuple[Case | ScriptCase | Settled, FakeExecutor, list[str]]:
-    executor, notes = FakeExecutor(list(surveys)), []
+def triage(
+    *surveys: dict[str, Any], eager: Sequence[dict[str, Any]] = (), **options: Any
+) -> tuple[Case | ScriptCase | Settled, FakeExecutor, list[str]]:
+    executor, notes = FakeExecutor(surveys, eager), []
     settings: dict[str, Any] = {"args": ["--fast"], "steps": 3, "hang_after": 30.0, "values": True, **options}
     asked = Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=notes.append, **settings)
     return asked.run(), executor, notes
@@ -74,15 +93,15 @@ def triage(*surveys: dict[str, Any], **options: Any) -> tuple[Case | ScriptCase 
 def settled(*surveys: dict[str, Any], **options: Any) -> Settled:
     found, executor, _ = triage(*surveys, **options)
     assert isinstance(found, Settled)
-    assert len(executor.asked) == len(surveys)
+    assert len(executor.compiled) >= len(surveys)
     return found
 
 
-def unshown(*surveys: dict[str, Any]) -> Settled:
+def unshown(*surveys: dict[str, Any], **options: Any) -> Settled:
     """The verdict on a failure that no graph shows, should the script by itself not show it either."""
-    found, executor, _ = triage(*surveys)
+    found, executor, _ = triage(*surveys, **options)
     assert isinstance(found, ScriptCase)
-    assert len(executor.asked) == len(surveys)
+    assert len(executor.compiled) >= len(surveys)
     return found.otherwise
 
 
@@ -116,13 +135,13 @@ def test_an_exception_is_a_case(kind: str) -> None:
 
 def test_the_script_is_run_as_the_user_asked() -> None:
     _, executor, _ = triage(finished(), values=False)
-    assert executor.asked == [
+    assert executor.asked[0] == (
         {
             "script": "/nowhere/script.py", "args": ["--fast"], "compile": True,
             "values": False, "steps": 3, "hold": None, "tolerance": None,
         }
-    ]  # fmt: skip
-    assert executor.timeouts == [SURVEY_SECONDS]
+    )  # fmt: skip
+    assert set(executor.timeouts) == {SURVEY_SECONDS}
 
 
 # the end of the script ------------------------------------------------------------------------------------------------
@@ -138,7 +157,8 @@ def test_healthy_says_what_was_checked() -> None:
 
 def test_notes_of_the_run_are_told() -> None:
     _, _, notes = triage(finished(notes=["one", "two"]))
-    assert notes == ["one", "two"]
+    assert notes[:2] == ["one", "two"]
+    assert set(notes) == {"one", "two"}
 
 
 def test_a_script_that_compiled_nothing_is_never_healthy() -> None:
@@ -147,16 +167,18 @@ def test_a_script_that_compiled_nothing_is_never_healthy() -> None:
 
 
 def test_a_script_that_fails_without_the_compiler_too() -> None:
-    found = settled(finished(exception=error("ValueError")), finished(exception=error("ValueError", "bad shape")))
+    found = settled(
+        finished(exception=error("ValueError")), eager=[finished(exception=error("ValueError", "bad shape"))]
+    )
     assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
     assert "ValueError: bad shape" in found.summary
 
 
 def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
-    _, executor, _ = triage(finished(exception=error("ValueError")), finished(exception=error("ValueError")))
-    assert [request["compile"] for request in executor.asked] == [True, False]
+    _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished(exception=error("ValueError"))])
+    assert [request["compile"] for request in executor.asked[:2]] == [True, False]
     assert executor.timeouts[1] == EAGER_SECONDS
-    assert [watchdog is not None for watchdog in executor.watchdogs] == [True, False]
+    assert [watchdog is not None for watchdog in executor.watchdogs[:2]] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +190,7 @@ def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
     ],
 )
 def test_a_script_that_dies_in_eager_is_not_runnable(end: dict[str, Any], says: str) -> None:
-    found = settled(finished(exception=error("RuntimeError")), ended(**end))
+    found = settled(finished(exception=error("RuntimeError")), eager=[ended(**end)])
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
     assert says in found.summary
 
@@ -181,36 +203,38 @@ def test_the_scripts_own_tolerance_decides_where_ours_sees_rounding() -> None:
         exception=error("AssertionError", "Tensor-likes are not close!"),
         checks=[{"rtol": 0.5}, {"rtol": 0.1, "atol": 0.0}],
     )
-    found, executor, notes = triage(failing, finished(), held(kind="wrong_output", verdict=WRONG))
+    found, executor, notes = triage(failing, held(kind="wrong_output", verdict=WRONG), eager=[finished()])
     assert isinstance(found, Case)
     assert found.tolerance == {"rtol": 0.1, "atol": 0.0}
-    assert executor.asked[2]["tolerance"] == {"rtol": 0.1, "atol": 0.0}
+    assert executor.compiled[1]["tolerance"] == {"rtol": 0.1, "atol": 0.0}
     assert any("0.1" in note for note in notes)
 
 
 def test_a_plain_assert_is_judged_by_the_default_tolerance() -> None:
     found, executor, _ = triage(
-        finished(exception=error("AssertionError")), finished(), held(kind="wrong_output", verdict=WRONG)
+        finished(exception=error("AssertionError")), held(kind="wrong_output", verdict=WRONG), eager=[finished()]
     )
     assert isinstance(found, Case)
     assert found.tolerance == {}
-    assert executor.asked[2]["tolerance"] == {}
+    assert executor.compiled[1]["tolerance"] == {}
 
 
 def test_a_check_that_no_call_bears_out_is_disputed() -> None:
-    found = unshown(finished(exception=error("AssertionError", "took 3 s")), finished(), finished())
+    found = unshown(finished(exception=error("AssertionError", "took 3 s")), finished(), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "AssertionError: took 3 s" in found.summary
 
 
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
     nothing = {"frames": 1, "calls": 0}
-    found = unshown(finished(exception=error("AssertionError"), checked=nothing), finished(), finished(checked=nothing))
+    found = unshown(
+        finished(exception=error("AssertionError"), checked=nothing), finished(checked=nothing), eager=[finished()]
+    )
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
 
 
 def test_an_exception_between_graphs() -> None:
-    found = unshown(finished(exception=error("TypeError", "hook got None")), finished())
+    found = unshown(finished(exception=error("TypeError", "hook got None")), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
     assert "TypeError: hook got None" in found.summary
 
@@ -240,7 +264,7 @@ AT = {"type": "phase", "graph": 1, "call": 2}
 
 
 def test_a_crash_is_held_before_it_happens() -> None:
-    found, executor, _ = triage(ended(signal=6, at=AT), finished(), held())
+    found, executor, _ = triage(ended(signal=6, at=AT), held(), eager=[finished()])
     assert isinstance(found, Case)
     assert found.signature == Signature(Kind.CRASH, signal=6)
     assert found.message == "the process died by SIGABRT"
@@ -252,29 +276,29 @@ def test_a_crash_is_held_before_it_happens() -> None:
 
 
 def test_a_crash_while_compiling_is_held_before_the_compiler() -> None:
-    _, executor, _ = triage(ended(signal=11, at={"graph": 0, "call": None}), finished(), held(phase="compile"))
-    assert executor.asked[2]["hold"] == {"graph": 0, "call": None}
+    _, executor, _ = triage(ended(signal=11, at={"graph": 0, "call": None}), held(phase="compile"), eager=[finished()])
+    assert executor.compiled[1]["hold"] == {"graph": 0, "call": None}
 
 
 @pytest.mark.parametrize("again", [ended(signal=6, at=AT), finished()])
 def test_a_crash_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
-    found = unshown(ended(signal=6, at=AT), finished(), again)
+    found = unshown(ended(signal=6, at=AT), again, eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.CRASH)
     assert "SIGABRT" in found.summary
 
 
 def test_a_crash_with_and_without_the_compiler() -> None:
-    found = settled(ended(signal=6, at=AT), ended(signal=6, log="Aborted"))
+    found = settled(ended(signal=6, at=AT), eager=[ended(signal=6, log="Aborted")])
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
     assert "with and without the compiler" in found.summary
 
 
 def test_a_crash_before_any_graph() -> None:
-    assert unshown(ended(signal=6), finished()).reason is Reason.NOT_RUNNABLE
+    assert unshown(ended(signal=6), eager=[finished()]).reason is Reason.NOT_RUNNABLE
 
 
 def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> None:
-    found = settled(ended(signal=9, at=AT), finished())
+    found = settled(ended(signal=9, at=AT), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.FAILED, Reason.NOT_RUNNABLE, None)
     assert "SIGKILL" in found.summary
 
@@ -282,11 +306,13 @@ def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> No
 @pytest.mark.parametrize("at", [{}, {"graph": "one", "call": []}, {"graph": None, "call": 1}])
 def test_a_phase_that_makes_no_sense(at: dict[str, Any]) -> None:
     """The child's word is not trusted."""
-    assert unshown(ended(signal=6, at=at), finished()).reason is Reason.NOT_RUNNABLE
+    assert unshown(ended(signal=6, at=at), eager=[finished()]).reason is Reason.NOT_RUNNABLE
 
 
 def test_an_end_without_an_answer() -> None:
-    assert settled(ended(exit=70, log="Traceback\nMemoryError"), finished()).summary.endswith("status 70. MemoryError")
+    assert settled(ended(exit=70, log="Traceback\nMemoryError"), eager=[finished()]).summary.endswith(
+        "status 70. MemoryError"
+    )
 
 
 def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:
@@ -322,9 +348,9 @@ def test_a_hang_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> N
 
 
 def test_a_hang_before_any_graph_is_the_compilers_if_eager_ends() -> None:
-    found = unshown(silent({}), finished())
+    found = unshown(silent({}), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
-    assert settled(silent({}), ended(timed_out=True, signal=9)).reason is Reason.NOT_RUNNABLE
+    assert settled(silent({}), eager=[ended(timed_out=True, signal=9)]).reason is Reason.NOT_RUNNABLE
 
 
 @pytest.mark.parametrize("forged", ["many", [], -1.5, None])
@@ -348,6 +374,84 @@ def test_a_long_script_that_was_stopped_is_healthy_as_far_as_it_was_seen() -> No
 
 def test_signals_without_a_name() -> None:
     assert (signal_name(6), signal_name(99)) == ("SIGABRT", "signal 99")
+
+
+# failures that do not always show ---------------------------------------------------------------------------------------
+
+
+def test_a_script_that_ends_well_is_run_again_and_how_often_is_told() -> None:
+    found, executor, _ = triage(finished())
+    assert isinstance(found, Settled)
+    assert len(executor.asked) == SURVEYS
+    assert f"{SURVEYS} times" in found.summary
+
+
+def test_a_slow_script_is_run_fewer_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is begun after 45 seconds."""
+    for seconds, runs in ((20.0, 3), (40.0, 2), (50.0, 1)):
+        clock = iter(range(100))
+        monkeypatch.setattr("minimizer.triage.time.monotonic", lambda clock=clock, step=seconds: next(clock) * step)
+        _, executor, _ = triage(finished())
+        assert len(executor.asked) == runs
+
+
+def test_a_failure_that_shows_in_the_third_run_is_a_case() -> None:
+    found, executor, _ = triage(finished(), finished(), held(kind="wrong_output", verdict=WRONG))
+    assert isinstance(found, Case)
+    assert (found.runs, len(executor.asked)) == (3, 3)
+
+
+def test_what_earlier_runs_have_shown_holds_when_time_runs_out() -> None:
+    class OutOfTime(FakeExecutor):
+        def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+            if len(self.asked) == 2:
+                raise BudgetExceeded("the budget is used up")
+            return super().survey(request, timeout=timeout, watchdog=watchdog)
+
+    executor = OutOfTime([finished()])
+    found = Triage(
+        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
+    ).run()
+    assert isinstance(found, Settled)
+    assert found.status is Status.HEALTHY
+    assert "2 times" in found.summary
+
+
+def test_a_failure_of_the_whole_script_that_seldom_shows_says_so() -> None:
+    found = unshown(finished(), finished(exception=error("TypeError")), eager=[finished()])
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert "1 of 2 runs" in found.summary
+
+
+def test_a_check_that_passes_when_it_is_run_again_is_run_until_it_fails() -> None:
+    failing = finished(exception=error("AssertionError"))
+    found, executor, _ = triage(
+        failing, finished(), finished(), held(kind="wrong_output", verdict=WRONG), eager=[finished()]
+    )
+    assert isinstance(found, Case)
+    assert (found.runs, len(executor.compiled)) == (3, 4)
+
+
+def test_eager_differing_from_eager_is_nondeterministic_whatever_the_script_makes_of_it() -> None:
+    for how in ({}, {"exception": error("AssertionError")}):
+        found = settled(finished(unsteady="compiled graph 1, call 0", **how))
+        assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+        assert "compiled graph 1, call 0" in found.summary
+
+
+@pytest.mark.parametrize("first", [finished(), finished(exception=error("ValueError"))])
+def test_a_script_that_fails_now_and_then_without_the_compiler_is_nondeterministic(first: dict[str, Any]) -> None:
+    other = finished(exception=error("ValueError")) if first["finished"].exception is None else finished()
+    found, executor, _ = triage(finished(exception=error("ValueError")), eager=[first, first, other])
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+    assert "of 3 runs: ValueError" in found.summary
+    assert len(executor.asked) == 4
+
+
+def test_eager_is_asked_often_before_it_is_believed() -> None:
+    _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished()])
+    assert [request["compile"] for request in executor.asked].count(False) == EAGER_RUNS
 
 
 # once more ------------------------------------------------------------------------------------------------------------
@@ -374,7 +478,7 @@ def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool) ->
 
 
 def test_a_crash_is_repeated() -> None:
-    executor = FakeExecutor([ended(signal=6, at=AT), finished(), held(), ended(signal=6), ended(signal=11)])
+    executor = FakeExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
     asked = Triage(
         cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
     )
