@@ -351,15 +351,12 @@ def _common_prefix(paths: Sequence[str]) -> list[str]:
 DISCRETE = re.compile(
     r"(^|\.)(round|floor|ceil|trunc|frac|sign|argmax|argmin|topk|sort|argsort|max|min|median|mode|kthvalue|searchsorted|bucketize"
     r"|histc|unique|nonzero|where|floor_divide|floordiv|remainder|fmod|mod|eq|ne|lt|le|gt|ge|isclose|heaviside|quantize\w*"
-    r"|fake_quantize\w*|to|int|long|short|bool|cummax|cummin|multinomial)_?(\.\w+)*$"
+    r"|fake_quantize\w*|to|int|long|short|bool|cummax|cummin|multinomial|cond|while_loop)_?(\.\w+)*$"
 )
 
 
 def confirm_discrete(program: Program, oracle: Oracle, *, batch: int = 16) -> Program | None:
-    """The first discrete operator that is wrong on eager's own inputs; None if every one is right on them.
-
-    A difference in discrete values without such an operator is legal rounding, amplified.
-    """
+    """The first discrete operator that is wrong on eager's own inputs; None if every one is right on them."""
     positions = [index for index, node in enumerate(program.nodes) if DISCRETE.search(node.target)]
     for first in range(0, len(positions), batch):
         windows = [cut(program, index, index + 1) for index in positions[first : first + batch]]
@@ -367,3 +364,21 @@ def confirm_discrete(program: Program, oracle: Oracle, *, batch: int = 16) -> Pr
             if failed:
                 return window
     return None
+
+
+def confirm_local(program: Program, oracle: Oracle) -> Program | None:
+    """The first window that is wrong on eager's own inputs, whatever it does; None if every one is right on them.
+
+    What comes after a jump is a suspect as long as the jump is in sight. On eager's inputs it is right or wrong: regions are
+    judged first, and the nodes of those that hold a jump themselves one by one. A difference in discrete values without any
+    such window is legal rounding, amplified.
+    """
+    regions = split(program.nodes, 0, len(program.nodes))
+    outcomes = _judge_regions(program, regions, oracle)
+    pairs = [(region, outcome) for region, outcome in zip(regions, outcomes, strict=True) if outcome is not None]
+    for region, outcome in pairs:
+        if oracle.same(outcome):
+            return _narrow(program, region, oracle)
+    unclear = [region for region, outcome in pairs if outcome.verdict is not None and outcome.verdict.discrete]
+    windows = [cut(program, index, index + 1) for region in unclear for index in range(region.start, region.stop)]
+    return next((window for window, failed in zip(windows, oracle.check(windows), strict=True) if failed), None)

@@ -28,7 +28,7 @@ from minimizer.evidence import culprit_of, details_of, verdict_sentence
 from minimizer.executor import Executor, Place
 from minimizer.further import Found, write_further
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region, confirm_discrete, find_root, localize
+from minimizer.localize import Localized, Region, confirm_discrete, confirm_local, find_root, localize
 from minimizer.options import Options
 from minimizer.oracle import Measured, Oracle, Signature, exception_signature
 from minimizer.program import Program
@@ -340,7 +340,7 @@ class _Job:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
         program = case.program.dynamic() if case.program.is_symbolic else case.program
         if case.otherwise is not None:
-            window = confirm_discrete(program, oracle)
+            window = confirm_discrete(program, oracle) or confirm_local(program, oracle)
             if window is None:
                 self._report.failure = None
                 raise _Unreduced(case.otherwise)

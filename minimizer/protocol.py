@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from minimizer import render
 from minimizer.errors import ChildFailed
 from minimizer.program import Input, Node, Program, TensorMeta, decode, dotted, identifier
 
@@ -191,7 +193,7 @@ def parse_program(data: Any) -> Program:
             nodes=tuple(_node(item) for item in data["nodes"]),
             outputs=tuple(identifier(name) for name in data["outputs"]),
             level="aot" if data["level"] == "aot" else "dynamo",
-            setup=tuple(str(line) for line in data["setup"]),
+            setup=(*(str(line) for line in data["setup"]), *map(_function, data.get("functions", ()))),
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
             grad=bool(data["grad"]),
         )
@@ -227,6 +229,14 @@ def _node(item: Any) -> Node:
         source=(str(source[0])[:1000], int(source[1]), str(source[2])[:1000]) if source else None,
         number=_number(item.get("number")),
     )
+
+
+def _function(item: Any) -> str:
+    """Source text of a function that a higher-order operator of the graph is given."""
+    lines = [render.statement(_node(node)) for node in item["nodes"]]
+    parameters = ", ".join(identifier(name) for name in item["parameters"])
+    body = "\n".join([*lines, f"return {render.arg(decode(item['result']))}"])
+    return f"def {identifier(item['name'])}({parameters}):\n{textwrap.indent(body, '    ')}"
 
 
 def _number(value: Any) -> bool | int | float | None:

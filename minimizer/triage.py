@@ -232,7 +232,7 @@ class Triage:
         if survey.held is not None:
             case = self._held(survey, signature=verdict_signature(suspect.verdict))
             note = (
-                "Discrete values differ, but every discrete operator is right on eager's inputs: rounding, amplified."
+                "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
             )
             return replace(case, otherwise=replace(healthy, notes=(*healthy.notes, note)))
         return healthy

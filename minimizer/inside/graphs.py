@@ -1,9 +1,9 @@
 """FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
 
 Shapes are concrete, and it is said which of their sizes are symbols. A symbol that the graph takes as an input is read off
-the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. A node whose target has
-no name in source text, or that calls a submodule, makes the graph *opaque*: it is then lowered to aten operators, which always
-have names (`lowering.py`).
+the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. The branches of a ``cond`` and the bodies of other higher-order operators
+become functions. A node whose target has no name in source text, or that calls a submodule, makes the graph *opaque*: it is then
+lowered to aten operators, which always have names (`lowering.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ SIZES = {
     "torch.ops.aten.sym_numel.default": ".numel",
     "torch.ops.aten.sym_storage_offset.default": ".storage_offset",
 }
+HIGHER_ORDER = {
+    f"torch.ops.higher_order.{name}"
+    for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
+}
+"""Operators that take functions, and that Dynamo knows when a user calls them."""
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -36,7 +41,7 @@ class Opaque(Exception):
 
 
 def to_json(graph: fx.Graph, inputs: list[Any], *, script: str, level: str) -> dict[str, Json]:
-    """The JSON form of a flat graph.
+    """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes are given.
 
     ``inputs`` are the example values of its placeholders, in order; ``script`` is the path of the user's file, whose lines
     nodes are traced back to. ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
@@ -79,11 +84,13 @@ def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
 
 
 class _Writer:
-    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str) -> None:
+    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str, taken: set[str] | None = None) -> None:
         self._graph, self._inputs, self._script = graph, inputs, script
         self._names: dict[fx.Node, str] = {}
         self._numbers: dict[fx.Node, str] = {}
-        self._taken: set[str] = {"torch", "F", "math", "operator", "f"}
+        self._functions: list[Json] = []
+        self._bodies: set[fx.Node] = set()
+        self._taken = {"torch", "F", "math", "operator", "f"} if taken is None else taken
 
     def write(self, level: str) -> dict[str, Json]:
         outputs: list[str] = []
@@ -92,7 +99,7 @@ class _Writer:
             if node.op == "placeholder":
                 continue
             if node.op == "get_attr":
-                inputs.append(self._attribute(node))
+                inputs += self._attribute(node)
             elif node.op == "call_method" and node.args[0] in self._numbers:
                 self._names[node] = self._numbers[node.args[0]]
             elif node.op == "output":
@@ -100,7 +107,17 @@ class _Writer:
             else:
                 nodes.append(self._node(node))
         names = {name: node for node, name in self._names.items()}
-        return {"inputs": inputs, "nodes": nodes, "outputs": outputs, "level": level, "names": names}
+        body = {"inputs": inputs, "nodes": nodes, "outputs": outputs, "functions": self._functions}
+        return {**body, "level": level, "names": names}
+
+    def body(self) -> dict[str, Json]:
+        """The graph as the body of a function: its parameters are names alone, and it returns what the graph does."""
+        parameters = [self._name(node) for node in self._graph.find_nodes(op="placeholder")]
+        if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
+            raise Opaque("a tensor that belongs to the body of an operator")
+        nodes = [self._node(node) for node in self._graph.nodes if node.op.startswith("call")]
+        (result,) = self._graph.find_nodes(op="output")[0].args
+        return {"parameters": parameters, "nodes": nodes, "result": self._arg(result)}
 
     def _placeholders(self) -> tuple[list[Json], list[Json]]:
         """The inputs, and the nodes that read those symbols off tensors which are their sizes."""
@@ -131,20 +148,30 @@ class _Writer:
             return {"name": name, "code": repr(_hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
-    def _attribute(self, node: fx.Node) -> Json:
+    def _attribute(self, node: fx.Node) -> list[Json]:
+        """A tensor of the graph's own as an input; a graph of its own as a function."""
         value: Any = self._graph.owning_module
         for part in str(node.target).split("."):
             value = getattr(value, part)
+        is_body = isinstance(value, fx.GraphModule)
+        name = self._name(node, "inner" if is_body else "")  # Dynamo trips over a function of its own name for a body
+        if is_body:
+            inner = _Writer(value.graph, [], self._script, self._taken)
+            body = inner.body()
+            self._functions += [*inner._functions, {"name": name, **body}]
+            self._bodies.add(node)
+            return []
         if not isinstance(value, torch.Tensor):
             raise Opaque(f"{node.target} is a {type(value).__name__}")
-        name = self._name(node)
-        return {"name": name, "meta": tensor_meta(value), "golden": name}
+        return [{"name": name, "meta": tensor_meta(value), "golden": name}]
 
     def _node(self, node: fx.Node) -> Json:
         if node.op == "call_method":
             target: str | None = f".{node.target}"
         elif node.op == "call_function" and callable(node.target):
             target = dotted_name(node.target)
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and target not in HIGHER_ORDER:
+                raise Opaque(f"{node.target} is not to be called by hand")
         else:
             raise Opaque(f"{node.op} {node.target}")
         if target is None:
@@ -179,7 +206,7 @@ class _Writer:
 
     def _arg(self, arg: Any) -> Json:
         if isinstance(arg, fx.Node):
-            return {"ref": self._names[arg]}
+            return {"code" if arg in self._bodies else "ref": self._names[arg]}
         if isinstance(arg, tuple):
             items = [self._arg(item) for item in arg]
             return {"tuple": items}
@@ -191,8 +218,8 @@ class _Writer:
             return {"dict": [[self._arg(key), self._arg(item)] for key, item in arg.items()]}
         return literal(arg)
 
-    def _name(self, node: fx.Node) -> str:
-        base = re.sub(r"\W", "_", re.sub(r"^[lL]_(self_)?(modules_)?", "", node.name)).strip("_") or "x"
+    def _name(self, node: fx.Node, base: str = "") -> str:
+        base = base or re.sub(r"\W", "_", re.sub(r"^[lL]_(self_)?(modules_)?", "", node.name)).strip("_") or "x"
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"v_{base}"
         name, count = base, 1

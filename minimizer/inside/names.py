@@ -39,6 +39,8 @@ def dotted_name(target: Callable[..., Any]) -> str | None:
     """The dotted path under which ``target`` can be written in source text, or None if there is none."""
     if isinstance(target, torch._ops.OpOverload):
         return f"torch.ops.{target.namespace}.{target._opname}.{target._overloadname}"
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"torch.ops.higher_order.{target.__name__}"
     if isinstance(target, torch._ops.OpOverloadPacket):
         return f"torch.ops.{target._qualified_op_name.replace('::', '.')}"
     if target is getattr:

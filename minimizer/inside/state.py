@@ -100,6 +100,8 @@ def _torch_state() -> list[str]:
         lines.append(f"torch.use_deterministic_algorithms(True{', warn_only=True' if warn_only else ''})")
     if torch.get_float32_matmul_precision() != "highest":
         lines.append(f'torch.set_float32_matmul_precision("{torch.get_float32_matmul_precision()}")')
+    if torch.is_inference_mode_enabled():  # the mode ends with its object
+        lines.append("inference = torch.inference_mode(); inference.__enter__()")
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             lines.append(f'torch.set_autocast_enabled("{device}", True)')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from children import executor, script, survey
 
 from minimizer.executor import Executor, Survey
+from minimizer.oracle import Oracle
 from minimizer.program import Program
 from minimizer.protocol import Finished, Held
 from minimizer.triage import Case, Settled, Triage
@@ -711,3 +713,26 @@ def test_a_script_that_fails_in_half_of_its_runs_without_the_compiler_is_nondete
     found = triage(text)
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+
+
+def test_the_branches_of_an_operator_become_functions(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+def f(x, y, flag):
+    return torch.cond(flag, lambda x: (x * y, float("nan") * x), lambda x: (x.cos(), x + 1), (x,))
+
+torch.compile(f, backend=wrong)(torch.ones(3, 2), torch.ones(2), torch.tensor(True))
+"""
+    )
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    program = found.program("dynamo")
+    assert "torch.ops.higher_order.cond" in targets(program)
+    functions = [line for line in program.setup if line.startswith("def ")]
+    assert len(functions) == 2
+    assert any('float("nan")' in text for text in functions)
+    again = replace(program, compile_kwargs=(("backend", "'aot_eager'"),))
+    (outcome,) = Oracle(child, found, ()).judge([again])
+    assert outcome.outcome == "same", outcome
+    found.close()

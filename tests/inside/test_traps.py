@@ -1,19 +1,22 @@
-"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7 and 12): this one is not. Traps 5 and 6 are in other files."""
+"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7, 10, 11 and 12): this one is not. The others are in other files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from children import SECONDS, executor, place, script, survey
 
-from minimizer import witness
+from minimizer import render, witness
 from minimizer.executor import Executor
 from minimizer.options import Options
+from minimizer.oracle import Oracle, exception_signature
 from minimizer.pipeline import minimize
+from minimizer.reduce.passes.numbers import static
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
 from minimizer.types import Kind, Status
@@ -155,6 +158,67 @@ def test_trap_07_the_callers_inputs_are_as_eager_leaves_them(child: Executor, ho
     assert answer is not None
     assert answer.exception is not None
     assert answer.exception.message == "x is [8.0, 8.0, 8.0]"
+
+
+def test_trap_10_a_dynamic_failure_is_not_judged_static(child: Executor, home: Path) -> None:
+    """It shows with ``dynamic=True`` and with the marks of the captured graph, and with neither it does not."""
+    text = """
+        import torch
+        import torch.nn.functional as F
+
+        def pooled(x):
+            return F.interpolate(x, scale_factor=2, mode="area")
+
+        torch.compile(pooled, dynamic=True)(torch.randn(1, 3, 15, 19))
+    """
+    found = survey(child, script(home, text))
+    assert found.held is not None
+    assert found.held.failure.kind == "compile_error"
+    program = found.program("dynamo")
+    assert program.compile_kwargs == (("dynamic", "True"),)
+    marked = replace(program, compile_kwargs=(), marked=True)
+    signature = exception_signature(Kind.COMPILE_ERROR, found.held.failure.exception)
+    oracle = Oracle(child, found, (signature,))
+    assert oracle.check([program, marked, static(program)]) == [True, True, False]
+    found.close()
+
+
+def test_trap_11_state_and_constants_are_written_as_source(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+
+        torch.set_default_dtype(torch.float64)
+        torch.set_float32_matmul_precision("medium")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+        def wrong(gm, example):
+            return lambda *args: [torch.zeros_like(out) for out in gm(*args)]
+
+        def f(x, flag):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = x @ x
+            y = torch.where(flag, y, float("nan"))
+            return torch.cond(flag, lambda y: (y * float("inf"),), lambda y: (y - 1,), (y,))[0]
+
+        with torch.inference_mode():
+            torch.compile(f, backend=wrong)(torch.ones(2, 2), torch.tensor(True))
+    """
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    program = replace(found.program("dynamo"), compile_kwargs=(("backend", "'aot_eager'"),))
+    assert program.level == "dynamo"
+    assert {
+        "torch.set_default_dtype(torch.float64)",
+        'torch.set_float32_matmul_precision("medium")',
+        "torch.use_deterministic_algorithms(True, warn_only=True)",
+        "inference = torch.inference_mode(); inference.__enter__()",
+    } <= set(program.setup)
+    text = render.function(program)
+    assert 'float("nan")' in text
+    assert "torch.bfloat16" in text
+    (outcome,) = Oracle(child, found, ()).judge([program])
+    assert outcome.outcome == "same", outcome
+    found.close()
 
 
 def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from fake_oracle import META, FakeOracle, Rule, well_formed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minimizer.localize import SMALL, Localized, Region, confirm_discrete, cut, localize, split
+from minimizer.localize import SMALL, Localized, Region, confirm_discrete, confirm_local, cut, localize, split
 from minimizer.oracle import Oracle, Signature, signature_of
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Difference, Outcome, Verdict
@@ -450,6 +450,38 @@ def test_continuous_operators_are_not_asked(target: str) -> None:
     oracle = FakeOracle(lambda _: True)
     assert confirm_discrete(chain([(target, "")]), cast(Oracle, oracle)) is None
     assert not oracle.judged
+
+
+def suspect_with(*targets: str) -> Rule:
+    """Whether a program holds a jump, after which nothing can be said."""
+    return lambda program: bool({node.target for node in program.nodes} & set(targets))
+
+
+class Wary(FakeOracle):
+    """Takes a difference for a fault only where no jump is in sight."""
+
+    def _outcome(self, program: Program) -> Outcome:
+        outcome = super()._outcome(program)
+        if outcome.outcome != "different" or not suspect_with("torch.gt")(program):
+            return outcome
+        return Outcome(outcome="same", verdict=Verdict(discrete=True))
+
+
+@pytest.mark.parametrize("length", [1, 30])
+def test_what_is_wrong_after_a_jump_is_found_on_eager_inputs(length: int) -> None:
+    """The jump is right, so it is not the one that is found."""
+    program = chain([("torch.gt", ""), *[("torch.sin", "")] * length, ("torch.bad", ""), ("torch.cos", "")])
+    oracle = Wary(has("torch.bad"), Kind.WRONG_OUTPUT)
+    assert confirm_discrete(program, cast(Oracle, oracle)) is None
+    window = confirm_local(program, cast(Oracle, oracle))
+    assert window is not None
+    assert "torch.bad" in {n.target for n in window.nodes}
+    assert "torch.gt" not in {n.target for n in window.nodes}
+
+
+def test_amplified_rounding_has_no_window() -> None:
+    oracle = Wary(has("torch.gt"), Kind.WRONG_OUTPUT)
+    assert confirm_local(chain([("torch.sin", ""), ("torch.gt", ""), ("torch.cos", "")]), cast(Oracle, oracle)) is None
 
 
 def test_fake_outcomes_are_what_the_oracle_takes_for_a_failure() -> None:

@@ -340,3 +340,26 @@ def test_a_value_without_meta_brings_its_producer() -> None:
 def test_a_budget_error_is_the_budget_of_the_job() -> None:
     with pytest.raises(BudgetExceeded):
         FakeExecutor(has(), budget=0)([chain(["torch.a"])])
+
+
+def test_trap_18_indices_stay_in_range() -> None:
+    """Data of another kind is no candidate where eager refuses it: what cannot be an index is never taken for one."""
+    weight, index = TensorMeta((3, 4), "torch.float32", (4, 1)), TensorMeta((10,), "torch.int64", (1,))
+    program = Program(
+        inputs=(Input("weight", weight, golden="weight"), Input("index", index, golden="index")),
+        nodes=(Node("v", "torch.nn.functional.embedding", (Ref("index"), Ref("weight")), meta=META),),
+        outputs=("v",),
+    )
+
+    def eager_takes(candidate: Program) -> bool:
+        rows = next((i.meta.shape[0] for i in candidate.inputs if i.meta and len(i.meta.shape) == 2), 0)
+        given = next((i for i in candidate.inputs if i.meta and i.meta.dtype == "torch.int64"), None)
+        if given is None or given.meta is None or not candidate.nodes[0].target.endswith("embedding"):
+            return False
+        largest = {"torch.arange": given.meta.numel - 1, "torch.zeros": 0, "torch.ones": 1}
+        return rows > largest.get((given.code or "").partition("(")[0], 2)
+
+    executor = FakeExecutor(eager_takes)
+    reduced = reduce(program, check=executor, literal=no_literal, jobs=2)
+    assert eager_takes(reduced.program)
+    assert all(i.golden is None for i in reduced.program.inputs)
