@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from . import snapshot
 
@@ -79,9 +80,15 @@ class _Collector(fx.Interpreter):
 
     def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
         # Inside a torch.func transform a value is a wrapper, which lives no longer than the transform.
-        pairs = [(key, value) for key, value in pairs if not torch._C._functorch.is_functorch_wrapped_tensor(value)]
-        copies = snapshot.clone([value.detach() for _, value in pairs])
+        pairs = [(key, value) for key, value in pairs if not _is_wrapper(value)]
+        with temporarily_clear_interpreter_stack():  # else the copies would be wrappers too
+            copies = snapshot.clone([value.detach() for _, value in pairs])
         self.found.update(zip((key for key, _ in pairs), copies, strict=True))
+
+
+def _is_wrapper(value: torch.Tensor) -> bool:
+    functorch: Any = torch._C._functorch
+    return bool(functorch.is_functorch_wrapped_tensor(value) or functorch.is_dead_tensor_wrapper(value))
 
 
 def literal(value: torch.Tensor) -> str | None:
