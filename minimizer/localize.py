@@ -378,7 +378,7 @@ def confirm_local(program: Program, oracle: Oracle) -> Program | None:
     pairs = [(region, outcome) for region, outcome in zip(regions, outcomes, strict=True) if outcome is not None]
     for region, outcome in pairs:
         if oracle.same(outcome):
-            return _narrow(program, region, oracle)
+            return narrow(program, region, oracle)
     unclear = [region for region, outcome in pairs if outcome.verdict is not None and outcome.verdict.discrete]
     windows = [cut(program, index, index + 1) for region in unclear for index in range(region.start, region.stop)]
     return next((window for window, failed in zip(windows, oracle.check(windows), strict=True) if failed), None)
