@@ -40,7 +40,7 @@ from minimizer.sandbox import Sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Case, ScriptCase, Settled, Triage
-from minimizer.types import Kind, Reason, Status, Step
+from minimizer.types import Kind, Reason, Status, Step, counted
 from minimizer.verify import verify
 from minimizer.workplace import granted, open_place
 
@@ -201,7 +201,7 @@ class _Job:
                 self._verify(result, place)
             self._journal.keep()
             if result.found is not None:
-                with self._journal.reserving(WITNESS_SECONDS if self._options.witness else 0.0):
+                with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
                     write_further(result.found, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
@@ -333,7 +333,9 @@ class _Job:
         start = restore(case, oracle, self._journal.sink)
         if start is not None:
             self._report.layers = list(start.located.layers)
-            self._journal.note(f"An earlier attempt was cut short; this one goes on from its {start.best.size} nodes.")
+            self._journal.note(
+                f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
+            )
         return start
 
     def _localize(self, case: Case, oracle: Oracle) -> Checkpoint:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,6 +156,24 @@ def test_trap_05_input_mutation_is_looked_at() -> None:
     x = torch.ones(3)
     found = seen(x, x.clone(), inputs_expected=[x], inputs_actual=[x + 1])
     assert ("input[0]", "wrong_output", "value") in found
+
+
+# --- trap 16: what hashes of results are blind to --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        torch.neg,
+        lambda x: x.flip(0),
+        lambda x: torch.cat([x[1:2], x[:1], x[2:]]),
+        lambda x: x * torch.tensor([1, -1]).repeat(32),
+    ],
+    ids=["sign", "reversed", "two swapped", "every other sign"],
+)
+def test_trap_16_sign_flips_and_permutations_are_seen(change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    assert seen(x, change(x)) == {("output", "wrong_output", "value")}
 
 
 # --- what does not count --------------------------------------------------------------------------------------------------------

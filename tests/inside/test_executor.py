@@ -59,7 +59,7 @@ def works(child: Executor) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
-def test_a_crash_is_reported_and_the_next_trial_works(child: Executor, number: signal.Signals) -> None:
+def test_trap_13_a_crash_is_reported_and_the_next_trial_works(child: Executor, number: signal.Signals) -> None:
     body = """
         if torch.compiler.is_compiling():
             return x

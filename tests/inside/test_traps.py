@@ -1,4 +1,7 @@
-"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7, 10, 11 and 12): this one is not. The others are in other files."""
+"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7, 10, 11, 12 and 18): this one is not.
+
+Every trap has tests that bear its number, next to what they test; ``grep -rn trap_ tests`` finds them.
+"""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Showing(FakeOracle):
 
 
 @pytest.mark.parametrize("vanishes", [False, True])
-def test_the_first_wrong_value_names_the_node_whether_or_not_observing_hides_it(vanishes: bool) -> None:
+def test_trap_17_the_first_wrong_value_names_the_node_whether_or_not_observing_hides_it(vanishes: bool) -> None:
     oracle = Showing(has("torch.bad"), vanishes=vanishes)
 
     located = localize(model(4, {2: "torch.bad"}), cast(Oracle, oracle))
@@ -233,7 +233,7 @@ def test_a_fault_of_the_whole_program_only_is_confirmed_as_such() -> None:
     assert located.roots == ()
 
 
-def test_a_program_that_does_not_fail_alone_is_not_confirmed() -> None:
+def test_trap_17_a_program_that_does_not_fail_when_it_is_observed_is_not_confirmed() -> None:
     program = model(4, {2: "torch.bad"})
     located, _ = locate(program, lambda _: False)
     assert not located.confirmed
@@ -388,7 +388,7 @@ def autocast_program() -> Program:
         (5, 6, ["after"]),
     ],
 )
-def test_autocast_that_is_open_comes_along_and_is_closed(start: int, stop: int, names: list[str]) -> None:
+def test_trap_11_autocast_that_is_open_comes_along_and_is_closed(start: int, stop: int, names: list[str]) -> None:
     window = cut(autocast_program(), start, stop)
     assert [n.name for n in window.nodes] == names
     well_formed(window)

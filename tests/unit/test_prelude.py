@@ -62,7 +62,7 @@ def test_the_nearest_earlier_binding_of_a_name_is_taken() -> None:
     assert chunks == ("import torch._inductor.config as c", "k = 2", "c.joint_custom_post_pass = [k]")
 
 
-def test_a_custom_operator_comes_with_its_registrations() -> None:
+def test_trap_11_a_custom_operator_comes_with_its_registrations() -> None:
     script = """import torch
 
 @torch.library.custom_op("lib::scale", mutates_args=())

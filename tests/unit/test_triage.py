@@ -166,7 +166,7 @@ def test_a_script_that_compiled_nothing_is_never_healthy() -> None:
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
 
 
-def test_a_script_that_fails_without_the_compiler_too() -> None:
+def test_trap_15_a_script_that_fails_without_the_compiler_too_is_no_fault_of_the_compiler() -> None:
     found = settled(
         finished(exception=error("ValueError")), eager=[finished(exception=error("ValueError", "bad shape"))]
     )

@@ -1,0 +1,169 @@
+"""Mutation of the judge: made blind to one aspect of a result, it passes wrong programs, and tests of ours fail.
+
+Two proofs for each aspect. A whole trial whose compiled side is wrong in this aspect alone is caught, and no longer once the
+judge is blind: so each aspect is looked at on the way from a trial to its outcome, and by nothing else. And the tests named
+here fail with a blind judge: so that they would tell us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import test_compare
+import test_referee
+import torch
+from children import trial
+
+from minimizer.inside import compare as comparator
+from minimizer.inside import judge as judging
+from minimizer.inside.wire import Channel
+
+Function = Callable[..., Any]
+
+
+class WrongGradient(torch.autograd.Function):
+    """The identity, whose gradient is twice what it should be."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return 2 * grads[0]
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One thing that a judge may be blind to.
+
+    ``check`` is what the comparator sees it by; ``body`` a program of ``x``, and ``wrong`` what its compiled side makes of the
+    right result; ``tests`` are tests of ours that fail without the check.
+    """
+
+    check: str
+    body: str
+    wrong: Function
+    kind: str
+    tests: tuple[Callable[[], None], ...]
+    grad: bool = False
+
+
+ASPECTS = {
+    "values": Aspect(
+        check="check_values",
+        body="return x.sin()",
+        wrong=lambda result: result + 1,
+        kind="wrong_output",
+        tests=(test_compare.test_trap_05_zeros_are_not_5e_4, test_referee.test_zeros_for_5e_4_are_a_fault),
+    ),
+    "gradients": Aspect(
+        check="check_gradients",
+        body="return x.sin()",
+        wrong=WrongGradient.apply,
+        kind="wrong_gradient",
+        tests=(
+            test_compare.test_missing_gradient_is_wrong_and_a_gradient_of_zeros_is_metadata,
+            test_referee.test_nan_in_gradients_is_wrong_gradient,
+        ),
+        grad=True,
+    ),
+    "dtype": Aspect(
+        check="check_dtype",
+        body="return x.sin()",
+        wrong=lambda result: result.double(),
+        kind="wrong_metadata",
+        tests=(
+            test_compare.test_integer_of_another_width_is_metadata_only,
+            test_referee.test_metadata_never_differs_legally,
+        ),
+    ),
+    "stride": Aspect(
+        check="check_stride",
+        body="return x.sin().reshape(2, 2)",
+        wrong=lambda result: result.t().contiguous().t(),
+        kind="wrong_metadata",
+        tests=(test_compare.test_trap_05_stride_is_looked_at, test_referee.test_metadata_never_differs_legally),
+    ),
+    "aliasing": Aspect(
+        check="check_aliasing",
+        body="return x.view(2, 2)",
+        wrong=lambda result: result.clone(),
+        kind="wrong_metadata",
+        tests=(test_compare.test_trap_05_aliasing_is_looked_at,),
+    ),
+    "NaN positions": Aspect(
+        check="check_nan",
+        body="return (x - 2).sqrt()",
+        wrong=lambda result: result.nan_to_num(),
+        kind="wrong_output",
+        tests=(
+            lambda: test_compare.test_complex_values_nan_and_conjugates(torch.complex64),
+            test_referee.test_var_rsqrt_in_half_can_be_reduced_under_the_script_s_own_check,
+        ),
+    ),
+}
+aspects = pytest.mark.parametrize("aspect", ASPECTS.values(), ids=ASPECTS)
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> Callable[[Aspect], None]:
+    """Take the check of an aspect out of the comparator."""
+
+    def blind(aspect: Aspect) -> None:
+        checks = tuple(check for check in comparator.CHECKS if check.__name__ != aspect.check)
+        assert len(checks) == len(comparator.CHECKS) - 1
+        monkeypatch.setattr(comparator, "CHECKS", checks)
+
+    return blind
+
+
+class Sent(Channel):
+    """Keeps what a trial sends."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+
+def outcome(aspect: Aspect, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """How a trial ends whose compiled side is wrong in this aspect; nothing is compiled."""
+    monkeypatch.setattr(judging._Trial, "_compile", lambda self, function: lambda x: aspect.wrong(function(x)))
+    request = trial(aspect.body, grad=aspect.grad, id=1)
+    request["inputs"][0]["requires_grad"] = aspect.grad
+    sent = Sent()
+    judging.judge(request, sent)
+    return sent.messages[-1]
+
+
+@aspects
+def test_a_trial_that_is_wrong_in_one_aspect_passes_only_a_blind_judge(
+    aspect: Aspect, blind: Callable[[Aspect], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = outcome(aspect, monkeypatch)
+    assert (seen["outcome"], seen["verdict"]["kind"]) == ("different", aspect.kind)
+    blind(aspect)
+    assert outcome(aspect, monkeypatch)["outcome"] == "same"
+
+
+@aspects
+def test_our_tests_fail_with_a_judge_that_is_blind(aspect: Aspect, blind: Callable[[Aspect], None]) -> None:
+    for test in aspect.tests:
+        torch.manual_seed(0)
+        test()
+    blind(aspect)
+    for test in aspect.tests:
+        torch.manual_seed(0)
+        with pytest.raises((AssertionError, ValueError, IndexError)):  # a difference was expected, none came
+            test()
+
+
+def test_every_check_of_values_and_metadata_is_somebodys() -> None:
+    """Checks of structure, plain values, shapes, infinities and requires_grad have their guard in test_compare."""
+    names = {check.__name__ for check in comparator.CHECKS}
+    assert {aspect.check for aspect in ASPECTS.values()} < names == set(test_compare.SEEN_ONLY_BY)
