@@ -1,4 +1,4 @@
-"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 7, 10, 11, 12 and 18): this one is not.
+"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 4, 7, 10, 11 and 12): this one is not.
 
 Every trap has tests that bear its number, next to what they test; ``grep -rn trap_ tests`` finds them.
 """
@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -97,6 +98,41 @@ def test_trap_03_a_warm_graph_cache_hides_nothing(child: Executor, home: Path) -
         seen.append(answer.held.failure.kind)
         answer.close()
     assert seen == ["wrong_output", "wrong_output"]
+
+
+MISCOMPILES = {
+    198101: (
+        """
+        def f(x):
+            y = x.view(torch.int32) * 2
+            y.sub_(-4)
+            x[:, 2:5] = 2
+            return y.view(torch.int64), x
+        """,
+        "torch.arange(48).reshape(6, 8)",
+    ),
+    198033: ("def f(x):\n    torch._foreach_add_([x], [x.flip(0)])\n    return x", "torch.rand(8, 8)"),
+    198094: (
+        """
+        def f(x):
+            y = torch.slice_scatter(x, torch.ones(2, 4), 0, 0, 2)
+            x.zero_()
+            return y
+        """,
+        "torch.rand(4, 4)",
+    ),
+}
+"""Real ones of torch 2.13, by issue: source and argument. All of them give wrong values."""
+
+
+@pytest.mark.parametrize("issue", MISCOMPILES)
+def test_trap_04_real_miscompiles_are_seen(child: Executor, home: Path, issue: int) -> None:
+    source, argument = MISCOMPILES[issue]
+    text = f"import torch\n{dedent(source)}\ntorch.manual_seed(0)\ntorch.compile(f)({argument})\n"
+    found = survey(child, script(home, text, f"issue_{issue}.py"))
+    assert found.held is not None, found.finished
+    assert found.held.failure.kind == "wrong_output"
+    found.close()
 
 
 def test_trap_07_golden_values_are_taken_at_their_time(child: Executor, home: Path) -> None:
