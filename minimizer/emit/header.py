@@ -20,6 +20,8 @@ VERDICTS = {
     Kind.WRONG_METADATA: "returns tensors with wrong metadata for {what}",
 }
 WIDTH = 86
+WORDS = 38
+"""How many characters of a message tell it from others; with more the line that looks for them would become three."""
 
 # g++ quotes names with typographic marks in a UTF-8 locale and with plain ones elsewhere: neither is repeated.
 _QUOTED = re.compile(r"""(['"`])[^'"`]*\1|\u2018[^\u2019]*\u2019""")
@@ -70,7 +72,7 @@ def plain(text: str, limit: int = 400) -> str:
 
 def telltale(failure: Failure) -> str:
     """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts."""
-    kind = "".join(re.findall(r"[A-Za-z_]\w*$", failure.exception_type or "", re.ASCII))[:60] or "Error"
+    kind = "".join(re.findall(r"[A-Za-z_]\w*$", failure.exception_type or "", re.ASCII))[:WORDS] or "Error"
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("backend=")]
     diagnostic = re.search(r"\berror: (.+)", failure.message)
@@ -78,8 +80,8 @@ def telltale(failure: Failure) -> str:
         lines = [diagnostic[1]]
     pieces = [piece.strip(" :;,.()[]{}") for line in lines[:1] for piece in _pieces(line)]
     best = max(pieces, key=len, default="")
-    if len(best) > 60:
-        best = best[:60].rpartition(" ")[0] or best[:60]
+    if len(best) > WORDS:
+        best = best[:WORDS].rpartition(" ")[0] or best[:WORDS]
     return best if len(best) >= 10 else kind
 
 
