@@ -1,9 +1,10 @@
 """FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
 
 Shapes are concrete, and it is said which of their sizes are symbols. A symbol that the graph takes as an input is read off
-the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. The branches of a ``cond`` and the bodies of other higher-order operators
-become functions. A node whose target has no name in source text, or that calls a submodule, makes the graph *opaque*: it is then
-lowered to aten operators, which always have names (`lowering.py`).
+the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. The branches of a
+``cond`` and the bodies of other higher-order operators become functions. A node whose target has no name in source text, or
+that calls a submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names
+(`lowering.py`).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Writer:
                 sizes += [(node, value)] if node.users else []
             elif _is_wrapped_number(node, value):
                 name = self._numbers[node] = self._name(node)
-                inputs.append({"name": name, "code": repr(value.item())})
+                inputs.append({"name": name, "code": _number(value.item())})
             elif node.users or not isinstance(symbol, SYMBOLS):
                 inputs.append(self._input(node, value))
         return inputs, [self._size(node, *owners[_example(node).node.expr], value) for node, value in sizes]
@@ -145,7 +146,7 @@ class _Writer:
         if isinstance(value, torch.Tensor):
             return {"name": name, "meta": {**tensor_meta(value), "symbolic": _symbolic(_example(node))}, "golden": name}
         if isinstance(value, (int, float, *SYMBOLS)):
-            return {"name": name, "code": repr(_hint(value))}
+            return {"name": name, "code": _number(_hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
     def _attribute(self, node: fx.Node) -> list[Json]:
@@ -187,7 +188,7 @@ class _Writer:
             "args": [self._arg(arg) for arg in node.args],
             "kwargs": {key: self._arg(arg) for key, arg in _said(node).items()},
             "meta": {**made, "symbolic": _symbolic(value)} if is_tensor else None,
-            "number": None if is_tensor else made,
+            "number": made if isinstance(value, SYMBOLS) else None,
             "module": module,
             "module_class": module_class,
             "source": source_of(node, self._script),
@@ -333,6 +334,11 @@ def _is_wrapped_number(node: fx.Node, value: Any) -> bool:
     """Whether a tensor is but the form in which Dynamo hands a float of the user's to the graph, which takes its ``item()``."""
     is_wrapped = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) and isinstance(value, torch.Tensor)
     return is_wrapped and value.dim() == 0 and all((u.op, u.target) == ("call_method", "item") for u in node.users)
+
+
+def _number(value: bool | int | float) -> str:
+    """Source text of a number; nan and infinities are no names."""
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def _hint(value: Any) -> Any:

@@ -1,0 +1,38 @@
+"""What a report says of the culprit, given a reduced program and what was seen of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from minimizer.evidence import culprit_of
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+
+META = TensorMeta((4,), "torch.float32", (1,))
+
+
+def calling(*targets: str) -> Program:
+    nodes = tuple(Node(f"v{index}", target, (Ref("x"),), meta=META) for index, target in enumerate(targets))
+    return Program((Input("x", META, code="torch.ones(4)"),), nodes, (nodes[-1].name,))
+
+
+def test_operators_that_were_seen_are_blamed_without_bookkeeping() -> None:
+    program = calling("torch.nn.functional.gelu")
+    assert culprit_of(program, ["aten.view", "aten.gelu"], None, program).ops == ["aten.gelu"]
+    assert culprit_of(program, ["aten.view"], None, program).ops == ["aten.view"]
+
+
+@pytest.mark.parametrize(
+    ("target", "ops"),
+    [
+        ("torch.ldexp", ["aten.ldexp"]),
+        (".sin_", ["aten.sin_"]),
+        ("torch.nn.functional.gelu", ["aten.gelu"]),
+        ("torch.ops.aten.add.Tensor", ["aten.add"]),
+        ("torch._functorch.predispatch._make_dual", []),
+        ("operator.add", []),
+    ],
+)
+def test_calls_are_blamed_by_name_where_nothing_could_be_watched(target: str, ops: list[str]) -> None:
+    """Where watching the operators crashes the process too."""
+    program = calling(target)
+    assert culprit_of(program, [], None, program).ops == ops
