@@ -230,6 +230,7 @@ def test_failures(shown: Outcome, kind: Kind) -> None:
         outcome("crash", signal=6, phase="setup"),
         outcome("crash", signal=11, phase="eager"),
         outcome("crash", signal=11, phase=""),
+        outcome("crash", signal=11, phase="compare"),
         outcome("timeout", phase="eager"),
         outcome("timeout", phase="setup"),
         outcome("timeout", phase="compare"),
