@@ -318,6 +318,7 @@ def as_json(program: Program) -> dict[str, Any]:
                 "module": n.module,
                 "module_class": n.module_class,
                 "source": n.source,
+                "number": n.number,
             }
             for n in program.nodes
         ],

@@ -87,12 +87,12 @@ class Shuffled(ProgramProblem):
 
 
 def shuffle(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Random orders from here on. The window comes first in all of them: it is what chooses."""
+    """Random orders from here on. The window comes before all that takes nodes out: it is what chooses."""
     order = random.Random(seed)
-    window, *nodes = passes.NODES
+    numbers, window, *nodes = passes.NODES
     monkeypatch.setattr(Shuffled, "order", order)
     monkeypatch.setattr(reducer, "ProgramProblem", Shuffled)
-    monkeypatch.setattr(passes, "NODES", (window, *order.sample(nodes, len(nodes))))
+    monkeypatch.setattr(passes, "NODES", (numbers, window, *order.sample(nodes, len(nodes))))
     monkeypatch.setattr(passes, "SIMPLER", tuple(order.sample(passes.SIMPLER, len(passes.SIMPLER))))
 
 

@@ -56,7 +56,7 @@ def hooks(text: str) -> bool:
     return not _error(text, used) and "register_hook" in used
 
 
-def _error(text: str, used: set[str] | None = None) -> str:
+def _error(text: str, used: set[str] | None = None, names: dict[str, object] | None = None) -> str:
     class Anything:
         def __getattr__(self, name: str) -> Anything:
             if name.startswith("__"):
@@ -88,7 +88,7 @@ def _error(text: str, used: set[str] | None = None) -> str:
         module.__getattr__ = lambda name: Anything()  # type: ignore[method-assign]
         return module
 
-    allowed = {**vars(builtins), "__import__": load, "print": lambda *a: None}
+    allowed = {**vars(builtins), "__import__": load, "print": lambda *a: None, **(names or {})}
     try:
         exec(compile(text, "script", "exec"), {"__name__": "__main__", "__builtins__": allowed})
     except Exception as error:
@@ -142,6 +142,26 @@ def test_nothing_single_can_go(seed: int, jobs: int) -> None:
     for statement in source.statements:
         smaller = source.without([number_of(statement)])
         assert smaller is None or not rule(smaller.text) or smaller.key >= source.key
+
+
+def test_trap_14_the_calls_that_a_later_one_depends_on_are_kept() -> None:
+    """A guard that fails, a second iteration: no graph holds the call before it, the script does."""
+    script = "import json\nfor size in (8, 8, 8, 9):\n    print(size)\n    step(size)\nstep(8)\n"
+
+    def fails(text: str) -> bool:
+        sizes: list[object] = []
+
+        def step(size: object) -> None:
+            sizes.append(size)
+            assert sizes[0] == size, "compiled for another size"
+
+        return _error(text, names={"step": step}).startswith("AssertionError: compiled for another size")
+
+    text = reduced(script, fails)
+    assert fails(text)
+    assert "print" not in text
+    assert "import" not in text
+    assert len(Source.parse(text).statements) == 2  # two calls, or a loop of them
 
 
 def test_the_best_so_far_survives_a_budget_that_ends() -> None:
