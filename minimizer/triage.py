@@ -135,6 +135,9 @@ class Triage:
         if survey.held is None:
             if case.otherwise is not None:
                 return survey.finished is not None and bool(survey.finished.suspects)
+            if case.signature.kind is Kind.MISSING_ERROR:
+                missing = survey.finished.missing if survey.finished is not None else ()
+                return any(case.signature.matches(_missing_signature(call)) for call in missing)
             if survey.silence is not None:
                 return survey.silence.hangs and case.signature.matches(_hang_signature(survey.silence))
             return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
@@ -345,7 +348,7 @@ class Triage:
         eager = self._eager().finished
         raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
         for call in missing:
-            signature = exception_signature(Kind.MISSING_ERROR, call.exception)
+            signature = _missing_signature(call)
             if any(signature.matches(other) for other in raised):
                 held = self._survey(hold={"graph": call.graph, "call": call.call})
                 if held.held is not None and held.held.program is not None:
@@ -370,6 +373,10 @@ class Triage:
 
 def _is_healthy(found: Case | ScriptCase | Settled) -> bool:
     return isinstance(found, Settled) and found.status is Status.HEALTHY
+
+
+def _missing_signature(call: protocol.Missing) -> Signature:
+    return exception_signature(Kind.MISSING_ERROR, call.exception)
 
 
 def signal_name(number: int) -> str:

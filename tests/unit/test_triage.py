@@ -477,6 +477,31 @@ def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool) ->
     assert executor.killed == ("held" in again)
 
 
+def test_an_error_that_is_missing_is_repeated() -> None:
+    missing = {"graph": 1, "call": 2, "exception": error("IndexError", "out of range")}
+    other = {**missing, "exception": error("ValueError", "no such value")}
+    runs = [
+        finished(missing=[missing]),
+        held(),
+        finished(missing=[other, missing]),
+        finished(missing=[other]),
+        finished(),
+    ]
+    asked = Triage(
+        cast(Executor, FakeExecutor(runs, [finished(raised=[missing["exception"]])])),
+        Path("s.py"),
+        args=[],
+        steps=None,
+        hang_after=9,
+        values=True,
+        on_note=lambda _: None,
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert (found.signature.kind, found.message) == (Kind.MISSING_ERROR, "IndexError: out of range")
+    assert [asked.fails_again(found) for _ in range(3)] == [True, False, False]
+
+
 def test_a_crash_is_repeated() -> None:
     executor = FakeExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
     asked = Triage(
