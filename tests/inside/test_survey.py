@@ -636,7 +636,7 @@ def test_what_cannot_be_copied_is_left_to_the_compiler(child: Executor, home: Pa
 # errors that only eager raises ----------------------------------------------------------------------------------------
 
 
-def test_an_error_that_compiled_code_misses_is_a_suspect_and_the_script_goes_on(triage: Any) -> None:
+def test_an_error_that_compiled_code_misses_does_not_stop_the_script(triage: Any) -> None:
     found = triage(
         """
         import torch
@@ -649,8 +649,6 @@ def test_an_error_that_compiled_code_misses_is_a_suspect_and_the_script_goes_on(
     assert found.signature.kind is Kind.MISSING_ERROR
     assert "must match the existing size" in found.message
     assert targets(found.program) == ["torch.addmm"]
-    assert found.otherwise is not None
-    assert found.otherwise.status is Status.HEALTHY
     found.survey.close()
 
 
