@@ -126,8 +126,6 @@ def signature_of(outcome: Outcome) -> Signature | None:
         return None
     if kind is Kind.CRASH:
         return None if outcome.signal in OOM_SIGNALS else Signature(kind, signal=outcome.signal)
-    if kind is Kind.HANG and outcome.phase == "compare":  # it was our own work that took too long
-        return None
     if kind is Kind.HANG:
         return Signature(kind, where=next(iter(outcome.places[-1:]), ""))
     return exception_signature(kind, outcome.exception)

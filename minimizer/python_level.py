@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minimizer.blame import LADDER
+from minimizer.checkpoint import keep_repro
 from minimizer.emit import Repro
 from minimizer.emit.script import emit_script
 from minimizer.evidence import BOOKKEEPING
 from minimizer.executor import Executor
 from minimizer.journal import Journal
 from minimizer.oracle import Signature
-from minimizer.protocol import ExceptionInfo, Outcome
+from minimizer.protocol import Outcome
 from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
 from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
 from minimizer.script.inline import bundled
-from minimizer.triage import Settled, signal_name
+from minimizer.triage import Settled, message_of, signal_name
 from minimizer.types import Kind, Reason, Stage, Step
 
 STAGE = re.compile(
@@ -77,7 +78,7 @@ class PythonLevel:
         self._report.failure = Failure(
             kind=target.kind,
             exception_type=error.root_type if error else None,
-            message=_message(error) if error else _end(target),
+            message=message_of(error, None) if error else _end(target),
             signature=target.text,
             reproducibility=rate,
         )
@@ -155,8 +156,7 @@ class PythonLevel:
         *readable, safe = ways
         repro = next(filter(self._keeps_its_promise, readable), safe)
         report.reduction.lines_after = repro.lines
-        journal.repro = repro.source
-        journal.sink.artifact("repro.py", repro.source.encode())
+        keep_repro(repro, None, journal)
         journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=False)
         return repro
 
@@ -185,9 +185,3 @@ def _end(target: Signature) -> str:
     if target.kind is Kind.HANG:
         return f"torch.compile does not come back from {target.where.rpartition(':')[2] or 'an unknown place'}"
     return f"the process died by {signal_name(target.signal or 0)}"
-
-
-def _message(error: ExceptionInfo) -> str:
-    name = error.root_type.rpartition(".")[2]
-    first = next((line for line in error.root_message.splitlines() if line.strip()), "")
-    return f"{name}: {first}"[:500]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic
 
@@ -34,8 +35,12 @@ class Reduced(Generic[C]):
     seconds: float
 
     @staticmethod
-    def of(problem: Problem[C], one_minimal: bool) -> Reduced[C]:
-        """What has become of a problem."""
+    def by(run: Callable[[], None], problem: Problem[C]) -> Reduced[C]:
+        """What becomes of a problem when its passes run: the best so far where the time or the owner ends them."""
+        one_minimal = False
+        with suppress(BudgetExceeded, Cancelled):
+            run()
+            one_minimal = True
         return Reduced(
             best=problem.best,
             one_minimal=one_minimal,
@@ -60,12 +65,7 @@ def reduce(
     raises BudgetExceeded or Cancelled the best program so far is returned.
     """
     problem = ProgramProblem(program, check=check, literal=literal, on_step=on_step, jobs=jobs)
-    try:
-        _run(problem)
-        one_minimal = True
-    except (BudgetExceeded, Cancelled):
-        one_minimal = False
-    return Reduced.of(problem, one_minimal)
+    return Reduced.by(lambda: _run(problem), problem)
 
 
 def _run(problem: ProgramProblem) -> None:

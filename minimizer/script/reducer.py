@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.reduce import Reduced
 from minimizer.reduce.problem import OnStep, Problem
 from minimizer.script import edits, inline
@@ -22,12 +21,7 @@ def reduce_script(
     far is returned.
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
-    try:
-        _run(problem)
-        one_minimal = True
-    except (BudgetExceeded, Cancelled):
-        one_minimal = False
-    return Reduced.of(problem, one_minimal)
+    return Reduced.by(lambda: _run(problem), problem)
 
 
 def _run(problem: Problem[Source]) -> None:
