@@ -25,12 +25,10 @@ from minimizer.publish import publish
 from minimizer.reduce import reduce
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.triage import Case, message_of
-from minimizer.verify import verify
+from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 
 MOST = 3
 """Repros of one script, the first one included."""
-VERIFY_SECONDS = 180.0
-VERIFY_RUNS = 3
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,10 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Case, ScriptCase, Settled, Triage
 from minimizer.types import Kind, Reason, Status, Step, counted
-from minimizer.verify import verify
+from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 from minimizer.workplace import granted, open_place
 
 WITNESS_SECONDS = 120.0
-VERIFY_SECONDS = 180.0
-VERIFY_RUNS = 3
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 """How often a script is run, in all, whose failure does not always show; none is begun after that time."""

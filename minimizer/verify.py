@@ -22,6 +22,8 @@ from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro."""
+VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
+"""How often a repro is run, and how long one run may take."""
 OUTPUT_BYTES = 64 << 10
 """How much of the end of a run's output is read."""
 FILE_BYTES = 2 << 30
