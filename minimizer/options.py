@@ -51,7 +51,12 @@ class Options(BaseModel):
     witness: bool = Field(
         True, description="Also rerun the script under PyTorch's own minifier and report what it finds."
     )
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the search, so that a run can be repeated.")
+    nproc: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes of the script, started as torchrun would; rank 0 is the one that is reduced.",
+    )
 
 
 def parse_options(raw: dict[str, object]) -> Options:

@@ -67,6 +67,26 @@ class Verdict(Loose):
     note: Text = ""
 
 
+class NonFinite(Loose):
+    """The first element that is NaN or infinite, and on which side."""
+
+    side: Literal["eager", "compiled", "both"]
+    what: Literal["nan", "inf"]
+    index: list[int] = Field(default_factory=list, max_length=64)
+
+
+class Figures(Loose):
+    """How far a layer is off, fault or not; None where no number says it."""
+
+    max_abs: Number = None
+    required_atol: Number = None
+    required_rtol: Number = None
+    compiled_vs_fp64: Number = None
+    eager_vs_fp64: Number = None
+    cosine: Number = None
+    nonfinite: NonFinite | None = None
+
+
 class Outcome(Loose):
     """How one trial ended. ``crash``, ``timeout`` and ``lost`` are the executor's own words, the others are the child's."""
 
@@ -81,12 +101,30 @@ class Outcome(Loose):
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     writes: bool = False
+    layer: int | None = None
+    """In a table of layers: which one; -1 for what the graph returns."""
+    part: Text = ""
+    figures: Figures | None = None
+    parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
+    """Of a trial with switches: the parts of the compiler that were asked for, and whether they made a difference."""
+    values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0
     log: str = ""
     places: list[Text] = Field(default_factory=list, max_length=1000)
     """The calls it was inside of when it was given up, outermost first; filled in by us."""
+
+
+class Health(Loose):
+    """What Dynamo noted of a run, and how long a call takes, in seconds."""
+
+    graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    recompiles: list[Text] = Field(default_factory=list, max_length=100)
+    frames: list[Text] = Field(default_factory=list, max_length=100)
+    compile_seconds: Number = None
+    eager_seconds: Number = None
+    compiled_seconds: Number = None
 
 
 class Failure(Loose):
@@ -98,6 +136,7 @@ class Failure(Loose):
     kind: Literal["compile_error", "runtime_error", "wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
+    health: Health | None = None
 
 
 class Checked(Loose):
@@ -131,6 +170,7 @@ class Finished(Loose):
     stopped: bool = False
     exception: ExceptionInfo | None = None
     checked: Checked = Checked()
+    health: Health | None = None
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
@@ -160,9 +200,9 @@ class End(Loose):
 class Ready(Loose):
     """The zygote's first words: what this Python has."""
 
-    torch: Text
-    python: Text
-    cuda: Text = ""
+    environment: dict[
+        Annotated[str, StringConstraints(max_length=50)], Annotated[str, StringConstraints(max_length=300)]
+    ] = Field(default_factory=dict, max_length=30)
     gpu: bool = False
     threads: int = 1
 

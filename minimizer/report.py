@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from minimizer.types import Kind, Reason, Stage, Status
 
@@ -59,17 +60,54 @@ class Culprit(Part):
     root: bool = True
 
 
+class NonFinite(Part):
+    """The first element that is NaN or infinite, and on which side."""
+
+    side: Literal["eager", "compiled", "both"]
+    what: Literal["nan", "inf"]
+    index: list[int] = Field(default_factory=list)
+
+
+LayerVerdict = Literal["good", "bad", "propagated", "unknown"]
+
+
 class Layer(Part):
+    """A module where it runs. Errors are absolute, those against float64 relative in the norm; ``None`` is unknown.
+
+    *Local*: compiled alone, on eager's own inputs. *Propagated*: in the graph compiled as a whole. ``bad`` is a root: wrong on
+    eager's inputs; ``propagated`` is right by itself, but made wrong values of what it was given. Rows of the ``backward`` are
+    in the order in which it runs; their errors are those of gradients.
+    """
+
     path: str
     cls: str = Field("", alias="class")
     order: int
+    phase: Literal["forward", "backward"] = "forward"
     local_error: float | None = None
     propagated_error: float | None = None
     required_atol: float | None = None
     required_rtol: float | None = None
-    verdict: Literal["good", "bad", "propagated", "unknown"] = "unknown"
+    compiled_vs_fp64: float | None = None
+    eager_vs_fp64: float | None = None
+    cosine: float | None = None
+    nonfinite: NonFinite | None = None
+    verdict: LayerVerdict = "unknown"
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class GraphNode(Part):
+    """A node of the graph around the culprit, judged alone on eager's inputs; ``inputs`` are names of nodes shown with it."""
+
+    name: str
+    op: str
+    module: str = ""
+    shape: str = ""
+    inputs: list[str] = Field(default_factory=list)
+    local_error: float | None = None
+    propagated_error: float | None = None
+    verdict: LayerVerdict = "unknown"
+    culprit: bool = False
 
 
 class Rung(Part):
@@ -84,9 +122,29 @@ class Flag(Part):
     outcome: str
 
 
+class Blame(Part):
+    """The part of the failing stage that is to blame."""
+
+    subsystem: str = Field(
+        description="decomposition, lowerings, fusion, post_grad_passes and so on; unknown if not found."
+    )
+    items: list[str] = Field(default_factory=list, description="Parts as kind/name, lowerings/aten.relu.default.")
+    any_of: bool = Field(False, description="Each item is enough by itself; otherwise they fail together.")
+    confirmed: bool = Field(False, description="The failure goes without the items, and comes with only them on.")
+    confirmed_on_script: bool | None = Field(None, description="The user's script passes without the items.")
+    runs: int = 0
+    what: str = Field("", description="The same in words.")
+
+
 class Workaround(Part):
+    """``code`` is empty where none was found; ``what`` then says so, else what the change costs."""
+
     code: str
     verified: bool
+    where: str = ""
+    what: str = ""
+    seconds_before: float | None = Field(None, description="One call of what is compiled, without the change.")
+    seconds_with: float | None = None
 
 
 class HistoryStep(Part):
@@ -116,6 +174,7 @@ class Verification(Part):
     clean_process: bool = False
     public_api: bool = False
     passes_with_compiler_off: bool = False
+    output: str = Field("", description="The end of what a failing run printed.")
 
     @property
     def holds(self) -> bool:
@@ -138,9 +197,19 @@ class Checked(Part):
 class Health(Part):
     graph_breaks: list[str] = Field(default_factory=list)
     recompiles: list[str] = Field(default_factory=list)
+    frames: list[str] = Field(default_factory=list, description="Compile time by frame.")
     compile_seconds: float | None = None
     eager_seconds: float | None = None
     compiled_seconds: float | None = None
+
+
+class Version(Part):
+    """How the repro ends in another interpreter with another torch."""
+
+    name: str
+    torch: str = ""
+    outcome: Literal["fails", "passes", "cannot_run"]
+    note: str = ""
 
 
 class AlsoSeen(Part):
@@ -162,18 +231,31 @@ class Report(Part):
     failure: Failure | None = None
     culprits: list[Culprit] = Field(default_factory=list)
     layers: list[Layer] = Field(default_factory=list)
+    graph: list[GraphNode] = Field(default_factory=list, description="The graph around the culprit.")
     ladder: list[Rung] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
+    blame: Blame | None = None
     workaround: Workaround | None = None
     reduction: Reduction | None = None
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)
     checked: Checked = Field(default_factory=Checked)
     health: Health = Field(default_factory=Health)
+    versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")
     environment: dict[str, str] = Field(default_factory=dict)
     also_seen: list[AlsoSeen] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
+    _folder: Path | None = PrivateAttr(None)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the results of a run in this process lie; no part of the contract form."""
+        return self._folder
+
+    @folder.setter
+    def folder(self, folder: Path) -> None:
+        self._folder = folder
 
     def to_json(self) -> dict[str, Any]:
         """The contract form, ready for ``json.dumps``."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from minimizer import upstream
+from minimizer.confidence import confidence
+from minimizer.releases import span
 from minimizer.report import Culprit, Error, Report
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.types import Kind, Reason, Stage, Status, counted
 
 WHAT_HAPPENS = {
     Kind.CRASH: "The process dies",
@@ -43,18 +46,23 @@ ENVIRONMENT = (
 )  # fmt: skip
 """What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
 MAX_MESSAGE_LINES = 30
+MAX_LAYERS = 20
 
 
 def render(report: Report, *, script_name: str, repro: str | None) -> str:
     """The whole report; ``repro`` is the text of ``repro.py``, if there is one."""
     sections: list[tuple[str, str]] = [
         ("", _verdict(report)),
+        ("", _confidence(report)),
         ("Minimal reproducer", _repro(report, repro)),
-        ("Error", _message(report)),
+        ("Error logs", _message(report)),
         ("Where", _culprits(report)),
         ("Ablation", _ablation(report)),
+        ("Necessary conditions", upstream.conditions(report, repro)),
+        ("Replay", upstream.replay(report, repro)),
         ("Workaround", _workaround(report)),
         ("Layers", _layers(report)),
+        ("Health", _health(report)),
         ("Reduction", _reduction(report)),
         ("PyTorch's own minifier", _witnesses(report)),
         (
@@ -66,7 +74,8 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ),
         ("What was checked", _checked(report, script_name)),
         ("Notes", _bullets(escape(note) for note in report.notes)),
-        ("Versions", _environment(report)),
+        ("Versions", _versions(report)),
+        ("Labels", ", ".join(map(code, upstream.labels(report, repro)))),
     ]
     return "\n\n".join(f"## {title}\n\n{body}" if title else body for title, body in sections if body) + "\n"
 
@@ -117,14 +126,22 @@ def _repro(report: Report, repro: str | None) -> str:
 
 def _message(report: Report) -> str:
     failure = report.failure
-    if failure is None or not (failure.message or failure.exception_type):
+    if failure is None:
         return ""
-    lines = [_without_folders(line) for line in failure.message.splitlines()]
-    shown = "\n".join(lines[:MAX_MESSAGE_LINES]) + (
-        f"\n... {len(lines) - MAX_MESSAGE_LINES} more lines" if len(lines) > MAX_MESSAGE_LINES else ""
-    )
-    kind = f"{code(failure.exception_type)}\n\n" if failure.exception_type else ""
-    return kind + block(shown, "text")
+    said = report.verification.output.strip() if report.verification else ""
+    parts = [
+        code(failure.exception_type or ""),
+        f"What the script showed:\n\n{_log(failure.message)}" if failure.message else "",
+        f"What the reproducer printed:\n\n{_log(said)}" if said else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _log(text: str) -> str:
+    """The end of a log, without the folders of the machine."""
+    lines = [_without_folders(line) for line in text.splitlines()]
+    left_out = [f"... {len(lines) - MAX_MESSAGE_LINES} lines before"] if len(lines) > MAX_MESSAGE_LINES else []
+    return block("\n".join([*left_out, *lines[-MAX_MESSAGE_LINES:]]), "text")
 
 
 def _culprits(report: Report) -> str:
@@ -177,35 +194,111 @@ def _ablation(report: Report) -> str:
         ("backend", "outcome", "seconds"),
         [(code(r.backend), escape(r.outcome), f"{r.seconds:.1f}") for r in report.ladder],
     )
-    flags = _table(
-        ("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in report.flags]
-    )
-    return "\n\n".join(filter(None, (ladder, flags))) or ("unknown" if report.failure else "")
+    telling = [flag for flag in report.flags if flag.outcome != "fails"]
+    flags = _table(("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in telling])
+    rest = [code(f"{flag.name} = {flag.value}") for flag in report.flags if flag.outcome == "fails"]
+    stays = f"The failure stays with each of {', '.join(rest)}." if rest else ""
+    return "\n\n".join(filter(None, (ladder, _part(report), flags, stays))) or ("unknown" if report.failure else "")
+
+
+def _part(report: Report) -> str:
+    """The part of the stage that is to blame, and how it was confirmed."""
+    blame = report.blame
+    if blame is None:
+        return ""
+    if not blame.items:
+        return f"Part to blame: unknown. {escape(blame.what)}"
+    said = f"Part to blame: {escape(blame.what)} ({', '.join(map(code, blame.items))}), found in {counted(blame.runs, 'run')}."
+    if blame.confirmed:
+        said += " Without it the failure goes, and with only it on, of all of its kind, the failure comes."
+    else:
+        said += " Without it the failure goes; that it is enough by itself could not be shown."
+    on_script = {
+        True: " Without it the whole script passes.",
+        False: " The whole script still fails without it.",
+        None: "",
+    }
+    return said + on_script[blame.confirmed_on_script]
 
 
 def _workaround(report: Report) -> str:
     if report.workaround is None:
         return "unknown" if report.failure else ""
-    said = "With this the script passes:" if report.workaround.verified else "Not verified:"
-    return f"{said}\n\n{block(report.workaround.code, 'python')}"
+    workaround = report.workaround
+    if not workaround.code:
+        return escape(workaround.what) or "unknown"
+    said = "With this the script passes" if workaround.verified else "Not verified"
+    where = f", {escape(workaround.where)}" if workaround.where else ""
+    cost = f"\n\nWhat it costs: {escape(workaround.what)}." if workaround.what else ""
+    return f"{said}{where}:\n\n{block(workaround.code, 'python')}{cost}"
+
+
+def _confidence(report: Report) -> str:
+    found = confidence(report)
+    return f"Confidence: **{found.level}**. {' '.join(f'{escape(reason)}.' for reason in found.reasons)}"
 
 
 def _layers(report: Report) -> str:
+    """The layers that are not good: roots first, since what follows from them may be the rest of the model."""
+    suspects = [layer for layer in report.layers if layer.verdict != "good"]
+    suspects.sort(key=lambda layer: layer.verdict != "bad")
     rows = [
         (
             str(layer.order),
-            code(layer.path),
+            code(layer.path) or "(no module)",
             code(layer.cls),
+            layer.phase,
             _number(layer.local_error),
             _number(layer.propagated_error),
-            layer.verdict,
+            _number(layer.compiled_vs_fp64),
+            _number(layer.eager_vs_fp64),
+            f"{layer.verdict} (root)" if layer.verdict == "bad" else layer.verdict,
         )
-        for layer in report.layers
-        if layer.verdict != "good"
+        for layer in suspects[:MAX_LAYERS]
     ]
+    head = (
+        "order",
+        "layer",
+        "class",
+        "phase",
+        "local error",
+        "propagated error",
+        "compiled vs fp64",
+        "eager vs fp64",
+        "verdict",
+    )
     good = sum(layer.verdict == "good" for layer in report.layers)
-    table = _table(("order", "layer", "class", "local error", "propagated error", "verdict"), rows)
-    return "\n\n".join(filter(None, (table, f"{good} more layers are good." if good and rows else "")))
+    said = [f"{len(suspects) - len(rows)} more layers are not good."] if len(suspects) > len(rows) else []
+    said += [f"{good} more layers are good."] if good and rows else []
+    lost = next((layer for layer in sorted(report.layers, key=lambda layer: layer.order) if layer.nonfinite), None)
+    if lost is not None and lost.nonfinite is not None:
+        sides = {"both": "on both sides", "eager": "in eager", "compiled": "in the compiled code"}
+        said.append(
+            f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
+        )
+    return "\n\n".join(filter(None, (_table(head, rows), " ".join(said))))
+
+
+def _health(report: Report) -> str:
+    health = report.health
+    said = [
+        f"compile time: {health.compile_seconds:.1f} s" if health.compile_seconds is not None else "",
+        _pays(health.eager_seconds, health.compiled_seconds),
+        *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
+        *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
+    ]
+    return _bullets(filter(None, said))
+
+
+def _pays(eager: float | None, compiled: float | None) -> str:
+    if not eager or not compiled:
+        return ""
+    times = f"a call takes {eager * 1000:.3g} ms in eager and {compiled * 1000:.3g} ms compiled"
+    return (
+        f"{times}: {eager / compiled:.2f} times as fast"
+        if compiled < eager
+        else f"{times}: compiling does not pay here"
+    )
 
 
 def _reduction(report: Report) -> str:
@@ -233,6 +326,19 @@ def _witnesses(report: Report) -> str:
 def _checked(report: Report, script_name: str) -> str:
     seen = report.checked
     return f"{code(script_name)}: {seen.frames} compiled graphs, {seen.calls} calls compared with eager, {seen.backward} with their backward."
+
+
+def _versions(report: Report) -> str:
+    said = {"fails": "fails", "passes": "passes", "cannot_run": "cannot run"}
+    rows = [
+        (code(v.torch) or "unknown", escape(v.name), said[v.outcome] + (f": {escape(v.note)}" if v.note else ""))
+        for v in report.versions
+    ]
+    between = escape(str(span(report.versions)))
+    table = _table(("torch", "interpreter", "the reproducer"), rows)
+    return "\n\n".join(
+        filter(None, (table, f"{between[0].upper()}{between[1:]}." if between else "", _environment(report)))
+    )
 
 
 def _environment(report: Report) -> str:

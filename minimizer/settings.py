@@ -20,7 +20,13 @@ class Settings(BaseSettings):
     broker_url: str | None = Field(
         None, description="Celery broker URL; default is the file system in the data folder."
     )
-    host: str = Field("127.0.0.1", description="Address the web server listens on; loopback only.")
+    access: Literal["off", "on"] = Field(
+        "off",
+        description="on: users sign in, projects keep others out, and the service may listen beyond loopback; off: for one person on one machine.",
+    )
+    host: str = Field(
+        "127.0.0.1", description="Address the web server listens on; beyond loopback only with access control on."
+    )
     port: int = Field(8000, ge=1, le=65535, description="Port the web server listens on.")
     published_on_loopback: bool = Field(
         False,
@@ -29,7 +35,19 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(
         "127.0.0.1,localhost,[::1]", description="Host headers that are answered, separated by commas."
     )
+    trusted_proxies: int = Field(
+        0, ge=0, description="Reverse proxies in front whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    requests_per_minute: int = Field(
+        600, ge=1, description="Requests a token may make in a minute, with access control on; further ones get 429."
+    )
+    max_open_jobs: int = Field(
+        100, ge=1, description="Jobs of one token that may wait or run, with access control on; further ones get 429."
+    )
     max_script_bytes: int = Field(1 << 20, ge=1024, description="Largest script that is accepted, in bytes.")
+    max_archive_bytes: int = Field(
+        16 << 20, ge=1024, description="Largest zip archive of a script and its files that is accepted, in bytes."
+    )
     max_queued_jobs: int = Field(1000, ge=1, description="Jobs that may wait; further ones are answered with 429.")
     sandbox: Literal["auto", "required", "off"] = Field(
         "auto",
@@ -55,7 +73,17 @@ class Settings(BaseSettings):
         "",
         description="Environment variables of the worker, separated by commas, that a job may ask for with `env`; * allows all but MINIMIZER_*.",
     )
-    toolchains: str = Field("", description="Further Python interpreters, as name=path separated by commas.")
+    log_format: Literal["text", "json"] = Field("text", description="How web and worker write their logs.")
+    toolchains: str = Field(
+        "",
+        description="Further Python interpreters, as name=path separated by commas; a repro is run in each, to say since when it fails.",
+    )
+
+    @property
+    def interpreters(self) -> dict[str, Path]:
+        """The interpreters of ``toolchains`` by name."""
+        parts = (part.strip().split("=", 1) for part in self.toolchains.split(",") if "=" in part)
+        return {name.strip(): Path(path.strip()) for name, path in parts}
 
     @property
     def resolved_database_url(self) -> str:

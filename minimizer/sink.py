@@ -22,7 +22,10 @@ class Sink(Protocol):
     """What the engine needs of the outside world."""
 
     def event(self, type_: str, **data: Any) -> None:
-        """Tell of progress. ``type_`` is one of ``step``, ``progress``, ``failure``, ``culprit``, ``repro``, ``note``, ``log``."""
+        """Tell of progress.
+
+        ``type_`` is one of ``step``, ``progress``, ``failure``, ``culprit``, ``repro``, ``blame``, ``workaround``, ``note``, ``log``.
+        """
 
     def artifact(self, name: str, content: bytes) -> None:
         """Keep a result under a name such as ``repro.py``; a later one of the same name replaces it."""

@@ -79,7 +79,24 @@ class Step(StrEnum):
     BLAME = "blame"
     EMIT = "emit"
     VERIFY = "verify"
+    MEASURE = "measure"
+    DIAGNOSE = "diagnose"
     WITNESS = "witness"
+
+
+class Role(StrEnum):
+    """What a user may do in the projects that he or she is a member of; an admin needs no membership."""
+
+    VIEWER = "viewer"
+    MEMBER = "member"
+    ADMIN = "admin"
+
+
+class Scope(StrEnum):
+    """How far a token goes: it never opens more than its user's role does."""
+
+    READ = "read"
+    WRITE = "write"
 
 
 class Exit:
@@ -91,6 +108,8 @@ class Exit:
     HEALTHY = 3
     PARTIAL = 4
     FAILED = 5
+    COUNTS = 6
+    """With ``--fail-on``: a verified failure that counts."""
     CANCELLED = 130
 
 

@@ -220,7 +220,7 @@ def test_the_parent_has_no_means_to_run_such_text(module: Path) -> None:
 
 
 MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
-    (Ready, {"torch": "2.13.0", "python": "3.11", "cuda": "", "threads": 1}),
+    (Ready, {"environment": {"torch": "2.13.0", "python": "3.11"}, "threads": 1}),
     (End, {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": ""}),
     (Held, {"failure": {"graph": 0, "call": 1, "phase": "run", "kind": "wrong_output"}, "program": PROGRAM}),
     (
@@ -274,7 +274,7 @@ def test_no_message_at_all(model: type[protocol.Loose], message: Any) -> None:
         (Finished, {"suspects": [{"graph": "first", "call": 0, "verdict": {}}]}),
         (Held, {"failure": {"graph": 0, "phase": "lunch"}, "program": PROGRAM}),
         (Held, {"failure": {"graph": 0, "phase": "run"}, "program": [PROGRAM]}),
-        (Ready, {"torch": "x" * 20_001, "python": "3"}),
+        (Ready, {"environment": {"torch": "x" * 301}}),
     ],
 )
 def test_refused(model: type[protocol.Loose], message: dict[str, Any]) -> None:

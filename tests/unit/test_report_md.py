@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from minimizer.report import (
     AlsoSeen,
+    Blame,
     Checked,
     Culprit,
     Error,
@@ -111,6 +112,41 @@ def test_what_is_not_known_is_said_to_be_unknown() -> None:
     for title in ("Where", "Ablation", "Workaround", "Versions"):
         assert f"## {title}\n\nunknown" in text
     assert "no standalone script" in text
+
+
+def test_the_part_to_blame_is_named_with_how_it_was_confirmed() -> None:
+    report = full()
+    report.blame = Blame(
+        subsystem="lowerings", items=["lowerings/aten.relu.default"], confirmed=True, confirmed_on_script=True, runs=3,
+        what="the lowering of aten.relu.default",
+    )  # fmt: skip
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "the lowering of aten.relu.default (`lowerings/aten.relu.default`), found in 3 runs." in text
+    assert "with only it on, of all of its kind, the failure comes. Without it the whole script passes." in text
+
+
+def test_settings_that_change_nothing_are_told_in_a_sentence() -> None:
+    report = full()
+    report.flags.append(Flag(name="simdlen", value="1", outcome="fails"))
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "| `fallback_by_default` | `True` | passes |" in text
+    assert "The failure stays with each of `simdlen = 1`." in text
+
+
+def test_a_workaround_says_where_it_goes_and_what_it_costs() -> None:
+    report = full()
+    report.workaround = Workaround(
+        code="a = 1", verified=True, where="before line 3: x = 2", what="one module runs in eager"
+    )
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "With this the script passes, before line 3: x = 2:\n\n```python\na = 1\n```" in text
+    assert "What it costs: one module runs in eager." in text
+
+
+def test_no_workaround_is_said_plainly() -> None:
+    report = full()
+    report.workaround = Workaround(code="", verified=False, what="None was found.")
+    assert "## Workaround\n\nNone was found.\n" in render(report, script_name="a.py", repro=REPRO)
 
 
 @pytest.mark.parametrize("reason", [None, *Reason])

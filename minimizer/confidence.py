@@ -1,0 +1,94 @@
+"""How sure a report is of its verdict, and why: earned by repeats, clean processes and methods that agree, else unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from minimizer.report import Report
+from minimizer.types import Stage, Status, counted
+
+Level = Literal["high", "medium", "low", "unknown"]
+ENOUGH = 2
+"""Methods that know nothing of each other and must agree before a verdict is called sure."""
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """``reasons`` are full sentences without their final period: what speaks for the verdict, then what is missing."""
+
+    level: Level
+    reasons: tuple[str, ...]
+
+
+def confidence(report: Report) -> Confidence:
+    """How far the evidence in a report carries."""
+    if report.failure is None:
+        return _of_no_failure(report)
+    verification = report.verification
+    if verification is None or not verification.runs:
+        return Confidence("unknown", ("No standalone repro was verified",))
+    rate = report.failure.reproducibility
+    processes = "process" if verification.runs == 1 else "processes"
+    reasons = [
+        f"The script failed in {rate.failed} of {counted(rate.runs, 'run')}",
+        f"The repro failed in the same way in {verification.failed_same} of {verification.runs} clean {processes}",
+    ]
+    agreeing = list(_agreeing(report))
+    is_placed = report.failure.stage is not Stage.UNKNOWN
+    if agreeing:
+        reasons.append(
+            f"{'Independent methods agree' if len(agreeing) > 1 else 'One more method agrees'}: {'; '.join(agreeing)}"
+        )
+    if not verification.holds:
+        level: Level = "low"
+    else:
+        level = "high" if len(agreeing) >= ENOUGH and is_placed else "medium"
+    if not is_placed:
+        reasons.append("The stage of the compiler is unknown")
+    if any(witness.agrees is False for witness in report.witnesses):
+        reasons.append("PyTorch's own minifier sees no failure")  # it is blind to many: told, and decides nothing
+    return Confidence(level, tuple(reasons))
+
+
+def _of_no_failure(report: Report) -> Confidence:
+    if report.status is not Status.HEALTHY:
+        return Confidence("unknown", ("No failure was established",))
+    seen = report.checked
+    what = f"{counted(seen.calls, 'call')} of {counted(seen.frames, 'compiled graph')} compared with eager"
+    if not seen.calls:
+        return Confidence("low", ("Nothing was compared: the compiled code only ran to its end",))
+    backward = f", {counted(seen.backward, 'backward')} replayed" if seen.backward else ", no backward seen"
+    return Confidence("medium", (what + backward, "What the script did not run was not checked"))
+
+
+def _agreeing(report: Report) -> Iterator[str]:
+    """Methods that point to the same place, each without the others' help."""
+    if report.verification is not None and report.verification.passes_with_compiler_off:
+        yield "with the compiler switched off the repro passes"
+    if report.failure is not None and report.failure.stage is not Stage.UNKNOWN and _has_step(report):
+        yield f"on the ladder of backends {report.failure.stage.replace('_', ' ')} is the first to fail"
+    if report.blame is not None and report.blame.confirmed:
+        yield "without the part to blame the failure goes, and with it alone it comes"
+    culprit = report.culprits[0] if report.culprits else None
+    bad = {layer.path for layer in report.layers if layer.verdict == "bad"}
+    if culprit is not None and culprit.module and any(_overlap(path, culprit.module) for path in bad):
+        yield "compiled alone on eager's inputs, the culprit's layer is wrong"
+    errors = [error for c in report.culprits for error in (c.local_error, c.propagated_error) if error is not None]
+    sides = [(e.compiled_vs_fp64, e.eager_vs_fp64) for e in errors]
+    sides += [(layer.compiled_vs_fp64, layer.eager_vs_fp64) for layer in report.layers if layer.verdict == "bad"]
+    if any(compiled is not None and eager is not None and compiled > 3 * eager for compiled, eager in sides):
+        yield "float64 sides with eager"
+    if any(witness.agrees for witness in report.witnesses):
+        yield "PyTorch's own minifier sees it too"
+
+
+def _has_step(report: Report) -> bool:
+    """Whether a rung passes below the one that fails."""
+    outcomes = [rung.outcome == "passes" for rung in report.ladder]
+    return True in outcomes and False in outcomes
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

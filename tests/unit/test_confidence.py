@@ -1,0 +1,68 @@
+"""Confidence is earned: each piece of evidence that is missing costs some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minimizer.confidence import confidence
+from minimizer.report import Checked, Culprit, Failure, Layer, Report, Reproducibility, Rung, Verification, Witness
+from minimizer.types import Kind, Stage, Status
+
+
+def report(**changes: Any) -> Report:
+    full: dict[str, Any] = {
+        "status": Status.MINIMIZED,
+        "failure": Failure(
+            kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, reproducibility=Reproducibility(failed=2, runs=2)
+        ),
+        "culprits": [Culprit(module="blocks.2.activation", ops=["aten.relu"])],
+        "layers": [Layer(path="blocks.2.activation", order=0, verdict="bad", compiled_vs_fp64=2.0, eager_vs_fp64=0.0)],
+        "ladder": [
+            Rung(backend="aot_eager", outcome="passes", seconds=1),
+            Rung(backend="inductor", outcome="different", seconds=1),
+        ],
+        "verification": Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True),
+    }
+    return Report(**{**full, **changes})
+
+
+def test_all_of_it_makes_a_verdict_sure_and_says_why() -> None:
+    found = confidence(report())
+    assert found.level == "high"
+    assert found.reasons == (
+        "The script failed in 2 of 2 runs",
+        "The repro failed in the same way in 3 of 3 clean processes",
+        "Independent methods agree: with the compiler switched off the repro passes; on the ladder of backends inductor is the "
+        "first to fail; compiled alone on eager's inputs, the culprit's layer is wrong; float64 sides with eager",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({"verification": None}, "unknown"),
+        ({"verification": Verification(runs=3, failed_same=2, clean_process=True, passes_with_compiler_off=True)}, "low"),
+        ({"verification": Verification(runs=3, failed_same=3, clean_process=True)}, "low"),
+        ({"layers": [], "ladder": []}, "medium"),
+        ({"failure": Failure(kind=Kind.WRONG_OUTPUT)}, "medium"),
+        ({"failure": None, "status": Status.FAILED}, "unknown"),
+        ({"failure": None, "status": Status.HEALTHY}, "low"),
+        ({"failure": None, "status": Status.HEALTHY, "checked": Checked(frames=1, calls=3)}, "medium"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_costs_confidence(changes: dict[str, Any], level: str) -> None:
+    assert confidence(report(**changes)).level == level
+
+
+def test_a_layer_elsewhere_does_not_agree() -> None:
+    assert not any(
+        "layer" in r for r in confidence(report(layers=[Layer(path="head", order=0, verdict="bad")])).reasons
+    )
+
+
+def test_a_witness_that_sees_nothing_is_told_and_decides_nothing() -> None:
+    found = confidence(report(witnesses=[Witness(after="aot", level=4, outcome="no repro", agrees=False)]))
+    assert found.level == "high"
+    assert "PyTorch's own minifier sees no failure" in found.reasons
