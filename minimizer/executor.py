@@ -21,9 +21,9 @@ from typing import Any
 
 from minimizer import protocol
 from minimizer.errors import ChildFailed, Unanswered
+from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
-from minimizer.sandbox import Sandbox
 from minimizer.untrusted import read_untrusted
 from minimizer.watchdog import Action, Silence, Watchdog
 
@@ -34,68 +34,16 @@ ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
 MAX_OUTCOMES = 1000
 """Of one trial: the child's word is not trusted."""
+MAX_PARTS = 10_000
+"""Parts of the compiler that one trial may name."""
 HEARD = ("phase", "stacks")
 """The messages that a watchdog goes by."""
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
-NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables of ours that a child may see."""
 
 Message = dict[str, Any]
 Watch = Callable[[], None]
 """Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where and how children run: the interpreter, the sandbox, the folders they see."""
-
-    python: Path
-    sandbox: Sandbox
-    scratch: Path
-    """A private folder of the job that children may write to."""
-    read: Sequence[Path] = ()
-    env: dict[str, str] = field(default_factory=dict)
-    network: bool = False
-    memory_bytes: int | None = None
-
-    def folder(self, name: str) -> Path:
-        """A folder below the scratch folder, made if it is not there."""
-        path = self.scratch / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def private(self, name: str) -> Path:
-        """A folder of ours beside the scratch folder, which no child that runs the script sees."""
-        path = self.scratch.with_name(f"{self.scratch.name}.private") / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def environment(self, cache: Path, home: Path | None = None) -> dict[str, str]:
-        """All that a child sees of the environment, with its compiler caches in ``cache``.
-
-        The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
-        Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
-        vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
-        """
-        passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
-        return {
-            "PATH": os.defpath,
-            **passed,
-            "HOME": str(home or self.folder("home")),
-            "TMPDIR": str(home or self.folder("tmp")),
-            "USER": "minimizer",
-            "LOGNAME": "minimizer",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONWARNINGS": "ignore",
-            "TORCHINDUCTOR_CACHE_DIR": str(cache),
-            "TRITON_CACHE_DIR": str(cache / "triton"),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "TORCHINDUCTOR_VEC_ISA_OK": "1",
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-            **self.env,
-        }
 
 
 @dataclass
@@ -245,14 +193,20 @@ class Executor:
         task = self._send(op, request, timeout)
         phase, is_under_way = "", True
         answers: list[Message] = []
+        parts: dict[str, bool] = {}
         with self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.seen() if watchdog is not None else None
-                    return _outcomes(answers, phase, message["end"], is_under_way=is_under_way, silence=silence)
+                    end = message["end"]
+                    outcomes = _outcomes(answers, phase, end, is_under_way=is_under_way, silence=silence)
+                    return [o.model_copy(update={"parts": parts}) for o in outcomes] if parts else outcomes
                 body = message["message"]
                 if body.get("type") == "phase":
                     phase, is_under_way = str(body.get("phase", ""))[:50], True
+                elif body.get("type") == "part" and len(parts) < MAX_PARTS:
+                    name = str(body.get("name", ""))[:500]
+                    parts[name] = parts.get(name, False) or bool(body.get("acted"))
                 elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES:
                     answers.append({**body, "phase": phase})
                     is_under_way = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,8 @@ class Journal:
         self._budget, self._started = budget, time.monotonic()
         self._reserve = self._undisturbed_until = 0.0
         self._lines: list[str] = []
+        self.redact: Callable[[str], str] = str
+        """Applied to all that is written to ``run.log``."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
 
@@ -44,6 +46,15 @@ class Journal:
             yield
         finally:
             self._reserve = 0.0
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Inside, the budget ends after this many seconds, if not before."""
+        before, self._budget = self._budget, min(self._budget, self.elapsed + seconds)
+        try:
+            yield
+        finally:
+            self._budget = before
 
     @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
@@ -93,7 +104,7 @@ class Journal:
 
     def log(self, text: str) -> None:
         """Lines for ``run.log`` only."""
-        self._lines += [f"{self.elapsed:8.1f}  {line}"[:2000] for line in text.splitlines()]
+        self._lines += [f"{self.elapsed:8.1f}  {line}"[:2000] for line in self.redact(text).splitlines()]
         del self._lines[:-LOG_LINES]
 
     def keep(self) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from minimizer.executor import Place
+from minimizer.place import Place
 from minimizer.report import Witness
 from minimizer.sandbox import real_interpreter
 from minimizer.types import Kind
@@ -38,8 +38,6 @@ OWN_ERRORS = (
 """What the tool says when it breaks by itself."""
 DUMP_BYTES = 1 << 20
 LOG_BYTES = 64 << 10
-SECRET_LENGTH = 4
-"""Values shorter than this are no secrets, and would be found everywhere."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +58,18 @@ def hear(
     seconds: float,
     parallel: int,
     watch: Callable[[], None],
+    nproc: int = 1,
 ) -> list[Testimony]:
-    """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each."""
+    """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each; ``nproc``: ranks."""
+    launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={nproc}"] if nproc > 1 else []
+    command = [str(real_interpreter(place.python)), *launcher, str(script), *args]
     level = 4 if kind.is_numeric else 2
     with ThreadPoolExecutor(max(1, min(parallel, len(AFTER)))) as pool:
-        return list(pool.map(lambda after: _hear(place, script, args, after, level, seconds, watch), AFTER))
+        return list(pool.map(lambda after: _hear(place, command, after, level, seconds, watch), AFTER))
 
 
 def _hear(
-    place: Place, script: Path, args: list[str], after: After, level: int, seconds: float, watch: Callable[[], None]
+    place: Place, command: list[str], after: After, level: int, seconds: float, watch: Callable[[], None]
 ) -> Testimony:
     folder = place.private(f"witness-{after}")
     output = place.private("logs") / f"witness-{after}.txt"
@@ -80,7 +81,7 @@ def _hear(
     }
     with output.open("wb") as stream:
         process = place.sandbox.start(
-            [str(real_interpreter(place.python)), str(script), *args],
+            command,
             cwd=folder,
             read=place.read,
             write=[folder],
@@ -93,12 +94,12 @@ def _hear(
             status = _wait(process, seconds, watch)
         finally:
             place.sandbox.kill(process)
-    log = _redacted(_tail(output), place)
+    log = place.redacted(_tail(output))
     dump = _dumped(folder)
     shutil.rmtree(folder, ignore_errors=True)
     outcome, agrees = _judge(status, log, dump is not None, seconds)
     found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
-    return Testimony(found, _redacted(dump, place).encode() if dump is not None else None, log)
+    return Testimony(found, place.redacted(dump).encode() if dump is not None else None, log)
 
 
 def _dumped(folder: Path) -> str | None:
@@ -115,14 +116,6 @@ def _tail(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
         return file.read(LOG_BYTES).decode("utf-8", "replace")
-
-
-def _redacted(text: str, place: Place) -> str:
-    """Without the values that the user let the script see: the tool writes every variable with TORCH in its name down."""
-    for name, value in place.env.items():
-        if len(value) >= SECRET_LENGTH:
-            text = text.replace(value, f"[{name}]")
-    return text
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from minimizer.executor import Executor, Place, Survey
+from minimizer.executor import Executor, Survey
+from minimizer.place import Place
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 SECONDS = 200.0

@@ -1,0 +1,79 @@
+"""Where and how the processes of a job run: interpreter, sandbox, folders, and the environment they see."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minimizer.sandbox import Sandbox
+
+NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables of ours that a child may see."""
+SECRET_LENGTH = 4
+"""Values shorter than this are no secrets, and would be found everywhere."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how children run: the interpreter, the sandbox, the folders they see."""
+
+    python: Path
+    sandbox: Sandbox
+    scratch: Path
+    """A private folder of the job that children may write to."""
+    read: Sequence[Path] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    network: bool = False
+    memory_bytes: int | None = None
+
+    def folder(self, name: str) -> Path:
+        """A folder below the scratch folder, made if it is not there."""
+        path = self.scratch / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def private(self, name: str) -> Path:
+        """A folder of ours beside the scratch folder, which no child that runs the script sees."""
+        path = self.scratch.with_name(f"{self.scratch.name}.private") / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def environment(self, cache: Path, home: Path | None = None) -> dict[str, str]:
+        """All that a child sees of the environment, with its compiler caches in ``cache``.
+
+        The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
+        Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
+        vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
+        """
+        passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
+        return {
+            "PATH": os.defpath,
+            **passed,
+            "HOME": str(home or self.folder("home")),
+            "TMPDIR": str(home or self.folder("tmp")),
+            "USER": "minimizer",
+            "LOGNAME": "minimizer",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "ignore",
+            "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            "TRITON_CACHE_DIR": str(cache / "triton"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            **self.env,
+        }
+
+    def redacted(self, text: str) -> str:
+        """Without the values of the variables that the user let the script see, in whatever way they are quoted.
+
+        PyTorch writes every variable with TORCH in its name into its dumps and traces, and a script may print what it likes.
+        """
+        for name, value in self.env.items():
+            if len(value) >= SECRET_LENGTH:
+                for form in {value, repr(value)[1:-1], json.dumps(value)[1:-1]}:
+                    text = text.replace(form, f"[{name}]")
+        return text
