@@ -99,10 +99,12 @@ class Triage:
         on_note: Callable[[str], None],
         patience: float = PATIENCE,
         repeat_seconds: float = REPEAT_SECONDS,
+        nproc: int = 1,
     ) -> None:
-        self._executor, self._script, self._args = executor, script, args
+        self._executor, self._script, self._args, self._nproc = executor, script, args, nproc
         self._steps, self._values, self._on_note = steps, values, on_note
         self._repeat_seconds = repeat_seconds
+        self._first: protocol.Health | None = None
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
@@ -123,6 +125,8 @@ class Triage:
 
     def _once(self) -> Case | ScriptCase | Settled:
         survey = self._survey()
+        if self._first is None and survey.finished is not None:
+            self._first = survey.finished.health
         if survey.held is not None:
             return _opaque(survey.held) if survey.held.program is None else self._held(survey)
         if survey.finished is not None:
@@ -145,9 +149,43 @@ class Triage:
         survey.close()
         return case.signature.matches(again)
 
+    def health(self, *, trace: str) -> protocol.Health | None:
+        """Run the script once more, behind whatever else there is to do, and time what it compiles.
+
+        On a cold cache, unless the first run came to its end: then its own compile times are the cold ones. ``trace`` is a
+        folder for what ``TORCH_TRACE`` writes. None where the run died.
+        """
+        cold = {} if self._first else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
+        survey = self._survey(values=False, measure=True, trace=trace, nice=10, environ=cold)
+        if survey.held is not None:
+            survey.close()
+            return survey.held.failure.health
+        found = survey.finished.health if survey.finished is not None else None
+        if found is None or self._first is None:
+            return found
+        return found.model_copy(update={name: getattr(self._first, name) for name in ("compile_seconds", "frames")})
+
+    def timed(self, text: str | None = None) -> protocol.Health | None:
+        """How long calls take, in a run of the script with another text; None where it does not come to its end."""
+        finished = self._survey(values=False, measure=True, text=text).finished
+        return finished.health if finished is not None and finished.exception is None else None
+
+    def runs_well(self, case: Case, **changes: Any) -> int | None:
+        """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
+        survey = self._survey(tolerance=case.tolerance, **changes)
+        finished = survey.finished
+        if survey.held is not None:
+            survey.close()
+        if finished is None or finished.unsteady or (case.otherwise is not None and finished.suspects):
+            return None
+        if case.signature.kind is Kind.MISSING_ERROR:
+            is_missing = any(case.signature.matches(_missing_signature(call)) for call in finished.missing)
+            return None if is_missing else finished.checked.frames
+        return finished.checked.frames if finished.exception is None else None
+
     def _survey(self, **changes: Any) -> Survey:
         request = {
-            "script": str(self._script), "args": self._args, "compile": True,
+            "script": str(self._script), "args": self._args, "nproc": self._nproc, "compile": True,
             "values": self._values, "steps": self._steps, "hold": None, "tolerance": None,
         }  # fmt: skip
         return self._executor.survey({**request, **changes}, timeout=SURVEY_SECONDS, watchdog=Watchdog(self._limits))
@@ -361,6 +399,7 @@ class Triage:
             {
                 "script": str(self._script),
                 "args": self._args,
+                "nproc": self._nproc,
                 "compile": False,
                 "values": False,
                 "steps": None,

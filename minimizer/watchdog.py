@@ -80,7 +80,7 @@ class Watchdog:
         self._started = self._since = self._sampled = clock()
         self._phase: dict[str, Any] = {}
         self._samples: list[Stack] = []
-        self._asked_to_stop = False
+        self._asked_to_stop: list[float] = []
         self.verdict: Silence | None = None
         """Set when a kill was asked for."""
 
@@ -98,7 +98,7 @@ class Watchdog:
         now = self._clock()
         silent = now - self._since
         if self.verdict is None and self._is_enough(now, silent):
-            self._asked_to_stop = True
+            self._asked_to_stop.append(now)
             return Action.STOP
         limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds"))
         if self.verdict is not None or silent < limit or self._doing not in (*_COMPILED, "script"):
@@ -124,7 +124,9 @@ class Watchdog:
         return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
 
     def _is_enough(self, now: float, silent: float) -> bool:
-        if self._asked_to_stop or self._doing != "script" or not self._number("calls"):
+        if self._asked_to_stop:  # it may wait for a backward; it is asked once more
+            return len(self._asked_to_stop) == 1 and now - self._asked_to_stop[0] >= self.limits.quiet
+        if self._doing != "script" or not self._number("calls"):
             return False
         is_trusted = self._phase.get("trusted") is True
         return (is_trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience

@@ -23,23 +23,26 @@ import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
 
-from . import referee, snapshot, state
-from .failures import describe
+from . import referee, snapshot, state, subsystems
+from .failures import CONTROL_FLOW, describe
 from .golden import GoldenGraph
-from .graphs import Opaque, concrete, is_symbolic, to_json
-from .lowering import annotate, lower, tensors
+from .graphs import Opaque, concrete, copy_graph
+from .health import Health, trace_to
+from .lowering import tensors, write_down
 from .raised import Raised
+from .ranks import communicates, other_ranks
 from .script import run_script
 from .wire import STOP, Channel, Message
 
 COMPARED_CALLS = 8
 """Calls of one graph that are compared before it is trusted, unless the user says otherwise."""
-CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
-"""Exceptions that Dynamo throws to steer itself; no failures."""
+MOST_BACKWARD = 256
+"""Calls that are kept because their backward may still come: a step of as many graphs is checked, a long evaluation costs no more."""
 
 
 def survey(message: Message, channel: Channel) -> None:
     """Task of a forked child: run the script once and report; see `Survey`."""
+    subsystems.install(message, channel)
     Survey(message, channel).run()
 
 
@@ -48,26 +51,32 @@ class _Graph:
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
         self.index, self.backend = index, backend
-        self.module = fx.GraphModule(module, _copy_graph(module.graph))
+        self.module = fx.GraphModule(module, copy_graph(module.graph))
+        self.communicates = communicates(module)
         self.calls = 0
         self.eager_seconds = 0.0
         self.random = False
+        self.has_backward: bool | None = None
+        """Whether the script ran a backward through a call that was compared; None until that is known."""
         self.eager_error: BaseException | None = None
 
 
 class Survey:
     """The run of one script, with or without the compiler.
 
-    Message fields: ``script`` (path), ``args``, ``compile`` (bool), ``steps`` (int or None), ``hold`` (None, or graph and call
-    of an earlier run at which to stop before the compiler gets there: how a crash is held), ``tolerance`` (None, or the
-    script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count).
+    Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
+    ``steps`` (int or None), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
+    how a crash is held), ``tolerance`` (None, or the script's own, which then decides), ``values`` (whether calls are compared;
+    else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
+    ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
     Between messages about a graph and call come phases (`_phase`): what the process does next. ``STOP`` ends the script at the
     next moment at which nothing is being compiled or compared.
     """
 
     def __init__(self, message: Message, channel: Channel) -> None:
-        self._script, self._args = message["script"], message["args"]
+        self._script, self._args, self._text = message["script"], message["args"], message.get("text")
+        self._ranks = message.get("nproc", 1)
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
         self._tolerance, self._values = message["tolerance"], message.get("values", True)
         self._channel = channel
@@ -80,9 +89,11 @@ class Survey:
         self._checks: list[dict[str, Any]] = []
         self._unsteady = ""
         self._doing = "script"
-        self._is_enough = False
+        self._stops_asked = 0
         self._missing: list[dict[str, Any]] = []
         self._raised = Raised()
+        self._measure, self._trace = message.get("measure", False), message.get("trace")
+        self._health = Health(self._script)
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
@@ -90,6 +101,8 @@ class Survey:
         # Kernels of a whole model are built side by side; `state` knows that this setting is ours.
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
         if self._compile:
+            if self._trace is not None:
+                trace_to(self._trace)
             self._install()
             signal.signal(STOP, self._on_stop)
             self._channel.send({"type": "phase", "doing": self._doing})
@@ -98,8 +111,9 @@ class Survey:
         self._watch_checks()
         error: BaseException | None = None
         try:
-            with contextlib.nullcontext() if self._compile else self._raised:
-                run_script(self._script, self._args)
+            unwatched = contextlib.nullcontext() if self._compile else self._raised
+            with unwatched, other_ranks(self._ranks, self._script, self._args):
+                run_script(self._script, self._args, self._text)
         except SystemExit as stop:
             error = stop if stop.code not in (None, 0) else None
         except BaseException as raised:
@@ -115,6 +129,7 @@ class Survey:
                 "stopped": stopped,
                 "exception": describe(error) if error else None,
                 "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
+                "health": self._health.to_json() if self._compile else None,
                 "suspects": self._suspects[:20],
                 "missing": self._missing[:20],
                 "raised": self._raised.seen,
@@ -167,6 +182,7 @@ class Survey:
         except Exception as error:
             graph.eager_error = error
         graph.eager_seconds = time.monotonic() - begun
+        self._health.ours(graph.eager_seconds)
         snapshot.set_rng_state(rng)
         self._phase("compile", graph, None)
         try:
@@ -185,7 +201,7 @@ class Survey:
 
     def _on_call(self, graph: _Graph, compiled: Any, args: list[Any]) -> Any:
         call, graph.calls = graph.calls, graph.calls + 1
-        if call >= self._trusted_after:
+        if call >= self._trusted_after or graph.communicates:
             result = compiled(*args)
         else:
             self._doing = "compare"
@@ -193,12 +209,12 @@ class Survey:
                 result = self._compared_call(graph, call, compiled, args)
             finally:
                 self._phase("script", graph, call)
-        if self._is_enough:
+        if self._stops_asked and self._may_stop():
             self._stop()
         return result
 
     def _compared_call(self, graph: _Graph, call: int, compiled: Any, args: list[Any]) -> Any:
-        self._check_gradients()
+        self._check_gradients(graph)
         rng = snapshot.rng_state()
         try:
             before, expected_inputs = snapshot.clone(args), snapshot.clone(args)
@@ -225,6 +241,8 @@ class Survey:
             raise
         self._phase("compare", graph, call)
         after = snapshot.rng_state()
+        if self._measure and call == 0:
+            self._health.measure(graph.index, graph.module, compiled, before)
         if not self._values:
             return actual
         self._compared += 1
@@ -255,30 +273,50 @@ class Survey:
         if verdict.note:
             self._notes[verdict.note] = None
         if torch.is_grad_enabled() and not graph.random:
-            self._backward.append(_Backward(graph, compiled, before, rng, actual))
+            self._keep_for_backward(_Backward(graph, compiled, before, rng, actual))
         return actual
 
-    def _check_gradients(self) -> None:
-        """Replay, on both sides, every backward that the script ran since the last look."""
+    def _keep_for_backward(self, backward: _Backward) -> None:
+        if backward.can_run:
+            self._backward.append(backward)
+            del self._backward[:-MOST_BACKWARD]
+
+    def _check_gradients(self, again: _Graph | None = None) -> None:
+        """Replay, on both sides, every backward that the script ran since the last look.
+
+        One that has not come may still do so, since a step may take several graphs; but not once its graph is called ``again``.
+        """
         pending, self._backward = self._backward, []
         for backward in pending:
-            if not backward.ran:
-                continue
-            self._phase("backward", backward.graph, backward.graph.calls - 1)
-            rng = snapshot.rng_state()
-            try:
-                verdict = backward.judge(self._tolerance)
-            except Exception as error:
-                self._cannot_compare(backward.graph, error)
-                verdict = None
-            snapshot.set_rng_state(rng)
-            self._backwards += verdict is not None
-            if verdict is None or not verdict.fault:
-                continue
-            wrong = [difference.where for difference in verdict.differences]
-            if self._is_steady(backward.graph, backward.gradients, backward.before, backward.rng, wrong):
-                failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
-                self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
+            if backward.ran:
+                backward.graph.has_backward = True
+                with backward.state.applied():  # by now the script may have left its autocast
+                    self._check_gradient(backward)
+            elif backward.graph is again:
+                backward.graph.has_backward = False
+            else:
+                self._backward.append(backward)
+
+    def _awaits_backward(self) -> bool:
+        """Whether a call was compared whose backward may be about to come, the first of its graph."""
+        return any(not backward.ran and backward.graph.has_backward is None for backward in self._backward)
+
+    def _check_gradient(self, backward: _Backward) -> None:
+        self._phase("backward", backward.graph, backward.graph.calls - 1)
+        rng = snapshot.rng_state()
+        try:
+            verdict = backward.judge(self._tolerance)
+        except Exception as error:
+            self._cannot_compare(backward.graph, error)
+            verdict = None
+        snapshot.set_rng_state(rng)
+        self._backwards += verdict is not None
+        if verdict is None or not verdict.fault:
+            return
+        wrong = [difference.where for difference in verdict.differences]
+        if self._is_steady(backward.graph, backward.gradients, backward.before, backward.rng, wrong):
+            failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
+            self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
 
     def _is_steady(
         self, graph: _Graph, program: referee.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
@@ -317,18 +355,24 @@ class Survey:
         return self._steps or COMPARED_CALLS
 
     def _on_stop(self, number: int, frame: types.FrameType | None) -> None:
-        """Handler of ``STOP``. Dynamo may be at work on a graph that it has not handed over yet: then that one comes first."""
-        self._is_enough = True
+        """Handler of ``STOP``. Dynamo may be at work on a graph that it has not handed over yet: then that one comes first.
+
+        So does a first backward, unless this is the second time of asking.
+        """
+        self._stops_asked += 1
         while frame is not None:
             if frame.f_code.co_filename.endswith(os.path.join("_dynamo", "convert_frame.py")):
                 return
             frame = frame.f_back
-        if self._doing == "script":
+        if self._doing == "script" and self._may_stop():
             self._stop()
+
+    def _may_stop(self) -> bool:
+        return self._stops_asked > 1 or not self._awaits_backward()
 
     def _stop(self) -> None:
         """End the script here: what was seen of it is told as if it had come to its end."""
-        self._is_enough = False
+        self._stops_asked = 0
         try:
             self._finish(stopped=True)
         except BaseException:  # as in `_hold_call`
@@ -344,6 +388,7 @@ class Survey:
         """Stop the script here for good: answer questions about this call until the other end hangs up."""
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
         try:
+            failure["health"] = self._health.to_json()
             _Held(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
         except BaseException:  # ours; the user's script, which may catch anything, must not go on
             traceback.print_exc()
@@ -358,11 +403,17 @@ class _Backward:
 
     def __init__(self, graph: _Graph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
         self.graph, self.before, self.rng = graph, before, rng
+        self.state = snapshot.global_state()
+        """The switches that the call ran under."""
         self._compiled = compiled
         self._cotangents: dict[int, torch.Tensor] = {}
         self._outputs = [output for output in tensors(actual) if output.requires_grad]
         for index, output in enumerate(self._outputs):
             output.register_hook(self._keeper(index))
+
+    @property
+    def can_run(self) -> bool:
+        return bool(self._outputs)
 
     @property
     def ran(self) -> bool:
@@ -446,20 +497,18 @@ class _Held:
     def _program(self, level: str) -> Message:
         """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
         try:
-            module, inputs = self._graph.module, self._inputs
-            if level == "aot":
-                raise Opaque("asked for")
-            if is_symbolic(module.graph):  # what the compiler knows of it may come from a call with other sizes
-                with contextlib.suppress(Exception):
-                    snapshot.set_rng_state(self._rng)
-                    annotate(module, inputs)
-            body = to_json(module.graph, inputs, script=self._script, level="dynamo")
+            module, inputs, body = write_down(
+                self._graph.module,
+                self._inputs,
+                self._rng,
+                level=level,
+                script=self._script,
+                cotangents=self._cotangents,
+            )
         except Opaque as opaque:
             if level == "dynamo":
                 return {"error": str(opaque)}
-            snapshot.set_rng_state(self._rng)
-            module, inputs = lower(self._graph.module, self._inputs, self._cotangents)
-            body = to_json(module.graph, inputs, script=self._script, level="aot")
+            raise
         self._golden = GoldenGraph(module, inputs, self._rng, body.pop("names"))
         return {**body, **self._surroundings(body["level"])}
 
@@ -476,19 +525,6 @@ class _Held:
 
 def _forward(module: Any) -> referee.Program:
     return lambda values: (module(*values), values, [])
-
-
-def _copy_graph(graph: fx.Graph) -> fx.Graph:
-    copy = fx.Graph(tracer_cls=getattr(graph, "_tracer_cls", None))
-    mapping: dict[fx.Node, fx.Node] = {}
-    result = copy.graph_copy(graph, mapping)
-    output = graph.find_nodes(op="output")[0]
-    copy.output(result)
-    for old, new in mapping.items():
-        new.meta = dict(old.meta)
-        new.name = old.name
-    copy.find_nodes(op="output")[0].meta = dict(output.meta)
-    return copy
 
 
 def _fallback_random(on: bool) -> Any:

@@ -9,6 +9,8 @@ import traceback
 from typing import Any
 
 MAX_MESSAGE = 4000
+CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
+"""Exceptions that Dynamo throws to steer itself; no failures."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
 
 

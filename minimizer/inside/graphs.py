@@ -84,6 +84,20 @@ def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
     return [plain(value) for value in inputs]
 
 
+def copy_graph(graph: fx.Graph) -> fx.Graph:
+    """A copy with the same names and all that is known of its nodes; compilers change the graph they are given."""
+    copy = fx.Graph(tracer_cls=getattr(graph, "_tracer_cls", None))
+    mapping: dict[fx.Node, fx.Node] = {}
+    result = copy.graph_copy(graph, mapping)
+    output = graph.find_nodes(op="output")[0]
+    copy.output(result)
+    for old, new in mapping.items():
+        new.meta = dict(old.meta)
+        new.name = old.name
+    copy.find_nodes(op="output")[0].meta = dict(output.meta)
+    return copy
+
+
 class _Writer:
     def __init__(self, graph: fx.Graph, inputs: list[Any], script: str, taken: set[str] | None = None) -> None:
         self._graph, self._inputs, self._script = graph, inputs, script

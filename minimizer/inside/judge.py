@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from . import referee, snapshot
+from . import referee, snapshot, subsystems
 from .failures import describe, raised_while_compiling
 from .lowering import tensors
 from .operators import Operators
@@ -30,6 +30,7 @@ def judge(message: Message, channel: Channel) -> None:
     and ``marks``: the dimensions to be marked dynamic, if any),
     ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
     ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
+    ``switches`` (see `subsystems`; None: the compiler as it is).
     For a failure that does not always show: ``compilations`` (compile anew so often, in this process), ``failures`` (stop
     after so many that were not ``same``), ``seconds`` (begin none when the first has been over for so long).
 
@@ -38,21 +39,24 @@ def judge(message: Message, channel: Channel) -> None:
     is whether the function changes its inputs.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
-    trial = _Trial(message, channel)
+    subsystems.install(message, channel)
+    trial = Trial(message, channel)
     for outcome in trial.run():
         channel.send({"type": "outcome", **outcome, "writes": trial.writes})
 
 
 def observe(message: Message, channel: Channel) -> None:
     """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager."""
-    trial = _Trial(message, channel)
+    trial = Trial(message, channel)
     function, inputs = trial.load()
     with Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
         function(*inputs)
     channel.send({"type": "outcome", "outcome": "same", "ops": operators.seen})
 
 
-class _Trial:
+class Trial:
+    """A program as text, its inputs, and how it is compiled."""
+
     def __init__(self, message: Message, channel: Channel) -> None:
         self._message, self._channel = message, channel
         self.writes = False
@@ -116,7 +120,7 @@ class _Trial:
         actual_inputs = snapshot.clone(inputs)
         try:
             with torch.set_grad_enabled(grad):
-                compiled = self._compile(function)
+                compiled = self.compile(function)
                 actual = compiled(*actual_inputs)
         except Exception as error:
             if eager_error is not None:
@@ -169,7 +173,8 @@ class _Trial:
             inputs.append(value)
         return namespace[message["name"]], inputs
 
-    def _compile(self, function: Any) -> Any:
+    def compile(self, function: Any) -> Any:
+        """``torch.compile`` of a function, as the message asks for it."""
         kwargs = eval(f"dict({self._message['compile_kwargs']})", {"torch": torch, **function.__globals__})
         return torch.compile(function, **kwargs)
 

@@ -6,6 +6,7 @@ reduced by the same machinery as a wrong output.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import snapshot
-from .graphs import MADE, is_symbolic, tensor_meta
+from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
 
 
 def lower(
@@ -53,6 +54,44 @@ def lower(
     traced.recompile()
     annotate(traced, plain)
     return traced, plain
+
+
+def write_down(
+    module: fx.GraphModule,
+    inputs: list[Any],
+    rng: Any,
+    *,
+    level: str,
+    script: str,
+    cotangents: list[torch.Tensor] | None,
+) -> tuple[fx.GraphModule, list[Any], dict[str, Any]]:
+    """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data speaks of.
+
+    Args:
+        module: the graph as Dynamo captured it.
+        inputs: those of the call; not changed.
+        rng: the random state before the call.
+        level: ``dynamo`` or ``aot``; ``auto`` takes the Dynamo graph if source text can name all of it.
+        script: path of the user's file; see `graphs.to_json`.
+        cotangents: of a call whose backward is part of the graph, at AOT level.
+
+    Raises:
+        Opaque: ``level`` is ``dynamo``, and source text cannot name all of it.
+    """
+    try:
+        if level == "aot":
+            raise Opaque("asked for")
+        if is_symbolic(module.graph):  # what the compiler knows of it may come from a call with other sizes
+            with contextlib.suppress(Exception):
+                snapshot.set_rng_state(rng)
+                annotate(module, inputs)
+        return module, inputs, to_json(module.graph, inputs, script=script, level="dynamo")
+    except Opaque:
+        if level == "dynamo":
+            raise
+        snapshot.set_rng_state(rng)
+        module, inputs = lower(module, inputs, cotangents)
+        return module, inputs, to_json(module.graph, inputs, script=script, level="aot")
 
 
 def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:

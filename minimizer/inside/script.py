@@ -14,6 +14,7 @@ import torch
 import torch._dynamo.utils
 import torch._inductor.config
 
+from . import backend, subsystems
 from .failures import describe, raised_while_compiling
 from .operators import Operators, TorchCalls, unusual
 from .wire import Channel, Message
@@ -26,12 +27,13 @@ def rerun(message: Message, channel: Channel) -> None:
 
     ``text`` (what to run), ``script`` and ``args`` (whose file and arguments it believes to be its own), ``compile`` (bool),
     ``backend`` (one to use wherever the script asks for inductor, or None), ``observe`` (bool: report the aten operators that
-    run inside compiled functions; with ``compile`` false).
+    run inside compiled functions; with ``compile`` false), ``switches`` (see `subsystems`).
 
     The last message has ``outcome``: ``same`` if it ended well, ``eager_error`` without the compiler, else ``compile_error``
     or ``runtime_error``.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
+    subsystems.install(message, channel)
     watch = _Watch()
     if not message["compile"]:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
@@ -65,9 +67,13 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Message:
 def run_script(path: str, args: list[str], text: str | None = None) -> None:
     """Execute a script as ``python path args`` would, in this process; ``text`` stands in for the file's own.
 
+    A script that asks for our own backend gets inductor: nothing checks itself.
+
     Raises:
         BaseException: whatever the script raises.
     """
+    os.environ[f"{backend.VARIABLE}ON_FAILURE"] = "off"
+    torch._dynamo.register_backend(backend.minimizer, name="minimizer")
     if text is None:
         with open(path, "rb") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)

@@ -29,12 +29,21 @@ DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynam
 """Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""
 
 _baseline: dict[str, dict[str, Any]] = {}
+_CHANGED = object()
+"""Stands for a value that is not known but that it is another one."""
 
 
 def remember_baseline() -> None:
     """Keep the configs as they are before any of the user's code runs."""
     for name in CONFIGS:
         _baseline[name] = dict(importlib.import_module(name).get_config_copy())
+
+
+def take_defaults_for_baseline() -> None:
+    """Where the user's code has run already, what a fresh process has is what torch declares."""
+    for name in CONFIGS:
+        config = importlib.import_module(name)
+        _baseline[name] = {key: value for key, value in config.get_config_copy().items() if config._is_default(key)}
 
 
 def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
@@ -48,10 +57,10 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
         now = importlib.import_module(module).get_config_copy()
         for name, value in now.items():
             is_known = name in OURS.get(module, ()) or (dynamic is not None and name in DYNAMIC.get(module, ()))
-            if is_known or _same(before.get(name), value):
+            if is_known or _same(before.get(name, _CHANGED), value):
                 continue
             try:
-                lines.append(f"{module}.{name} = {_text(value)}")
+                lines.append(f"{module}.{name} = {literal_text(value)}")
             except Opaque:
                 opaque.append(f"{module}.{name}")
     return [*lines, *_torch_state()], opaque
@@ -67,10 +76,14 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     compiler = getattr(backend, "compiler_fn", backend)
     if dynamic is not None:
         kwargs["dynamic"] = repr(dynamic)
-    if name == "inductor":
-        options = getattr(backend, "config", None) or {}
+    if name in ("inductor", "minimizer"):  # our own backend is inductor, checked
+        asked = getattr(backend, "kwargs", {})
+        options = getattr(backend, "config", None) or asked.get("options") or {}
+        options = {key: value for key, value in options.items() if not key.startswith("minimizer.")}
         if options:
             kwargs["options"] = f"{{{', '.join(f'{key!r}: {_option(value)}' for key, value in options.items())}}}"
+        if asked.get("mode"):
+            kwargs["mode"] = repr(asked["mode"])
     elif bound := _script_name(compiler):
         kwargs["backend"] = bound
     else:
@@ -82,7 +95,7 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
 
 def _option(value: Any) -> str:
     try:
-        return _text(value)
+        return literal_text(value)
     except Opaque:
         return _script_name(value) or repr(value)
 
@@ -109,19 +122,19 @@ def _torch_state() -> list[str]:
     return lines
 
 
-def _text(value: Any) -> str:
+def literal_text(value: Any) -> str:
     """Source text of a config value made of literals.
 
     Raises:
         Opaque: it holds an object.
     """
     if isinstance(value, (list, tuple, set)) and value:
-        inner = ", ".join(_text(item) for item in value)
+        inner = ", ".join(literal_text(item) for item in value)
         if isinstance(value, tuple):
             return f"({inner},)"
         return f"[{inner}]" if isinstance(value, list) else f"{{{inner}}}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_text(key)}: {_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{literal_text(key)}: {literal_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple, set)):
         return repr(value)
     form = literal(value)

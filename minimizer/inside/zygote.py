@@ -54,6 +54,9 @@ POLL_SECONDS = 0.5
 """How often children are looked after where the kernel has no descriptors for processes."""
 
 
+Task = Callable[[Message, Channel], None]
+
+
 class Child:
     """A forked task: its process group, the pipes to it, the files it writes to, and when it must be over."""
 
@@ -85,7 +88,7 @@ class Child:
 class Zygote:
     """Reads tasks from a channel, forks, relays."""
 
-    def __init__(self, channel: Channel, tasks: dict[str, Callable[[Message, Channel], None]]) -> None:
+    def __init__(self, channel: Channel, tasks: dict[str, Task]) -> None:
         self._channel, self._tasks = channel, tasks
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
@@ -294,12 +297,12 @@ def warm_up() -> dict[str, Any]:
                 raise
     import torch
 
+    from .environment import environment
+
     gc.collect()
     gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
     return {
-        "torch": torch.__version__,
-        "python": sys.version.split()[0],
-        "cuda": torch.version.cuda or "",
+        "environment": environment(),
         # CUDA itself must not be asked: nothing may fork once it has started.
         "gpu": bool(torch.version.cuda) and os.path.exists("/dev/nvidiactl"),
         "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
@@ -318,7 +321,10 @@ def main(incoming: int, outgoing: int) -> None:
         raise SystemExit(70) from None
     from .capture import survey
     from .judge import judge, observe
+    from .layers import layers
     from .script import rerun
+    from .settings import settings
 
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
-    Zygote(channel, {"survey": survey, "judge": judge, "observe": observe, "rerun": rerun}).serve()
+    tasks: list[Task] = [survey, judge, observe, layers, rerun, settings]
+    Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -7,8 +7,13 @@ warnings into errors.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from children import executor
+
+from minimizer.executor import Executor
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
@@ -18,3 +23,16 @@ with warnings.catch_warnings():
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning"))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the scripts are."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
+    """A started executor that reads ``home``."""
+    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
+        yield started

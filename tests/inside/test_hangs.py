@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from children import SECONDS, executor, place, script, survey, trial
+from children import SECONDS, place, script, survey, trial
 
 from minimizer.errors import Cancelled
 from minimizer.executor import Executor, Survey
@@ -35,17 +35,6 @@ def backend(gm, example):
 """
 COMPILED = "f = torch.compile(lambda x: x.cumsum(0) + 1, backend=backend)\n"
 HEALTHY = "import time\nimport torch\nf = torch.compile(lambda x: x * 2 + 1, backend='eager')\nx = torch.ones(3)\n"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
-    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
-        yield started
 
 
 @pytest.fixture
@@ -242,7 +231,7 @@ def test_what_is_under_way_ends_at_once_when_the_owner_gives_up(tmp_path: Path) 
             def is_alive(pid):
                 try:
                     return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
-                except FileNotFoundError:
+                except OSError:  # gone, or just going
                     return False
 
             while is_alive({pids[0]}):

@@ -133,7 +133,7 @@ class Sent(Channel):
 
 def outcome(aspect: Aspect, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """How a trial ends whose compiled side is wrong in this aspect; nothing is compiled."""
-    monkeypatch.setattr(judging._Trial, "_compile", lambda self, function: lambda x: aspect.wrong(function(x)))
+    monkeypatch.setattr(judging.Trial, "compile", lambda self, function: lambda x: aspect.wrong(function(x)))
     request = trial(aspect.body, grad=aspect.grad, id=1)
     request["inputs"][0]["requires_grad"] = aspect.grad
     sent = Sent()

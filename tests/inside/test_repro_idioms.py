@@ -116,8 +116,8 @@ CASES = {
     ),
     "missing_error": Case(
         Kind.MISSING_ERROR,
-        ["torch.ones(3, dtype=torch.int64)"],
-        [("torch.pow", (X, -1))],
+        ["torch.full((3,), 2.0)"],
+        [("torch.nn.functional.binary_cross_entropy", (X, X))],
         "expected RuntimeError, actual None",
         details={"eager_error": "RuntimeError"},
     ),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import executor, script, survey
+from children import script, survey
 
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Oracle
@@ -19,18 +18,6 @@ from minimizer.triage import Case, Settled, Triage
 from minimizer.types import Kind, Reason, Status
 
 RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"\n'
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the scripts are."""
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
-    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
-        yield started
 
 
 @pytest.fixture
@@ -421,6 +408,46 @@ def test_backward_passes_are_checked(child: Executor, home: Path) -> None:
     assert (answer.checked.calls, answer.checked.backward) == (2, 2)
 
 
+def test_a_backward_through_several_graphs_is_checked_in_each(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+def step(x):
+    y = torch.sin(x * x)
+    torch._dynamo.graph_break()
+    return torch.cos(y)
+
+def backend(module, inputs):
+    wrong = any(node.target is torch.sin for node in module.graph.nodes)
+    return zero_gradient(module, inputs) if wrong else module
+
+w = torch.ones(3, requires_grad=True)
+torch.compile(step, backend=backend)(w).sum().backward()
+"""
+    )
+    found = held(survey(child, script(home, text)))
+    assert (found.failure.phase, found.failure.kind) == ("backward", "wrong_gradient")
+    assert "torch.sin" in [node["target"] for node in found.program["nodes"]]
+
+
+def test_a_script_that_is_stopped_runs_its_first_backward_before(child: Executor, home: Path) -> None:
+    text = """
+        import os, signal, time
+        import torch
+        w = torch.ones(3, requires_grad=True)
+        f = torch.compile(lambda x: torch.sin(x * x), backend="eager")
+        y = f(w)
+        os.kill(os.getpid(), signal.SIGRTMIN + 9)
+        y.sum().backward()
+        f(w)
+        raise AssertionError("it goes on")
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.stopped
+    assert answer.exception is None
+    assert answer.checked.backward == 1
+
+
 def test_a_graph_break_is_healthy(child: Executor, home: Path) -> None:
     text = """
         import torch
@@ -734,3 +761,18 @@ torch.compile(f, backend=wrong)(torch.ones(3, 2), torch.ones(2), torch.tensor(Tr
     (outcome,) = Oracle(child, found, ()).judge([again])
     assert outcome.outcome == "same", outcome
     found.close()
+
+
+def test_a_backward_is_replayed_under_the_autocast_of_its_call(child: Executor, home: Path) -> None:
+    """The script leaves its autocast before it asks for gradients; eager in full precision would be no judge of them."""
+    text = """
+import torch
+linear = torch.nn.Linear(32, 8)
+compiled = torch.compile(linear, backend="aot_eager")
+torch.manual_seed(0)
+with torch.autocast("cpu", dtype=torch.float16):
+    loss = compiled(torch.randn(16, 32)).float().square().mean()
+loss.backward()
+"""
+    found = finished(survey(child, script(home, text)))
+    assert (found.checked.calls, found.checked.backward) == (1, 1)

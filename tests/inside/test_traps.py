@@ -5,7 +5,9 @@ Every trap has tests that bear its number, next to what they test; ``grep -rn tr
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,11 +51,6 @@ torch.manual_seed(0)
 torch.compile(lambda x: torch.sin(x) + 1)(torch.randn(8))
 """
 CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +271,7 @@ def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: py
             return torch.relu(x)
 
         assert os.environ["MY_TORCH_SECRET"].endswith("\\\\")
+        print(os.environ["MY_TORCH_SECRET"], repr(os.environ["MY_TORCH_SECRET"]))
         assert "MY_OTHER_TORCH_SECRET" not in os.environ
         torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
         x = torch.tensor([-1.0, 2.0])
@@ -288,9 +286,13 @@ def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: py
     )
     assert report.status is Status.MINIMIZED, report.summary
     assert [heard.after for heard in report.witnesses] == ["dynamo", "aot"]
-    written = {file.name: file.read_text() for file in out.iterdir()}
+    written = {file.name: file.read_bytes() for file in out.iterdir()}
     assert {"repro.py", "report.json", "report.md", "run.log"} <= written.keys()
-    for value in ("swordfish", "marlin"):
+    for name, content in list(written.items()):
+        if name.endswith(".zip"):
+            pages = zipfile.ZipFile(io.BytesIO(content))
+            written |= {f"{name}/{page}": pages.read(page) for page in pages.namelist()}
+    for value in (b"swordfish", b"marlin"):
         assert not [name for name, content in written.items() if value in content]
     compile(written["repro.py"], "repro.py", "exec")
     json.loads(written["report.json"])

@@ -134,10 +134,10 @@ def test_an_exception_is_a_case(kind: str) -> None:
 
 
 def test_the_script_is_run_as_the_user_asked() -> None:
-    _, executor, _ = triage(finished(), values=False)
+    _, executor, _ = triage(finished(), values=False, nproc=2)
     assert executor.asked[0] == (
         {
-            "script": "/nowhere/script.py", "args": ["--fast"], "compile": True,
+            "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "compile": True,
             "values": False, "steps": 3, "hold": None, "tolerance": None,
         }
     )  # fmt: skip
@@ -561,3 +561,40 @@ def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> Non
     assert "config.post_grad_custom_post_pass = drop" in text
     assert "unrelated" not in text
     assert found.program.setup[-1] == "torch.set_default_dtype(torch.float64)"
+
+
+def measured(**health: Any) -> dict[str, Any]:
+    return finished(health={"eager_seconds": 2.0, "compiled_seconds": 1.0, **health})
+
+
+def asked_of(*surveys: dict[str, Any]) -> tuple[Triage, FakeExecutor]:
+    executor = FakeExecutor(surveys)
+    options: dict[str, Any] = {"args": [], "steps": None, "hang_after": 30.0, "values": True}
+    return Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=lambda _: None, **options), executor
+
+
+def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run() -> None:
+    warm = measured(compile_seconds=0.5, frames=["warm"])
+    asked, executor = asked_of(finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm)
+    asked.run()
+    found = asked.health(trace="/trace")
+    assert found is not None
+    assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
+    assert executor.asked[-1]["measure"] and executor.asked[-1]["environ"] == {}
+
+
+def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() -> None:
+    broken = held(kind="compile_error", exception=error("ValueError"), health={"compile_seconds": 3.0})
+    asked, executor = asked_of(held(kind="wrong_output", verdict=WRONG), broken)
+    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
+    asked.run()
+    found = asked.health(trace="/trace")
+    assert found is not None and found.compile_seconds == 3.0
+    assert executor.asked[-1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
+    assert executor.killed == 1
+
+
+def test_no_health_of_a_run_that_died() -> None:
+    asked, executor = asked_of(ended(signal=11))
+    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
+    assert asked.health(trace="/trace") is None

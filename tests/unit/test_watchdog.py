@@ -170,11 +170,20 @@ def test_dynamo_that_does_not_come_back_is_a_hang() -> None:
     assert task.watchdog.verdict is not None and task.watchdog.verdict.where.endswith(":step")
 
 
-def test_a_script_of_which_enough_was_seen_is_stopped_once() -> None:
+def test_a_script_of_which_enough_was_seen_is_stopped() -> None:
     task = Task.watched(quiet=60.0).says("script", calls=8, trusted=True)
     assert task.after(59) is None
     assert task.after(1) is Action.STOP
     assert task.after(0.2) is not Action.STOP
+
+
+def test_one_that_goes_on_to_its_backward_is_asked_once_more() -> None:
+    task = Task.watched(quiet=60.0, patience=300.0).says("script", calls=1)
+    assert task.after(300) is Action.STOP
+    task.says("script", calls=2)
+    assert task.after(59) is not Action.STOP
+    assert task.after(1) is Action.STOP
+    assert task.after(60) is not Action.STOP
 
 
 @pytest.mark.parametrize("phase", [{"calls": 8, "trusted": False}, {"calls": 0, "trusted": True}, {"calls": "8"}])
@@ -196,5 +205,6 @@ def test_patience_ends_when_something_was_compared() -> None:
 def test_a_script_that_does_not_stop_is_given_up_as_slow() -> None:
     task = Task.watched(quiet=10.0).says("script", calls=8, trusted=True)
     assert task.after(10) is Action.STOP
+    assert task.sampled(TRAINING) is Action.STOP
     assert task.sampled(TRAINING) is Action.KILL
     assert task.watchdog.verdict is not None and not task.watchdog.verdict.hangs

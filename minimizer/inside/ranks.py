@@ -1,0 +1,55 @@
+"""The other ranks of a script that torchrun would start: plain processes beside the one that is watched.
+
+The watched process is rank 0. The others run the script as it is, with and without the compiler like rank 0, and end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from torch import fx
+
+_COLLECTIVES = ("_c10d_functional", "c10d", "c10d_functional", "symm_mem")
+
+
+@contextlib.contextmanager
+def other_ranks(count: int, path: str, args: list[str]) -> Iterator[None]:
+    """Make this process rank 0 of ``count`` on this machine, with the variables that torchrun sets, and start the others."""
+    if count == 1:
+        yield
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.update({"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)})
+    os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the sandbox has no other interface, and its name is no address
+    command = [sys.executable, path, *args]
+    others = [
+        subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(1, count)
+    ]
+    os.environ.update({"RANK": "0", "LOCAL_RANK": "0"})
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def communicates(module: fx.GraphModule) -> bool:
+    """Whether a graph talks to other ranks: run once more by one of them, it would wait for ever."""
+    return any(
+        str(getattr(node.target, "namespace", "")) in _COLLECTIVES
+        or getattr(node.target, "__module__", "").startswith("torch.distributed")
+        for part in module.modules()
+        if isinstance(part, fx.GraphModule)
+        for node in part.graph.nodes
+        if node.op == "call_function"
+    )

@@ -1,0 +1,79 @@
+"""Scripts that torchrun would start: rank 0 is watched, the others run beside it and end with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import script
+from torch import fx
+
+from minimizer.executor import Executor
+from minimizer.inside.ranks import communicates
+from minimizer.triage import Case, Settled, Triage
+from minimizer.types import Kind, Status
+
+DATA_PARALLEL = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.second(torch.relu(self.first(x)))
+
+
+    torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = {bug!r}
+    dist.init_process_group("gloo")
+    assert dist.get_world_size() == 2
+    torch.manual_seed(dist.get_rank())
+    step = torch.compile(nn.parallel.DistributedDataParallel(Net()))
+    for _ in range(2):
+        step(torch.randn(3, 4)).sum().backward()
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def triage(child: Executor, home: Path) -> Any:
+    def run(bug: str | None) -> Case | Settled:
+        path = script(home, DATA_PARALLEL.format(bug=bug))
+        options: dict[str, Any] = {"args": [], "steps": None, "hang_after": 200, "values": True, "nproc": 2}
+        return Triage(child, path, on_note=lambda _: None, **options).run()
+
+    return run
+
+
+def test_a_fault_of_one_rank_is_held_as_a_program_of_one_process(triage: Any) -> None:
+    found = triage("accuracy")
+    assert isinstance(found, Case)
+    assert found.signature.kind is Kind.WRONG_OUTPUT
+    assert "torch.relu" in [node.target for node in found.program.nodes]
+    found.survey.close()
+
+
+def test_ranks_that_agree_are_healthy(triage: Any) -> None:
+    found = triage(None)
+    assert isinstance(found, Settled)
+    assert found.status is Status.HEALTHY, found.summary
+    assert found.checked.backward > 0
+
+
+def test_a_graph_that_communicates_is_known() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    added = graph.call_function(torch.ops.aten.add.Tensor, (x, 1))
+    graph.output(added)
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    assert not communicates(module)
+    with graph.inserting_after(added):
+        graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (added,))
+    assert communicates(module)
