@@ -1,0 +1,125 @@
+"""Who is to blame inside the compiler, and what to do until it is fixed: asked once the repro is verified, never its judge.
+
+``find_part`` switches parts of the failing stage off, the sweep changes settings, both on the minimal program; what makes the
+failure go becomes a workaround if the user's own script passes with it. The time is capped, and what was found so far holds.
+"""
+
+from __future__ import annotations
+
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from minimizer.diagnose.knobs import Turned, groups, names, turned, with_headers
+from minimizer.diagnose.sets import Answer, Asker, Seen, Setting, flips
+from minimizer.diagnose.stages import find_part
+from minimizer.diagnose.trials import Trials
+from minimizer.diagnose.workaround import Change, Tried, first_that_helps, global_changes, in_words, local_changes
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.journal import Journal
+from minimizer.report import Culprit, Flag, Workaround
+
+DIAGNOSE_SECONDS = 90.0
+"""How long a diagnosis may take, at most; a tenth of the budget where that is less."""
+
+
+class Original(Protocol):
+    """The user's own script, to be run with a change."""
+
+    def run(self, text: str) -> Tried:
+        """Run it with another text."""
+
+    def seconds(self, text: str) -> tuple[float, float] | None:
+        """How long one call of all that is compiled takes, as it is and with another text; None where it cannot be timed.
+
+        What the other text leaves to eager counts with what it takes there.
+        """
+
+    def passes_without(self, parts: list[str]) -> bool:
+        """Whether it passes as it is, with these parts of the compiler off."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is diagnosed: trials of the minimal program, and the script that it came from.
+
+    ``repeats``: passes in a row that count as one, for a failure that does not always show.
+    """
+
+    trials: Trials
+    original: Original
+    script: Path
+    repeats: int = 1
+
+
+def diagnose(patient: Patient, journal: Journal, *, seconds: float) -> None:
+    """Fill in ``blame``, ``flags`` and ``workaround`` of the report, for up to ``seconds``; nothing else of it changes."""
+    try:
+        with journal.within(seconds):
+            _Diagnosis(patient, journal).run()
+    except BudgetExceeded:
+        journal.note(f"The diagnosis ran out of its time ({seconds:.0f} s at most): what it found until then holds.")
+    except (ChildFailed, OSError, SyntaxError) as error:  # a script may have removed itself
+        journal.note(f"The diagnosis was cut short: {error}")
+
+
+class _Diagnosis:
+    def __init__(self, patient: Patient, journal: Journal) -> None:
+        self._patient, self._journal, self._report = patient, journal, journal.report
+        self._helped: Change | None = None
+
+    def run(self) -> None:
+        """Every step in order; each leaves what it found in the report."""
+        report, patient = self._report, self._patient
+        assert report.failure is not None
+        report.blame = find_part(patient.trials, report.failure.stage, repeats=patient.repeats)
+        if report.culprits and report.blame.items and not report.culprits[0].what:
+            report.culprits[0].what = report.blame.what
+        self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
+        culprit = report.culprits[0] if report.culprits else Culprit()
+        with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
+            text = file.read()
+        self._try(local_changes(text, culprit=culprit, blame=report.blame, script=patient.script.name))
+        if report.blame.items:
+            report.blame.confirmed_on_script = patient.original.passes_without(report.blame.items)
+        found = self._sweep()
+        if report.workaround is None:
+            self._try(global_changes(text, flips=found, ladder=report.ladder))
+        if report.workaround is None:
+            what = "None was found: the script fails with every change that was tried."
+            report.workaround = Workaround(code="", verified=False, what=what)
+        elif self._helped is not None and (seconds := patient.original.seconds(self._helped.pasted.text)) is not None:
+            report.workaround.seconds_before, report.workaround.seconds_with = seconds
+            report.workaround.what += f"; {in_words(*seconds)}"
+
+    def _sweep(self) -> list[Turned]:
+        """Change each setting; those that make the failure go."""
+        trials, report = self._patient.trials, self._report
+        knobs = turned(trials.values(names()), report.environment.get("device", "cpu"))
+        by_line = {knob.line: knob for knob in knobs}
+        found: list[Turned] = []
+
+        def ask(settings: Sequence[Setting]) -> list[Seen]:
+            return trials([with_headers(setting, knobs) for setting in settings])
+
+        def tell(line: str, answer: Answer) -> None:
+            knob = by_line[line]
+            report.flags.append(Flag(name=knob.knob.name, value=knob.value, outcome=OUTCOMES[answer]))
+            if answer is Answer.PASSES:
+                found.append(knob)
+
+        flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
+        return found
+
+    def _try(self, changes: Iterator[Change]) -> None:
+        report = self._report
+        self._helped = first_that_helps(changes, self._patient.original.run)
+        if self._helped is not None:
+            pasted = self._helped.pasted
+            report.workaround = Workaround(code=pasted.code, verified=True, where=pasted.where, what=self._helped.what)
+            self._journal.event("workaround", workaround=report.workaround.model_dump(mode="json"))
+
+
+OUTCOMES = {Answer.FAILS: "fails", Answer.PASSES: "passes", Answer.OTHER: "fails otherwise"}

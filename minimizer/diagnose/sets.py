@@ -1,0 +1,195 @@
+"""Set-wise search for what is to blame, over parts of the compiler that can be switched off and settings that can be changed.
+
+Nothing here knows what a part is, or how a trial is run: `Asker` is handed a function that answers for a `Setting`.
+
+A bisection by count, as PyTorch has it, assumes that one application of one part is the cause. Here any set may be: parts of
+which each alone is enough (all must be off), and parts that only fail together (any may be off). Both are found by the
+minimizing delta debugging of Zeller and Hildebrandt (2002), first on what must be off, then on what must be on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Parts = frozenset[str]
+AT_ONCE = 2
+"""Groups of settings that are tried side by side: what comes out is told before the next are begun."""
+
+
+class Answer(StrEnum):
+    """How a trial ended; ``OTHER`` is a failure of another sort, which says nothing about the one that is looked for."""
+
+    FAILS = "fails"
+    PASSES = "passes"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is changed for a trial: parts that are ``off``, kinds of which ``only`` some parts are on, lines of setup."""
+
+    off: Parts = frozenset()
+    only: tuple[tuple[str, Parts], ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer, and the parts that were asked for, by name: whether they made a difference."""
+
+    answer: Answer
+    parts: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The parts to blame.
+
+    ``confirmed``: the failure goes without them, and comes with only them on of all their kinds, and what the compiler cannot do
+    without.
+
+    ``any_of``: each of several parts is enough by itself; otherwise they fail together.
+    """
+
+    parts: tuple[str, ...]
+    any_of: bool
+    confirmed: bool
+
+
+Ask = Callable[[Sequence[Setting]], list[Seen]]
+
+
+class Asker:
+    """Asks for settings, each once, and counts the runs.
+
+    A failure that does not always show passes by chance: with ``repeats`` a pass counts after so many in a row, and a failure
+    at once.
+    """
+
+    def __init__(self, ask: Ask, repeats: int = 1) -> None:
+        self._ask, self._repeats = ask, repeats
+        self._known: dict[Setting, Seen] = {}
+        self.runs = 0
+
+    def all(self, settings: Sequence[Setting]) -> list[Seen]:
+        """The answers to several settings, which may be asked side by side."""
+        open_ = [s for s in dict.fromkeys(settings) if s not in self._known]
+        for _ in range(self._repeats):
+            self.runs += len(open_)
+            self._known.update(zip(open_, self._ask(open_) if open_ else (), strict=True))
+            open_ = [s for s in open_ if self._known[s].answer is Answer.PASSES]
+        return [self._known[s] for s in settings]
+
+    def one(self, setting: Setting) -> Seen:
+        """The answer to one setting."""
+        return self.all([setting])[0]
+
+
+def kind_of(part: str) -> str:
+    """``lowerings`` of ``lowerings/aten.relu.default``."""
+    return part.partition("/")[0]
+
+
+def blame(ask: Asker, groups: Iterable[Collection[str]]) -> list[Blame]:
+    """What is to blame in each group of kinds, as far as anything is; empty if the failure does not show as it is.
+
+    A part that does nothing may begin to, once another is off: so what is off grows, by what then made a difference, until the
+    failure is gone or nothing is left to switch off.
+    """
+    base = ask.one(Setting())
+    if base.answer is not Answer.FAILS:
+        return []
+    return [found for kinds in groups if (found := _in_group(ask, base, kinds)) is not None]
+
+
+def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
+    enough = _enough(ask, base, kinds)
+    if enough is None:
+        return None
+
+    def goes(sets: Sequence[Parts]) -> list[bool]:
+        return [seen.answer is Answer.PASSES for seen in ask.all([Setting(off=off) for off in sets])]
+
+    def comes(sets: Sequence[Parts]) -> list[bool]:
+        settings = [Setting(only=tuple((kind, on) for kind in kinds)) for on in sets]
+        return [seen.answer is Answer.FAILS for seen in ask.all(settings)]
+
+    off = smallest(enough, goes)
+    if comes([off])[0]:
+        alone = len(off) > 1 and any(comes([Parts([part]) for part in off]))
+        return Blame(tuple(sorted(off)), any_of=alone, confirmed=True)
+    used = Parts(_acted(base, kinds)) | off
+    if not comes([used])[0]:
+        return Blame(tuple(sorted(off)), any_of=False, confirmed=False)
+    # More of them take part, or have to be on whatever happens: without the latter it fails otherwise.
+    needed = sorted(smallest(used, comes) - off)
+    causes = [part for part, gone in zip(needed, goes([Parts([part]) for part in needed]), strict=True) if gone]
+    return Blame(tuple(sorted({*off, *causes})), any_of=len(off) > 1 and not causes, confirmed=True)
+
+
+def _enough(ask: Asker, base: Seen, kinds: Collection[str]) -> Parts | None:
+    """Parts of which it is enough to switch all off; None if there are none."""
+    off, vital, seen = Parts(), Parts(), base
+    while True:
+        if seen.answer is Answer.PASSES:
+            return off
+        if seen.answer is Answer.FAILS:
+            more = Parts(_acted(seen, kinds)) - off - vital
+            if not more:
+                return None
+            off |= more
+        else:  # some of them the compiler cannot do without
+            alone = {part: ask.one(Setting(off=Parts([part]))) for part in sorted(off)}
+            passing = [part for part, seen in alone.items() if seen.answer is Answer.PASSES]
+            if passing:
+                return Parts(passing[:1])
+            vital |= {part for part, seen in alone.items() if seen.answer is Answer.OTHER}
+            if not off & vital or off <= vital:
+                return None
+            off -= vital
+        seen = ask.one(Setting(off=off))
+
+
+def _acted(seen: Seen, kinds: Collection[str]) -> list[str]:
+    return [part for part, acted in seen.parts.items() if acted and kind_of(part) in kinds]
+
+
+def smallest(parts: Parts, holds: Callable[[Sequence[Parts]], list[bool]]) -> Parts:
+    """A subset that holds and of which nothing can be left out; ``parts`` are known to hold."""
+    left, chunks = sorted(parts), 2
+    while len(left) > 1:
+        size = -(-len(left) // chunks)
+        pieces = [left[at : at + size] for at in range(0, len(left), size)]
+        rests = [[part for part in left if part not in piece] for piece in pieces] if len(pieces) > 2 else []
+        candidates = [Parts(candidate) for candidate in (*pieces, *rests)]
+        held = [candidate for candidate, does in zip(candidates, holds(candidates), strict=True) if does]
+        if held:
+            best = min(held, key=len)
+            chunks = 2 if best in candidates[: len(pieces)] else max(2, len(pieces) - 1)
+            left = sorted(best)
+        elif size == 1:
+            break
+        else:
+            chunks = min(len(left), 2 * chunks)
+    return Parts(left)
+
+
+def flips(ask: Asker, groups: Sequence[tuple[str, ...]], tell: Callable[[str, Answer], None]) -> None:
+    """Tell how a trial ends with each of several lines of setup, as soon as it is known.
+
+    A group is tried at once, and `AT_ONCE` groups side by side. Where the failure stays with all of it, it stays with each: a
+    line that would make it go could only be missed if another of its group brings it back.
+    """
+    pending = list(groups)
+    while pending:
+        split: list[tuple[str, ...]] = []
+        now, pending = pending[:AT_ONCE], pending[AT_ONCE:]
+        for lines, one in zip(now, ask.all([Setting(lines=lines) for lines in now]), strict=True):
+            if one.answer is Answer.FAILS or len(lines) == 1:
+                for line in lines:
+                    tell(line, one.answer)
+            else:
+                split += [lines[: len(lines) // 2], lines[len(lines) // 2 :]]
+        pending = split + pending

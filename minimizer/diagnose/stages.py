@@ -1,0 +1,84 @@
+"""What inside the first failing stage is to blame: which kinds of parts each stage has, and which of several findings counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from minimizer import report
+from minimizer.diagnose.sets import Asker, Blame, Setting, blame, kind_of
+from minimizer.diagnose.trials import Trials
+from minimizer.types import Stage
+
+FUSION, LOWERINGS, CUDAGRAPHS = ("fusion",), ("lowerings",), ("cudagraphs",)
+PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "passes", "patterns")
+GROUPS: dict[Stage, tuple[Collection[str], ...]] = {
+    Stage.DECOMPOSITION: (("decomposition",),),
+    Stage.INDUCTOR: (PASSES, FUSION, LOWERINGS, CUDAGRAPHS),
+}
+RUNGS = {Stage.DECOMPOSITION: "aot_eager_decomp_partition"}
+"""The backend that ends with the stage, where that is not the script's own."""
+WORDS = {
+    "decomposition": "the decomposition of",
+    "lowerings": "the lowering of, or the code generated for,",
+    "fusion": "the fusion of",
+    "cudagraphs": "the capture into a CUDA graph:",
+}
+WITHOUT_PARTS = {
+    Stage.DYNAMO: "Dynamo has no parts that can be switched off one by one.",
+    Stage.AOT_AUTOGRAD: "AOTAutograd has no parts that can be switched off one by one.",
+    Stage.CUDAGRAPHS: "CUDA graphs have no parts that can be switched off one by one.",
+    Stage.CUSTOM_BACKEND: "The backend is the script's own; its parts are not known here.",
+    Stage.UNKNOWN: "The stage is unknown.",
+}
+
+
+def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> report.Blame:
+    """The part of a stage that is to blame, confirmed both ways; ``subsystem`` is ``unknown`` where nothing is found."""
+    if stage not in GROUPS:
+        return report.Blame(subsystem="unknown", what=WITHOUT_PARTS[stage])
+    asker = Asker(trials.under(RUNGS[stage]) if stage in RUNGS else trials, repeats)
+    found = blame(asker, GROUPS[stage])
+    chosen = _choose(found, asker)
+    if chosen is None:
+        what = "The failure stays whatever decomposition, pass, fusion or lowering is left out."
+        return report.Blame(subsystem="unknown", what=what, runs=asker.runs)
+    kinds = list(dict.fromkeys(kind_of(part) for part in chosen.parts))
+    return report.Blame(
+        subsystem=" + ".join(kinds),
+        items=list(chosen.parts),
+        any_of=chosen.any_of,
+        confirmed=chosen.confirmed,
+        runs=asker.runs,
+        what=describe(chosen.parts, any_of=chosen.any_of),
+    )
+
+
+def _choose(found: Sequence[Blame], asker: Asker) -> Blame | None:
+    """The finding that explains the others.
+
+    A wrong lowering is also avoided by leaving out the pass that puts its operator there; a pass that is wrong stays so
+    however its result is lowered, unless fewer fusions or copies hide it. So the pass is to blame where the operator is there
+    without it. What goes without a fusion is wrong only when fused.
+    """
+    sure = [one for one in found if one.confirmed] or list(found)
+    by_kind = {group: one for one in sure for group in (PASSES, FUSION, LOWERINGS) if kind_of(one.parts[0]) in group}
+    if FUSION in by_kind:
+        return by_kind[FUSION]
+    if PASSES in by_kind and LOWERINGS in by_kind:
+        without = asker.one(Setting(off=frozenset(by_kind[PASSES].parts)))
+        is_there = any(part in without.parts for part in by_kind[LOWERINGS].parts)
+        return by_kind[PASSES if is_there else LOWERINGS]
+    return sure[0] if sure else None
+
+
+def describe(parts: Sequence[str], *, any_of: bool) -> str:
+    """Parts in words."""
+    said: dict[str, list[str]] = {}
+    for part in parts:
+        kind, _, name = part.partition("/")
+        if kind in WORDS:
+            said.setdefault(f"{WORDS[kind]} ", []).append(name.replace("+", " with ") if kind == "fusion" else name)
+        else:
+            said.setdefault(f"the pass {name}, in ", []).append(kind)
+    words = " and ".join(f"{start}{' and '.join(names)}" for start, names in said.items())
+    return f"{words} (each by itself)" if any_of else words

@@ -1,0 +1,91 @@
+"""How a `Setting` is tried: on the minimal program, or on the reduced script where no graph carries the failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from minimizer.diagnose.paste import paste
+from minimizer.diagnose.sets import Answer, Seen, Setting
+from minimizer.oracle import Oracle, Signature
+from minimizer.program import Program
+from minimizer.protocol import Outcome
+from minimizer.script import Rerun
+from minimizer.types import Kind
+
+
+class Trials(Protocol):
+    """Something to try settings on."""
+
+    def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+        """How each setting fares."""
+
+    def values(self, expressions: Sequence[str]) -> dict[str, str]:
+        """The texts of what expressions give once the setup has run; without those that this torch does not know."""
+
+    def under(self, backend: str) -> Trials:
+        """The same with another backend."""
+
+
+@dataclass(frozen=True)
+class ProgramTrials:
+    """Trials of a program, judged by the oracle that it was reduced with."""
+
+    program: Program
+    oracle: Oracle
+
+    def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+        requests = [self._request(setting) for setting in settings]
+        return [Seen(self._answer(outcome), outcome.parts) for outcome in self.oracle.answer(requests)]
+
+    def values(self, expressions: Sequence[str]) -> dict[str, str]:
+        executor = self.oracle.executor
+        request = {**self.oracle.request(self.program), "expressions": list(expressions)}
+        (outcome,) = executor.judge([request], timeout=self.oracle.timeout, op="settings")
+        return outcome.values
+
+    def under(self, backend: str) -> ProgramTrials:
+        kept = tuple((k, v) for k, v in self.program.compile_kwargs if k not in ("backend", "mode", "options"))
+        return replace(self, program=replace(self.program, compile_kwargs=(*kept, ("backend", repr(backend)))))
+
+    def _request(self, setting: Setting) -> dict[str, Any]:
+        program = replace(self.program, setup=(*self.program.setup, *setting.lines))
+        return {**self.oracle.request(program), "switches": switches(setting)}
+
+    def _answer(self, outcome: Outcome) -> Answer:
+        if self.oracle.shows(outcome):
+            return Answer.FAILS
+        is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in self.oracle.accepts)
+        return Answer.PASSES if outcome.outcome == ("eager_error" if is_missing else "same") else Answer.OTHER
+
+
+@dataclass(frozen=True)
+class ScriptTrials:
+    """Trials of a script that was reduced to ``text`` and fails like ``target``."""
+
+    text: str
+    target: Signature
+    rerun: Rerun
+    backend: str | None = None
+
+    def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+        changed = [(paste(self.text, "\n".join(s.lines)).text, switches(s)) for s in settings]
+        outcomes = self.rerun.switched(changed, backend=self.backend)
+        return [Seen(self._answer(*ended), ended[1].parts) for ended in outcomes]
+
+    def values(self, expressions: Sequence[str]) -> dict[str, str]:
+        return self.rerun.values(expressions)
+
+    def under(self, backend: str) -> ScriptTrials:
+        return replace(self, backend=backend)
+
+    def _answer(self, signature: Signature | None, outcome: Outcome) -> Answer:
+        if signature is not None and self.target.matches(signature):
+            return Answer.FAILS
+        return Answer.PASSES if outcome.outcome == "same" else Answer.OTHER
+
+
+def switches(setting: Setting) -> dict[str, Any]:
+    """The form in which the child takes what is off."""
+    return {"off": sorted(setting.off), "only": {kind: sorted(on) for kind, on in setting.only}}

@@ -1,0 +1,97 @@
+"""What the user can do until the bug is fixed: changes to the script, the cheapest first, and whether the script passes with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minimizer.diagnose.knobs import Turned
+from minimizer.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+from minimizer.diagnose.sets import kind_of
+from minimizer.report import Blame, Culprit, Rung
+
+EAGER = 'torch.compiler.set_stance("force_eager")'
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the script; ``what`` says what it costs."""
+
+    pasted: Pasted
+    what: str
+    is_eager: bool = False
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of the script with a change: whether it passes, and how many graphs were still compiled."""
+
+    passes: bool
+    frames: int = 0
+
+
+Try = Callable[[str], Tried]
+
+
+def local_changes(text: str, *, culprit: Culprit, blame: Blame | None, script: str) -> Iterator[Change]:
+    """Changes that may help and touch one thing only: a module, a function, a part of the compiler."""
+    if culprit.module and (one := disable_module(text, culprit.module)):
+        yield Change(one, f"the module {culprit.module} runs in eager")
+    here = culprit.source is not None and culprit.source.file.rpartition("/")[2] == script
+    if here and culprit.source is not None and (one := disable_function(text, culprit.source.line)):
+        yield Change(one, "one function runs in eager")
+    if blame is not None and (code := _without(blame)):
+        yield Change(paste(text, code), f"the compiler does without {blame.what}")
+
+
+def global_changes(text: str, *, flips: Sequence[Turned], ladder: Sequence[Rung]) -> Iterator[Change]:
+    """Changes that may help and hold for all that is compiled, by what they cost: settings, the backend, no compiler at all."""
+    for turned in sorted(flips, key=lambda turned: turned.knob.cost):
+        yield Change(paste(text, turned.line), "a setting that holds for all that is compiled")
+    if any(rung.backend == "aot_eager" and rung.outcome == "passes" for rung in ladder):
+        one = other_backend(text, "aot_eager")
+        if one is not None:
+            yield Change(one, "nothing is fused and no code is generated: about as fast as eager")
+    yield Change(paste(text, EAGER), "nothing is compiled", is_eager=True)
+
+
+def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
+    """The first change with which the script passes.
+
+    One that leaves nothing compiled costs as much as the last resort, whatever it looks like, and has to wait for that.
+    """
+    for change in candidates:
+        ended = try_(change.pasted.text)
+        if ended.passes and (ended.frames or change.is_eager):
+            return change
+    return None
+
+
+def in_words(before: float, after: float) -> str:
+    """What a call takes with and without the change, in seconds."""
+    return f"one call of what is compiled takes {_seconds(after)} with it and {_seconds(before)} without"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
+
+
+def _without(blame: Blame) -> str:
+    """Statements that make the compiler do without what is to blame; empty where there are none."""
+    lines: list[str] = []
+    passes = []
+    for item in blame.items:
+        kind, _, name = item.partition("/")
+        if kind == "decomposition":
+            lines.append(f"torch._inductor.decomposition.decompositions.pop(torch.ops.{name}, None)")
+        elif kind == "lowerings":
+            lines.append(f"torch._inductor.lowering.make_fallback(torch.ops.{name}, warn=False, override_decomp=True)")
+        elif kind == "fusion":
+            lines.append("torch._inductor.config.max_fusion_size = 1")
+        elif kind.endswith("_passes"):
+            passes.append(name.partition(":")[0])
+    if passes:
+        lines.append(f'torch._inductor.config.disabled_passes = "{",".join(dict.fromkeys(passes))}"')
+    modules = {"decomposition": "decomposition", "lowerings": "lowering"}
+    imports = [f"import torch._inductor.{modules[k]}" for k in dict.fromkeys(map(kind_of, blame.items)) if k in modules]
+    return "\n".join([*imports, *dict.fromkeys(lines)])

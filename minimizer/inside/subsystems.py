@@ -1,0 +1,170 @@
+"""Switches for the parts of the compiler: each decomposition, pass, pattern, fusion and lowering is asked for by name.
+
+PyTorch asks `CompilerBisector` before it uses one of its parts. `Switches` answers in its place, by name and not by count, so
+that any set of parts can be off at once, and neither a file in a cache folder nor the environment has a say.
+
+Names are ``kind/name``: ``post_grad_passes/remove_noop_ops``, ``joint_graph_passes/pass_pattern_1:bmm_to_mm`` (one pattern of
+a pass), ``decomposition/aten.silu.default``, ``lowerings/aten.relu.default``, ``fusion/aten.mul+aten.sum``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._inductor import graph, pattern_matcher
+from torch._inductor.compiler_bisector import CompilerBisector
+from torch._inductor.scheduler import Scheduler
+from torch._inductor.virtualized import V
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+from .wire import Channel, Message
+
+ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
+
+
+def install(message: Message, channel: Channel) -> None:
+    """Answer for the rest of this process by the switches that a message holds, if it has some.
+
+    ``switches`` is ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
+    ``only`` nothing is on but what is named. Of each part the first use is told: ``{"type": "part", "name", "acted"}``.
+    """
+    if message.get("switches") is not None:
+        Switches(message["switches"], channel).install()
+
+
+class Switches:
+    """What is on. ``acted`` is said of a part that was used and made a difference to what the compiler makes of the graph."""
+
+    def __init__(self, switches: Message, channel: Channel) -> None:
+        self._off = frozenset(switches.get("off", ()))
+        self._only = {kind: frozenset(names) for kind, names in switches.get("only", {}).items()}
+        self._channel = channel
+        self._told: set[tuple[str, bool]] = set()
+        self._matcher: str | None = "patterns/"
+        """What the names of patterns begin with just now; None in a pass that is one whole, whatever it is made of."""
+
+    def install(self) -> None:
+        """Take the place of PyTorch's own answers, for good."""
+        CompilerBisector.disable_subsystem = classmethod(  # type: ignore[method-assign, assignment]
+            lambda cls, backend, subsystem, debug_info=None: self._disables(subsystem, debug_info)
+        )
+        CompilerBisector.get_backend = classmethod(lambda cls: None)  # type: ignore[method-assign, assignment]
+        CompilerBisector.get_config_change = classmethod(lambda cls, name: None)  # type: ignore[method-assign, assignment]
+        if any(name.startswith("decomposition/") for name in self._off):
+            # Inductor refuses to call the kernel of an operator that it has a decomposition for.
+            graph.make_fallback = functools.partial(graph.make_fallback, override_decomp=True)  # type: ignore[attr-defined]
+        self._watch_passes()
+        self._watch_patterns()
+        self._watch_fusion()
+
+    def _is_on(self, name: str) -> bool:
+        kind = name.partition("/")[0]
+        return name not in self._off and (kind not in self._only or name in self._only[kind])
+
+    def _tell(self, name: str, acted: bool) -> None:
+        if (name, acted) not in self._told:
+            self._told.add((name, acted))
+            self._channel.send({"type": "part", "name": name, "acted": acted})
+
+    def _use(self, name: str) -> bool:
+        """Whether a part is on that makes a difference wherever it is used."""
+        is_on = self._is_on(name)
+        self._tell(name, is_on)
+        return is_on
+
+    @contextlib.contextmanager
+    def _naming(self, matcher: str | None) -> Iterator[None]:
+        outer, self._matcher = self._matcher, matcher
+        try:
+            yield
+        finally:
+            self._matcher = outer
+
+    def _disables(self, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
+        """PyTorch's question before it decomposes or lowers an operator, or wraps a graph into a CUDA graph."""
+        if subsystem == "decomposition" and debug_info is not None:
+            match = re.search(r"op='([^']+)', overload='([^']+)'", debug_info())
+            return match is not None and not self._use(f"decomposition/{match[1]}.{match[2]}")
+        if subsystem == "lowerings":
+            target = V.current_node.target
+            return not _is_fallback(target) and not self._use(f"lowerings/{target}")
+        if subsystem == "cudagraphs":
+            return not self._use("cudagraphs/cudagraphs")
+        return False
+
+    def _watch_passes(self) -> None:
+        for method, graph_of in (("apply_gm_pass", lambda gm: gm.graph), ("apply_graph_pass", lambda graph: graph)):
+            setattr(GraphTransformObserver, method, self._watched(getattr(GraphTransformObserver, method), graph_of))
+
+    def _watched(self, original: Callable[..., Any], graph_of: Callable[[Any], torch.fx.Graph]) -> Callable[..., Any]:
+        switches = self
+
+        def apply(observer: Any, pass_fn: Callable[..., Any]) -> Any:
+            name = f"{observer.subsystem or 'passes'}/{observer.passname}"
+
+            def run(graph: Any) -> Any:
+                before = str(graph_of(graph))
+                with switches._naming(None):
+                    result = pass_fn(graph)
+                switches._tell(name, str(graph_of(graph)) != before)
+                return result
+
+            if _is_matcher(pass_fn):  # its patterns have switches of their own
+                with switches._naming(f"{name}:"):
+                    return original(observer, pass_fn)
+            if not switches._is_on(name):
+                switches._tell(name, False)
+                return None
+            return original(observer, run)
+
+        return apply
+
+    def _watch_patterns(self) -> None:
+        for kind in filter(None, (getattr(pattern_matcher, name, None) for name in ENTRIES)):
+            original = kind.apply
+
+            def apply(entry: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
+                is_on = self._matcher is None or self._use(f"{self._matcher}{_pattern_name(entry)}")
+                return _original(entry, *args, **kwargs) if is_on else None
+
+            kind.apply = apply
+
+    def _watch_fusion(self) -> None:
+        original = Scheduler.can_fuse
+
+        def can_fuse(scheduler: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
+            if not original(scheduler, node1, node2, *args, **kwargs):
+                return False
+            return self._use(f"fusion/{_operators(node1)}+{_operators(node2)}")
+
+        Scheduler.can_fuse = can_fuse  # type: ignore[method-assign, assignment]
+
+
+def _is_matcher(pass_fn: Callable[..., Any]) -> bool:
+    return isinstance(getattr(pass_fn, "__self__", None), pattern_matcher.PatternMatcherPass)
+
+
+def _is_fallback(target: Any) -> bool:
+    """Whether an operator has no lowering that could be left out: its own kernel is called anyway."""
+    from torch._inductor.lowering import lowerings
+
+    return target not in lowerings or getattr(lowerings[target], "_is_fallback_handler", False)
+
+
+def _pattern_name(entry: Any) -> str:
+    handler = getattr(entry, "handler", None)
+    return getattr(handler, "__name__", None) or getattr(entry, "pattern_name", None) or "replacement"
+
+
+def _operators(node: Any) -> str:
+    """The operators that a node of the scheduler comes from, as packet names."""
+    names = []
+    for part in node.get_nodes():
+        origins = part.node.get_origins() if part.node is not None else ()
+        names += sorted(str(getattr(o.target, "overloadpacket", o.target)) for o in origins if o.op == "call_function")
+    return "*".join(dict.fromkeys(names)) or "constant"

@@ -1,0 +1,109 @@
+"""Switching parts of the real compiler off, and finding the one to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from children import executor, trial
+
+from minimizer.diagnose.sets import Answer, Setting
+from minimizer.diagnose.stages import find_part
+from minimizer.diagnose.trials import ProgramTrials
+from minimizer.executor import Executor, Survey
+from minimizer.oracle import Oracle, Signature
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.types import Kind, Stage
+
+META = TensorMeta((3, 4), "torch.float32", (4, 1))
+ROWS = (slice(0, None, None), slice(None, None, None))
+NOOP_SLICES = Program(
+    inputs=(Input("dst", META, code="torch.zeros(3, 4)"), Input("src", META, code="torch.arange(12.0).view(3, 4)")),
+    nodes=(
+        Node("part", "operator.getitem", (Ref("src"), ROWS), meta=META),
+        Node("set", "operator.setitem", (Ref("dst"), ROWS, Ref("part"))),
+        Node("sum", ".add_", (Ref("src"), 1), meta=META),
+    ),
+    outputs=("sum",),
+)
+"""#198131: a copy of a slice that is all of its tensor is taken for none, and read after the tensor has changed."""
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    with executor(tmp_path_factory.mktemp("scratch")) as started:
+        yield started
+
+
+def trials(child: Executor, program: Program) -> ProgramTrials:
+    survey = cast(Survey, None)  # holds golden values, and these programs have none
+    return ProgramTrials(program, Oracle(child, survey, (Signature(Kind.WRONG_OUTPUT),)))
+
+
+def test_both_passes_are_blamed_in_few_runs(child: Executor) -> None:
+    blame = find_part(trials(child, NOOP_SLICES), Stage.INDUCTOR)
+
+    assert blame.items == ["joint_graph_passes/remove_noop_ops", "post_grad_passes/remove_noop_ops"]
+    assert blame.confirmed
+    assert blame.any_of
+    assert blame.runs <= 25
+
+
+def test_a_decomposition_is_blamed(child: Executor) -> None:
+    wrong = (
+        "import torch._inductor.decomposition",
+        "torch._inductor.decomposition.decompositions[torch.ops.aten.silu.default] = lambda x: x * x.sigmoid() * 2",
+    )
+    silu = Node("y", "torch.nn.functional.silu", (Ref("x"),), meta=META)
+    program = Program((Input("x", META, code="torch.ones(3, 4)"),), (silu,), ("y",), setup=wrong)
+
+    blame = find_part(trials(child, program), Stage.DECOMPOSITION)
+
+    assert (blame.items, blame.confirmed) == (["decomposition/aten.silu.default"], True)
+    off = Setting(off=frozenset(blame.items))
+    assert [seen.answer for seen in trials(child, program)([off])] == [Answer.PASSES]  # under inductor as well
+
+
+def test_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Executor) -> None:
+    """It would change the backend of whatever is compiled next (trap 15)."""
+    state = child.cache / "bisect"
+    (state / "aot_eager").mkdir(parents=True)
+    status = state / "bisect_status.txt"
+    status.write_text("backend=aot_eager\nsubsystem=\n")
+    broken = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = 'accuracy'"
+    request = trial("return torch.relu(x)", setup=broken, compile_kwargs="", switches={})
+    try:
+        (outcome,) = child.judge([request], timeout=200)
+    finally:
+        status.unlink()
+
+    assert outcome.outcome == "different"  # under aot_eager it would pass
+    assert outcome.parts["lowerings/aten.relu.default"]
+
+
+def test_a_trial_without_switches_names_no_parts(child: Executor) -> None:
+    (outcome,) = child.judge([trial("return torch.relu(x)", compile_kwargs="")], timeout=200)
+
+    assert outcome.parts == {}
+
+
+def test_settings_that_this_torch_does_not_have_are_left_out(child: Executor) -> None:
+    names = ["torch._inductor.config.epilogue_fusion", "torch._inductor.config.no_such_setting"]
+    setup = "import torch\ntorch._inductor.config.epilogue_fusion = False"
+
+    (outcome,) = child.judge([{"setup": setup, "expressions": names}], timeout=200, op="settings")
+
+    assert outcome.values == {names[0]: "False"}
+
+
+def test_a_fusion_can_be_switched_off(child: Executor) -> None:
+    request = trial("return x + 1, x * 2", compile_kwargs="", switches={})
+    (outcome,) = child.judge([request], timeout=200)
+    fusions = [part for part in outcome.parts if part.startswith("fusion/")]
+
+    (without,) = child.judge([{**request, "switches": {"only": {"fusion": []}}}], timeout=200)
+
+    assert fusions
+    assert without.outcome == "same"
+    assert not any(acted for part, acted in without.parts.items() if part.startswith("fusion/"))

@@ -1,0 +1,348 @@
+"""The diagnosis without torch: which finding counts, what is pasted where, and what a lack of time leaves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from minimizer.diagnose import Patient, diagnose
+from minimizer.diagnose.knobs import KNOBS, groups, turned
+from minimizer.diagnose.original import passes_needed
+from minimizer.diagnose.paste import disable_function, disable_module, other_backend, paste
+from minimizer.diagnose.sets import Answer, Seen, Setting
+from minimizer.diagnose.stages import find_part
+from minimizer.diagnose.workaround import Tried
+from minimizer.errors import BudgetExceeded
+from minimizer.journal import Journal
+from minimizer.report import Culprit, Failure, Report, Reproducibility, Rung, Source
+from minimizer.sink import FolderSink
+from minimizer.types import Kind, Stage
+
+SCRIPT = dedent(
+    '''
+    """A script."""
+    import torch
+
+    class Net(torch.nn.Module):
+        def act(self, x):
+            return torch.relu(x)
+
+        def forward(self, x):
+            return self.act(x)
+
+    model = torch.compile(Net())
+    model(torch.ones(3))
+    '''
+).lstrip()
+RELU = "lowerings/aten.relu.default"
+
+
+class Trials:
+    """A compiler in which some parts act, and the failure shows by rule; it has all knobs, all off."""
+
+    def __init__(self, fails: Callable[[Setting], bool], parts: Sequence[str] = (RELU,)) -> None:
+        self._fails, self._parts = fails, parts
+        self.backend: str | None = None
+        self.asked: list[Setting] = []
+
+    def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+        self.asked += settings
+        return [
+            Seen(Answer.FAILS if self._fails(s) else Answer.PASSES, {p: p not in s.off for p in self._parts})
+            for s in settings
+        ]
+
+    def values(self, expressions: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(expressions, "False")
+
+    def under(self, backend: str) -> Trials:
+        self.backend = backend
+        return self
+
+
+class Original:
+    """A script that passes by rule."""
+
+    def __init__(self, passes: Callable[[str], Tried]) -> None:
+        self._passes = passes
+        self.tried: list[str] = []
+
+    def run(self, text: str) -> Tried:
+        ast.parse(text)
+        self.tried.append(text)
+        return self._passes(text)
+
+    def seconds(self, text: str) -> tuple[float, float] | None:
+        return (0.001, 0.0025) if text in self.tried else None
+
+    def passes_without(self, parts: list[str]) -> bool:
+        return True
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path) -> Callable[..., Report]:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+
+    def run(trials: Trials, original: Original, **changes: object) -> Report:
+        report = Report(
+            failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR),
+            culprits=[Culprit(module="act", ops=["aten.relu"], source=Source(file="script.py", line=6))],
+            ladder=[Rung(backend="aot_eager", outcome="passes", seconds=1.0)],
+        ).model_copy(update=changes)
+        journal = Journal(FolderSink(tmp_path / "out"), report, 900)
+        diagnose(Patient(trials, original, path), journal, seconds=60)
+        return report
+
+    return run
+
+
+def without(part: str) -> Callable[[Setting], bool]:
+    """Fails as long as a part is on."""
+    return lambda s: part not in s.off and all(part in on for kind, on in s.only if part.startswith(kind))
+
+
+# Which finding counts ------------------------------------------------------------------------------------------------
+
+
+def test_a_lowering_is_blamed() -> None:
+    blame = find_part(Trials(without(RELU)), Stage.INDUCTOR)
+
+    assert (blame.subsystem, blame.items, blame.confirmed) == ("lowerings", [RELU], True)
+    assert blame.what == "the lowering of, or the code generated for, aten.relu.default"
+
+
+def test_a_wrong_fusion_is_not_blamed_on_what_is_fused() -> None:
+    pair = "fusion/aten.mul+aten.sum"
+    parts = (pair, "lowerings/aten.mul.Tensor", "lowerings/aten.sum.default")
+
+    blame = find_part(Trials(lambda s: all(without(part)(s) for part in parts), parts), Stage.INDUCTOR)
+
+    assert blame.items == [pair]
+
+
+def test_a_pass_is_blamed_although_another_lowering_hides_it() -> None:
+    part = "post_grad_passes/reinplace"
+    trials = Trials(lambda s: without(part)(s) and without(RELU)(s), (part, RELU))
+
+    assert find_part(trials, Stage.INDUCTOR).items == [part]
+
+
+def test_a_lowering_is_blamed_although_a_pass_puts_its_operator_there() -> None:
+    part = "joint_graph_passes/pass_pattern_0:attention"
+
+    class Replaces(Trials):
+        def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+            seen = super().__call__(settings)
+            return [
+                Seen(one.answer, {p: on for p, on in one.parts.items() if p != RELU or part not in s.off})
+                for s, one in zip(settings, seen, strict=True)
+            ]
+
+    trials = Replaces(lambda s: without(part)(s) and without(RELU)(s), (part, RELU))
+
+    assert find_part(trials, Stage.INDUCTOR).items == [RELU]
+
+
+def test_decompositions_are_searched_below_inductor() -> None:
+    trials = Trials(without("decomposition/aten.silu.default"), ("decomposition/aten.silu.default", RELU))
+
+    blame = find_part(trials, Stage.DECOMPOSITION)
+
+    assert blame.what == "the decomposition of aten.silu.default"
+    assert trials.backend == "aot_eager_decomp_partition"
+
+
+@pytest.mark.parametrize("stage", [Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.CUSTOM_BACKEND, Stage.UNKNOWN])
+def test_stages_without_parts_are_unknown_and_cost_nothing(stage: Stage) -> None:
+    trials = Trials(lambda s: True)
+
+    assert find_part(trials, stage).subsystem == "unknown"
+    assert not trials.asked
+
+
+# What is pasted where ------------------------------------------------------------------------------------------------
+
+
+def test_code_goes_before_what_compiles() -> None:
+    pasted = paste(SCRIPT, "x = 1")
+
+    assert "x = 1\nmodel = torch.compile(Net())" in pasted.text
+    assert pasted.where == "before line 11: model = torch.compile(Net())"
+
+
+def test_code_goes_before_the_decorator_that_compiles() -> None:
+    assert paste("import torch\n@torch.compile\ndef f(): pass\n", "x = 1").text.startswith(
+        "import torch\nx = 1\n@torch"
+    )
+
+
+def test_code_goes_behind_the_imports_where_nothing_compiles() -> None:
+    pasted = paste('"""Doc."""\nfrom __future__ import annotations\nimport torch', "x = 1")
+
+    assert pasted.text == '"""Doc."""\nfrom __future__ import annotations\nimport torch\nx = 1\n'
+
+
+def test_the_innermost_function_is_disabled() -> None:
+    pasted = disable_function(SCRIPT, 6)
+
+    assert pasted is not None
+    assert "    @torch.compiler.disable\n    def act(self, x):" in pasted.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import torch\n@torch.compile\ndef f(x):\n    return x\n", "def f(x):\n    return x\n\ng = torch.compile(f)\n"],
+)
+def test_the_compiled_function_itself_is_not_disabled(text: str) -> None:
+    line = text.splitlines().index("    return x") + 1
+
+    assert disable_function(text, line) is None
+
+
+def test_one_module_is_disabled_where_the_model_has_a_name() -> None:
+    pasted = disable_module(SCRIPT, "blocks.2.act")
+
+    assert pasted is not None
+    assert pasted.code == "model.blocks[2].act = torch.compiler.disable(model.blocks[2].act)"
+    assert f"model = torch.compile(Net())\n{pasted.code}\n" in pasted.text
+
+
+def test_a_module_of_a_global_is_reached_from_there() -> None:
+    pasted = disable_module("net = Net()\n@torch.compile\ndef step(x):\n    return net(x)\n", "net.act")
+
+    assert pasted is not None
+    assert pasted.text.startswith("net = Net()\nnet.act = torch.compiler.disable(net.act)\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("g = torch.compile(f)", 'g = torch.compile(f, backend="aot_eager")'),
+        ("@torch.compile\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
+        ("g = torch.compile(ä(f), dynamic=True,)", 'g = torch.compile(ä(f), dynamic=True, backend="aot_eager")'),
+        ("@torch.compile()\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
+    ],
+)
+def test_another_backend_is_named_at_every_compile(before: str, after: str) -> None:
+    pasted = other_backend(before, "aot_eager")
+
+    assert pasted is not None
+    assert pasted.text == after
+
+
+def test_a_backend_of_the_scripts_own_is_left_alone() -> None:
+    assert other_backend("torch.compile(f, backend=mine)", "aot_eager") is None
+
+
+# The sweep -----------------------------------------------------------------------------------------------------------
+
+
+def test_knobs_are_turned_away_from_what_they_are_set_to() -> None:
+    name = KNOBS[0].name
+
+    assert [t.value for t in turned({name: "False"}, "cpu")] == ["True"]
+    assert [t.value for t in turned({name: "True"}, "cpu")] == ["False"]
+
+
+def test_knobs_of_another_device_or_version_are_left_alone() -> None:
+    on_cpu = turned({knob.name: "False" for knob in KNOBS}, "cpu")
+
+    assert not [t for t in on_cpu if t.knob.device == "cuda"]
+    assert turned({}, "cpu") == []
+
+
+def test_every_turned_knob_is_in_one_group() -> None:
+    knobs = turned({knob.name: "False" for knob in KNOBS}, "cuda")
+
+    lines = [line for group in groups(knobs) for line in group]
+
+    assert sorted(lines) == sorted(knob.line for knob in knobs)
+
+
+# The whole -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_cheapest_change_that_helps_is_the_workaround(diagnosed: Callable[..., Report]) -> None:
+    original = Original(lambda text: Tried("make_fallback" in text, frames=1))
+
+    report = diagnosed(Trials(without(RELU)), original)
+
+    assert report.workaround is not None
+    assert report.workaround.verified
+    assert report.workaround.code == (
+        "import torch._inductor.lowering\n"
+        "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, warn=False, override_decomp=True)"
+    )
+    assert report.workaround.what.endswith("takes 2.50 ms with it and 1.00 ms without")
+    assert (report.workaround.seconds_before, report.workaround.seconds_with) == (0.001, 0.0025)
+    assert len(original.tried) == 3  # the module, the function, the lowering
+    assert report.blame is not None and report.blame.confirmed_on_script
+    assert report.culprits[0].what == report.blame.what
+    assert {flag.outcome for flag in report.flags} == {"fails"}
+
+
+def test_a_setting_that_mends_the_program_is_tried_on_the_script(diagnosed: Callable[..., Report]) -> None:
+    line = "torch._inductor.config.pattern_matcher = True"
+    original = Original(lambda text: Tried(line in text, frames=1))
+
+    report = diagnosed(Trials(lambda s: line not in s.lines), original)
+
+    assert report.workaround is not None and report.workaround.code == line
+    assert [flag.name for flag in report.flags if flag.outcome == "passes"] == [
+        "torch._inductor.config.pattern_matcher"
+    ]
+
+
+def test_disabling_all_that_is_compiled_is_no_cheap_way_out(diagnosed: Callable[..., Report]) -> None:
+    report = diagnosed(Trials(lambda s: True), Original(lambda text: Tried(True, frames="aot_eager" in text)))
+
+    assert report.workaround is not None
+    assert report.workaround.code == 'torch.compile(..., backend="aot_eager")'
+
+
+def test_no_workaround_is_said_plainly(diagnosed: Callable[..., Report]) -> None:
+    report = diagnosed(Trials(lambda s: True), Original(lambda text: Tried(False)))
+
+    assert report.workaround is not None
+    assert (report.workaround.code, report.workaround.verified) == ("", False)
+    assert report.workaround.what.startswith("None was found")
+
+
+def test_a_diagnosis_that_runs_out_of_time_says_so_and_keeps_what_it_found(diagnosed: Callable[..., Report]) -> None:
+    def late(text: str) -> Tried:
+        raise BudgetExceeded("late")
+
+    report = diagnosed(Trials(without(RELU)), Original(late))
+
+    assert report.blame is not None and report.blame.items == [RELU]
+    assert report.workaround is None
+    assert any("ran out of its time" in note for note in report.notes)
+
+
+def test_a_script_that_is_gone_has_its_part_to_blame_all_the_same(tmp_path: Path) -> None:
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
+    patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "gone.py")
+
+    diagnose(patient, Journal(FolderSink(tmp_path), report, 900), seconds=60)
+
+    assert report.blame is not None and report.blame.items == [RELU]
+    assert any("cut short" in note for note in report.notes)
+
+
+def test_the_budget_ends_early_within_a_limit(tmp_path: Path) -> None:
+    journal = Journal(FolderSink(tmp_path), Report(), 900)
+
+    with journal.within(0.0), pytest.raises(BudgetExceeded):
+        journal.watch()
+    journal.watch()
+    assert journal.left > 800
+
+
+def test_a_flaky_script_must_pass_more_often() -> None:
+    assert passes_needed(Reproducibility(failed=3, runs=3)) == 1
+    assert passes_needed(Reproducibility(failed=1, runs=5)) > 5
