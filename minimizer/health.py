@@ -1,0 +1,108 @@
+"""How healthy the compiled code is, from a run of the script of its own: late, niced, on a cold cache, and timed.
+
+The trace of that run (what ``TORCH_TRACE`` writes) is kept, and made into pages by tlparse where that is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sysconfig
+import time
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from minimizer import protocol
+from minimizer.errors import ChildFailed
+from minimizer.journal import Journal
+from minimizer.place import Place
+from minimizer.report import Health
+from minimizer.triage import Triage
+from minimizer.untrusted import read_untrusted
+
+TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
+"""Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""
+TLPARSE_SECONDS = 60.0
+POLL_SECONDS = 0.2
+TRACE, PAGE = "torch_trace.log", "tlparse.zip"
+
+
+def examine(triage: Triage, place: Place, journal: Journal) -> None:
+    """Run the script once more and fill ``health``; keep the trace. What the run did not come to stays unknown.
+
+    Raises:
+        BudgetExceeded: the time is over.
+    """
+    folder = place.folder("trace")
+    with suppress(ChildFailed):
+        found = triage.health(trace=str(folder))
+        if found is not None:
+            journal.report.health = report_of(found)
+    trace = _trace(place, folder)
+    if trace is None:
+        return
+    journal.sink.artifact(TRACE, trace)
+    pages = tlparse(trace, place, journal)
+    if pages is not None:
+        journal.sink.artifact(PAGE, pages)
+
+
+def report_of(found: protocol.Health) -> Health:
+    """The part of the report that says it."""
+    return Health(**found.model_dump())
+
+
+def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:
+    """The pages that tlparse makes of a trace, as a zip; None where it is not installed or does not understand it."""
+    program = shutil.which("tlparse", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
+    if program is None:
+        journal.log("tlparse is not installed: no pages are made of the trace")
+        return None
+    folder = place.private("tlparse")
+    (folder / TRACE).write_bytes(trace)
+    process = place.sandbox.start(
+        [program, TRACE, "-o", "pages", "--no-browser"],
+        cwd=folder,
+        read=[Path(program)],
+        write=[folder],
+        env={"PATH": os.defpath, "HOME": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        stop = time.monotonic() + TLPARSE_SECONDS
+        while process.poll() is None and time.monotonic() < stop:
+            journal.watch()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+    finally:
+        place.sandbox.kill(process)
+    return _zipped(folder, "pages")
+
+
+def _trace(place: Place, folder: Path) -> bytes | None:
+    """The trace that the child has written, if it fits."""
+    name = min((path for path in folder.iterdir() if path.suffix == ".log"), default=None)
+    found = None if name is None else read_untrusted(place.scratch, name.relative_to(place.scratch), TRACE_BYTES + 1)
+    if not found or len(found) > TRACE_BYTES:
+        return None
+    return place.redacted(found.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _zipped(folder: Path, name: str) -> bytes | None:
+    room, buffer = PAGES_BYTES, io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((folder / name).rglob("*"))[:PAGES]:
+            relative = path.relative_to(folder)
+            content = read_untrusted(folder, relative, room + 1) if path.is_file() else None
+            if content is None:
+                continue
+            room -= len(content)
+            if room < 0:
+                return None
+            archive.writestr(str(relative.relative_to(name)), content)
+        is_empty = not archive.namelist()
+    return None if is_empty else buffer.getvalue()

@@ -1,0 +1,103 @@
+"""How healthy the compiled code is: graph breaks, recompiles, and whether compiling pays. Watched, never judged.
+
+Dynamo keeps the books; this reads them when the script is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch._dynamo.utils as books
+
+from . import snapshot
+
+TIMED_CALLS = 30
+"""How often each side of a graph is called anew to be timed, in turns so that both meet the same machine; the fastest counts."""
+TIMED_SECONDS = 1.0
+"""No further turn is begun once the turns of a graph have taken that long."""
+MOST = 50
+
+
+class Health:
+    """The times of one run; ``to_json`` adds what Dynamo has noted."""
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+        self._ours = 0.0
+        self._eager: dict[int, float] = {}
+        self._compiled: dict[int, float] = {}
+
+    def ours(self, seconds: float) -> None:
+        """Time that went by inside of a compilation, and was none of the compiler's."""
+        self._ours += seconds
+
+    def measure(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
+        """Time both sides of a graph on copies of its arguments; the random state is left as it was."""
+        rng = snapshot.rng_state()
+        started = time.perf_counter()
+        for _ in range(TIMED_CALLS):
+            for times, function in ((self._eager, eager), (self._compiled, compiled)):
+                copies = snapshot.clone(args)
+                begun = time.perf_counter()
+                function(*copies)
+                times[graph] = min(times.get(graph, float("inf")), time.perf_counter() - begun)
+            if time.perf_counter() - started > TIMED_SECONDS:
+                break
+        snapshot.set_rng_state(rng)
+
+    def to_json(self) -> dict[str, Any]:
+        """Seconds of a call are summed over the graphs that were timed on both sides."""
+        frames = [m for m in books.get_compilation_metrics() if m.entire_frame_compile_time_s]
+        both = self._eager.keys() & self._compiled.keys()
+        return {
+            "graph_breaks": _told(self._break(reason) for reason in books.graph_break_reasons),
+            "recompiles": _told(
+                f"{m.co_name}: {reason.partition(': ')[2] or reason}"[:500]  # without the number of the cache entry
+                for m in frames
+                if (reason := getattr(m, "recompile_reason", None))
+            ),
+            "compile_seconds": max(0.0, sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours),
+            "frames": _told(
+                f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
+                for m in frames
+            ),
+            "eager_seconds": sum(self._eager[graph] for graph in both) if both else None,
+            "compiled_seconds": sum(self._compiled[graph] for graph in both) if both else None,
+        }
+
+    def _break(self, reason: Any) -> str:
+        """The first line of the reason, and the innermost line of the user's script that it comes from."""
+        own = [frame for frame in reason.user_stack if frame.filename == self._script]
+        frame = (own or list(reason.user_stack) or [None])[-1]
+        where = (
+            f"{os.path.basename(frame.filename)} line {frame.lineno}: {(frame.line or '').strip()}: " if frame else ""
+        )
+        lines = str(reason.reason).strip().splitlines() or [""]
+        more = next((line.strip().removeprefix("Explanation: ") for line in lines if "Explanation:" in line), "")
+        return f"{where}{lines[0]}{f'. {more}' if more else ''}"[:500]
+
+
+def trace_to(folder: str) -> None:
+    """From now on write what ``TORCH_TRACE`` writes, for a process that has imported torch long ago."""
+    from torch._logging import _internal as logs
+
+    handler = logs.LOG_TRACE_HANDLER
+    if handler is None:
+        return
+    handler.root_dir = folder
+    if handler not in logs.trace_log.handlers:
+        handler.setFormatter(logs.TorchLogsFormatter(trace=True))
+        logs.trace_log.addHandler(handler)
+    logs.trace_log.setLevel(logging.DEBUG)
+
+
+def _told(lines: Any) -> list[str]:
+    """Each once, with how often, in the order of the first time."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line] = counts.get(line, 0) + 1
+    return [line if times == 1 else f"{line} ({times} times)" for line, times in list(counts.items())[:MOST]]

@@ -1,0 +1,272 @@
+"""The table of layers: a graph run layer by layer, each compiled alone on eager's own inputs, and all of it end to end.
+
+One process does all: equal layers are one function, which is compiled once and called with the inputs of each. A layer's
+*local* error is that of its own compiled code on eager's inputs, its *propagated* error that of the same values in the graph
+compiled as a whole, all layers returned. To return them breaks fusions, and may make a failure vanish: then that is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch._inductor.config
+
+from . import referee, snapshot
+from .failures import describe, raised_while_compiling
+from .figures import figures, matched
+from .judge import Trial
+from .lowering import tensors
+from .wire import Channel, Message
+
+Function = Callable[..., Any]
+
+
+def layers(message: Message, channel: Channel) -> None:
+    """Task of a forked child. Message fields: those of `judge` for the graph as a whole (``name``; what it returns is
+    ``outputs``), and
+
+    ``regions`` (the layers in execution order, together the whole graph: ``{function, inputs, outputs, returned, judged}``, where
+    ``source`` defines the function and the others are names of values; ``returned`` of its outputs are tensors; only ``judged``
+    ones are compiled),
+    ``observed`` (None, or the function that returns what the graph does, then the outputs of all regions),
+    ``skip`` (functions that an earlier attempt died in), ``seconds`` (no layer is begun after that time).
+
+    Answers one ``outcome`` for each layer and part: ``layer`` is its index, ``part`` is ``local``, ``local backward``,
+    ``whole`` or ``whole backward``; for the parts of the whole, the outcome of layer -1 is that of what the graph returns.
+    """
+    _Table(message, channel).run()
+
+
+class _Layer:
+    """A layer, what it was called with, and the random state of that moment."""
+
+    def __init__(self, index: int, function: Function, before: list[Any], rng: Any, random: bool) -> None:
+        self.index, self.function, self.before, self.rng, self.random = index, function, before, rng, random
+
+
+class _Table:
+    def __init__(self, message: Message, channel: Channel) -> None:
+        self._message, self._channel = message, channel
+        self._trial = Trial(message, channel)
+        self._grad = bool(message["grad"])
+        self._tolerance = message["tolerance"]
+        self._stop = time.monotonic() + message["seconds"]
+        self._compiled: dict[str, Function] = {}
+
+    def run(self) -> None:
+        torch._inductor.config.compile_threads = self._message.get("threads", 1)
+        whole, inputs = self._trial.load()
+        self._functions = whole.__globals__
+        rng = snapshot.rng_state()
+        seen: list[_Layer] = []
+        try:
+            with torch.set_grad_enabled(self._grad):
+                cotangents = self._walk(snapshot.clone(inputs), seen)
+        except _Late:
+            return
+        for layer in reversed(seen):
+            if cotangents and layer.index in cotangents and not self._is_late:
+                self._backward(layer, cotangents[layer.index])
+        if self._message["observed"] and not self._is_late:
+            self._whole(self._functions[self._message["observed"]], whole, inputs, rng)
+
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._stop
+
+    def _walk(self, inputs: list[Any], seen: list[_Layer]) -> dict[int, list[Any]]:
+        """Run eager from layer to layer, and every layer compiled beside it; the golden cotangents of each, where it has any."""
+        values = dict(zip((spec["name"] for spec in self._message["inputs"]), inputs, strict=True))
+        made: dict[int, list[Any]] = {}
+        for index, region in enumerate(self._message["regions"]):
+            if self._is_late:
+                raise _Late
+            function = self._functions[region["function"]]
+            args = [values[name] for name in region["inputs"]]
+            rng = snapshot.rng_state()
+            before = snapshot.clone(args)
+            expected = function(*args)
+            after = snapshot.rng_state()
+            results = list(expected) if len(region["outputs"]) > 1 else [expected]
+            values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
+            made[index] = tensors(expected)
+            if region["judged"] and region["function"] not in self._message["skip"]:
+                layer = _Layer(index, function, before, rng, not torch.equal(rng["torch"], after["torch"]))
+                self._local(layer, expected, args)
+                if self._grad:
+                    seen.append(layer)
+            snapshot.set_rng_state(after)
+        return self._cotangents([values[name] for name in self._message["outputs"]], made) if self._grad else {}
+
+    def _cotangents(self, outputs: list[Any], made: dict[int, list[Any]]) -> dict[int, list[Any]]:
+        """What eager's backward of the sum of all outputs hands to each layer; none where eager cannot do it from here."""
+        roots = [output for output in tensors(outputs) if output.requires_grad]
+        edges = [value for values in made.values() for value in values if value.requires_grad]
+        if not roots or not edges:
+            return {}
+        try:
+            found = torch.autograd.grad(roots, edges, [torch.ones_like(root) for root in roots], allow_unused=True)
+        except RuntimeError:  # a value that a later layer has changed in place has no gradient of its own any more
+            return {}
+        golden = iter(found)
+        return {
+            index: [
+                torch.zeros_like(v) if (g := next(golden)) is None else g.detach() for v in values if v.requires_grad
+            ]
+            for index, values in made.items()
+        }
+
+    def _local(self, layer: _Layer, expected: Any, expected_inputs: list[Any]) -> None:
+        def judge() -> Message:
+            snapshot.set_rng_state(layer.rng)
+            actual_inputs = snapshot.clone(layer.before)
+            actual = self._of(layer)(*actual_inputs)
+            verdict = referee.judge(
+                layer.function, layer.before, layer.rng, expected, expected_inputs, actual, actual_inputs,
+                random=layer.random, tolerance=self._tolerance, grad=self._grad,
+            )  # fmt: skip
+            truth = self._truth(layer.function, layer.before, layer.rng)
+            return _said(verdict, figures(matched(tensors(expected), tensors(actual), truth)))
+
+        self._answer(layer.index, "local", judge)
+
+    def _backward(self, layer: _Layer, cotangents: list[Any]) -> None:
+        def judge() -> Message:
+            sides = []
+            for function in (layer.function, self._of(layer)):
+                snapshot.set_rng_state(layer.rng)
+                sides.append(referee.gradients(function, snapshot.clone(layer.before), cotangents))
+            verdict = referee.judge_gradients(
+                layer.function, layer.before, layer.rng, cotangents, *sides,
+                random=layer.random, tolerance=self._tolerance,
+            )  # fmt: skip
+            return _said(verdict, figures(matched(sides[0], sides[1], None)))
+
+        self._answer(layer.index, "local backward", judge)
+
+    def _whole(self, observed: Function, plain: Function, inputs: list[Any], rng: Any) -> None:
+        """The graph as a whole, all layers returned; gradients of what it returns, without them."""
+
+        def judge() -> Message:
+            with torch.set_grad_enabled(self._grad):
+                snapshot.set_rng_state(rng)
+                expected_inputs, actual_inputs = snapshot.clone(inputs), snapshot.clone(inputs)
+                expected = observed(*expected_inputs)
+                random = not torch.equal(rng["torch"], snapshot.rng_state()["torch"])
+                snapshot.set_rng_state(rng)
+                with _fallback_random(random):
+                    actual = self._trial.compile(observed)(*actual_inputs)
+            verdict = referee.judge(
+                observed, inputs, rng, expected, expected_inputs, actual, actual_inputs,
+                random=random, tolerance=self._tolerance, grad=self._grad,
+            )  # fmt: skip
+            triples = matched(tensors(expected), tensors(actual), self._truth(observed, inputs, rng))
+            return self._by_layer(verdict, triples)
+
+        self._answer(-1, "whole", judge)
+        if self._grad and not self._is_late:
+            self._whole_backward(plain, inputs, rng)
+
+    def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Message:
+        """Tell of every layer's values in the compiled whole; what is left is said of what the graph returns."""
+        wrong = {
+            int(place[1] or 0) for d in verdict.differences if (place := re.match(r"output(?:\[(\d+)\])?", d.where))
+        }
+        wrong = wrong if verdict.fault else set()
+        position = len(self._message["outputs"])
+        for index, region in enumerate(self._message["regions"]):
+            stop = position + region["returned"]
+            is_wrong = not wrong.isdisjoint(range(position, stop))
+            said = {"outcome": "different" if is_wrong else "same", "figures": figures(triples[position:stop])}
+            self._channel.send({"type": "outcome", "layer": index, "part": "whole", **said})
+            position = stop
+        is_wrong = verdict.fault and any(k < len(self._message["outputs"]) for k in wrong)
+        return {"outcome": "different" if is_wrong else "same"}
+
+    def _whole_backward(self, function: Function, inputs: list[Any], rng: Any) -> None:
+        """Gradients of the graph's inputs, told of the layer that uses an input first."""
+
+        def judge() -> Message:
+            sides = []
+            for run in (function, self._trial.compile(function)):
+                snapshot.set_rng_state(rng)
+                sides.append(referee.gradients(run, snapshot.clone(inputs), None))
+            verdict = referee.judge_gradients(function, inputs, rng, None, *sides, tolerance=self._tolerance)
+            places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
+            wrong = {int(place[1]) for place in places if place and verdict.fault}
+            names = [
+                spec["name"]
+                for spec, value in zip(self._message["inputs"], inputs, strict=True)
+                if isinstance(value, torch.Tensor) and value.requires_grad
+            ]
+            triples = matched(sides[0], sides[1], None)
+            for index, region in enumerate(self._message["regions"]):
+                mine = [k for k, name in enumerate(names) if name is not None and name in region["inputs"]]
+                names = [None if k in mine else name for k, name in enumerate(names)]
+                if mine and len(triples) == len(names):
+                    said = figures([triples[k] for k in mine])
+                    outcome = "same" if wrong.isdisjoint(mine) else "different"
+                    self._channel.send(
+                        {
+                            "type": "outcome",
+                            "layer": index,
+                            "part": "whole backward",
+                            "outcome": outcome,
+                            "figures": said,
+                        }
+                    )
+            return {"outcome": "different" if wrong else "same"}
+
+        self._answer(-1, "whole backward", judge)
+
+    # small things ------------------------------------------------------------------------------------------------
+
+    def _answer(self, layer: int, part: str, judge: Callable[[], Message]) -> None:
+        self._channel.send({"type": "phase", "phase": "compiled"})
+        try:
+            said = judge()
+        except Exception as error:
+            compiling = raised_while_compiling(error)
+            said = {"outcome": "compile_error" if compiling else "runtime_error", "exception": describe(error)}
+        self._channel.send({"type": "outcome", "layer": layer, "part": part, **said})
+        self._channel.send({"type": "phase", "phase": "eager"})
+
+    def _of(self, layer: _Layer) -> Function:
+        name = self._message["regions"][layer.index]["function"]
+        if name not in self._compiled:
+            with _fallback_random(layer.random):
+                self._compiled[name] = self._trial.compile(layer.function)
+        compiled = self._compiled[name]
+
+        def run(*args: Any) -> Any:  # compiled at the first call
+            with torch.set_grad_enabled(self._grad), _fallback_random(layer.random):
+                return compiled(*args)
+
+        return run
+
+    def _truth(self, function: Function, inputs: Sequence[Any], rng: Any) -> list[torch.Tensor] | None:
+        """The results in double precision, None where that means another program or cannot be had."""
+        snapshot.set_rng_state(rng)
+        with contextlib.suppress(Exception), torch.set_grad_enabled(self._grad):
+            wide = referee.upcast(function, inputs)
+            return None if wide is None else tensors(wide)
+        return None
+
+
+class _Late(Exception):
+    """The time for the table is over."""
+
+
+def _said(verdict: referee.Verdict, found: Message) -> Message:
+    word = "nondeterministic" if verdict.nondeterministic else "different" if verdict.fault else "same"
+    return {"outcome": word, "verdict": verdict.to_json(), "figures": found}
+
+
+def _fallback_random(on: bool) -> Any:
+    """Make inductor draw eager's random numbers, so that a layer with dropout can be compared at all."""
+    return torch._inductor.config.patch(fallback_random=True) if on else contextlib.nullcontext()

@@ -1,0 +1,313 @@
+"""The table of layers and the graph around the culprit: every module where it runs, every node near the fault, each with its
+own error and with that of the compiled whole.
+
+Made once the repro stands, of the graph that was localized. Equal layers share one compilation, so that the cost grows with
+the number of *different* modules.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from minimizer import render
+from minimizer.journal import Journal
+from minimizer.localize import Region, common_module, cut
+from minimizer.oracle import Oracle, signature_of
+from minimizer.program import Node, Program
+from minimizer.protocol import Figures, Outcome
+from minimizer.report import GraphNode, Layer, LayerVerdict, NonFinite
+from minimizer.types import Kind
+
+MOST_LAYERS = 200
+"""Where there are more modules, they are taken together by what they are in."""
+AROUND, MOST_NODES = 3, 24
+"""How many steps from the culprit the graph is shown, and how many nodes of it."""
+MOST_ELEMENTS = 1 << 28
+"""Of a graph with more in its inputs and layers no table is made: all of it is held several times."""
+SECONDS = 120.0
+ATTEMPTS = 4
+"""A child that dies in a layer is started anew without it, so often."""
+MARGIN_SECONDS = 60.0
+"""How long a layer may take that was begun in time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A region and what was found of it, by part (see `minimizer.inside.layers`)."""
+
+    region: Region
+    found: dict[str, Outcome]
+
+    def verdict(self, backward: bool = False) -> LayerVerdict:
+        """Whether the region is a root, passes wrong values on, or is right."""
+        tail = " backward" if backward else ""
+        local, whole = self.found.get(f"local{tail}"), self.found.get(f"whole{tail}")
+        if local is not None and signature_of(local) is not None:
+            return "bad"
+        if whole is not None and whole.outcome == "different":
+            return "propagated" if local is not None and local.outcome == "same" else "unknown"
+        return "good" if local is not None and local.outcome == "same" else "unknown"
+
+    def figures(self, part: str) -> Figures:
+        outcome = self.found.get(part)
+        return (outcome.figures if outcome else None) or Figures()
+
+
+@dataclass(frozen=True)
+class Table:
+    """``observed``: whether the whole still fails with all layers returned; None if that was not tried."""
+
+    rows: tuple[Row, ...]
+    observed: bool | None
+
+    def layers(self) -> list[Layer]:
+        """The rows of the report: forward in execution order, then the backward in its own."""
+        shown = [_layer(row, order, backward=False) for order, row in enumerate(self.rows)]
+        behind = [row for row in reversed(self.rows) if any("backward" in part for part in row.found)]
+        return shown + [_layer(row, len(shown) + order, backward=True) for order, row in enumerate(behind)]
+
+
+def describe(program: Program, oracle: Oracle, journal: Journal) -> None:
+    """Fill ``layers`` and ``graph`` of the report whose culprit is known, within `SECONDS` or a third of what is left each.
+
+    Raises:
+        BudgetExceeded: in the middle of it; the report keeps what localizing has found.
+        ChildFailed: the child went away.
+    """
+    report = journal.report
+    culprit = report.culprits[0].nodes if report.culprits else []
+    if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
+        return  # every layer would have to be awaited
+    table = tabulate(program, oracle, seconds=min(SECONDS, journal.left / 3))
+    if table is not None:
+        report.layers = table.layers()
+        for note in _doubts(table, program, culprit):
+            journal.note(note)
+    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS, journal.left / 3))
+
+
+def _doubts(table: Table, program: Program, culprit: Sequence[str]) -> Iterator[str]:
+    """What the reader of the table must know of it."""
+    if table.observed is False:
+        yield (
+            "With every layer's values returned, the compiled graph does not fail: observing it makes the failure vanish. The "
+            "propagated errors of the table are those of a graph that is right."
+        )
+    places = {index for index, node in enumerate(program.nodes) if node.name in culprit}
+    guilty = [row for row in table.rows if not places.isdisjoint(range(row.region.start, row.region.stop))]
+    verdicts = {row.verdict(backward) for row in guilty for backward in (False, True)}
+    if guilty and "bad" not in verdicts and verdicts != {"unknown"}:
+        names = ", ".join(dict.fromkeys(row.region.path or "the code outside of modules" for row in guilty))
+        yield (
+            f"Compiled alone, {names} is right: the failure needs what is around it."
+            if len(guilty) == 1
+            else f"None of {names} is wrong when compiled alone: the failure needs them together."
+        )
+
+
+def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | None:
+    """Judge every module of the graph; None where the graph is too large, or nothing came back."""
+    program = program.renamed()
+    regions = modules(program.nodes)
+    return _judged(program, regions, oracle, seconds, whole=True)
+
+
+def neighbourhood(program: Program, culprit: Iterable[str], oracle: Oracle, *, seconds: float) -> list[GraphNode]:
+    """The graph around the nodes named ``culprit``, each node judged alone; empty if none of them is in it."""
+    places = {node.name: index for index, node in enumerate(program.nodes)}
+    centre = {places[name] for name in culprit if name in places}
+    near = _near(program, centre)
+    if not near:
+        return []
+    table = _judged(program.renamed(), _singles(program, near), oracle, seconds, whole=True, judged=near)
+    rows = {row.region.start: row for row in table.rows} if table else {}
+    shown = {program.nodes[index].name for index in near} | {i.name for i in program.inputs}
+    nodes = []
+    for index in sorted(near):
+        node, row = program.nodes[index], rows.get(index)
+        meta = node.meta
+        nodes.append(
+            GraphNode(
+                name=node.name,
+                op=node.target.removeprefix("torch.ops.").removeprefix("torch.nn.functional.").removeprefix("."),
+                module=node.module,
+                shape=f"{meta.dtype.removeprefix('torch.')}[{', '.join(map(str, meta.shape))}]" if meta else "",
+                inputs=[name for name in dict.fromkeys(node.refs()) if name in shown and name in places],
+                local_error=row.figures("local").max_abs if row else None,
+                propagated_error=row.figures("whole").max_abs if row else None,
+                verdict=row.verdict() if row else "unknown",
+                culprit=index in centre,
+            )
+        )
+    return nodes
+
+
+def modules(nodes: Sequence[Node]) -> list[Region]:
+    """The graph cut by module path, as fine as `MOST_LAYERS` allows."""
+    depth = max((len(node.module.split(".")) for node in nodes), default=1)
+    while True:
+        regions, position = [], 0
+        for _, group in groupby(nodes, key=_path(depth)):
+            length = len(list(group))
+            regions.append(Region(position, position + length, *common_module(nodes[position : position + length])))
+            position += length
+        if len(regions) <= MOST_LAYERS or depth == 0:
+            return regions
+        depth -= 1
+
+
+def _path(depth: int) -> Callable[[Node], list[str]]:
+    return lambda node: node.module.split(".")[:depth]
+
+
+def _near(program: Program, centre: set[int]) -> set[int]:
+    """Indices of the nodes that lie at most `AROUND` steps from these, the nearest first if there are too many."""
+    places = {node.name: index for index, node in enumerate(program.nodes)}
+    users: dict[int, list[int]] = {}
+    for index, node in enumerate(program.nodes):
+        for name in node.refs():
+            if name in places:
+                users.setdefault(places[name], []).append(index)
+    near = dict.fromkeys(sorted(centre))
+    edge = list(near)
+    for _ in range(AROUND):
+        step = [places[n] for i in edge for n in program.nodes[i].refs() if n in places]
+        step += [user for i in edge for user in users.get(i, ())]
+        edge = [index for index in dict.fromkeys(step) if index not in near]
+        near.update(dict.fromkeys(edge))
+    return set(list(near)[:MOST_NODES])
+
+
+def _singles(program: Program, near: set[int]) -> list[Region]:
+    """Every near node a region of its own, what lies between them together."""
+    regions, position = [], 0
+    for index in [*sorted(near), len(program.nodes)]:
+        if index > position:
+            regions.append(Region(position, index))
+        if index < len(program.nodes):
+            regions.append(Region(index, index + 1))
+        position = index + 1
+    return regions
+
+
+def _judged(
+    program: Program,
+    regions: Sequence[Region],
+    oracle: Oracle,
+    seconds: float,
+    *,
+    whole: bool,
+    judged: set[int] | None = None,
+) -> Table | None:
+    """The table of a program under canonical names; ``judged`` are the starts of the regions that are compiled, all if None."""
+    parts = [cut(program, region.start, region.stop) for region in regions]
+    if _elements(program, parts) > MOST_ELEMENTS:
+        return None
+    request = _request(program, regions, parts, oracle, judged, whole=whole)
+    found: dict[int, dict[str, Outcome]] = {}
+    stop = time.monotonic() + seconds
+    for _ in range(ATTEMPTS):
+        left = stop - time.monotonic()
+        if left <= 0:
+            break
+        (outcomes,) = oracle.executor.repeat(
+            [{**request, "seconds": left, "nice": 10}], timeout=left + MARGIN_SECONDS, op="layers"
+        )
+        for outcome in outcomes:
+            if outcome.layer is not None:
+                found.setdefault(outcome.layer, {})[outcome.part] = outcome
+        died = outcomes[-1]
+        if died.layer is not None or died.outcome != "crash":
+            break
+        # It died in the first layer that it did not answer for; in the compiled whole, if there is none.
+        open_ = [i for i, r in enumerate(request["regions"]) if r["judged"] and "local" not in found.get(i, {})]
+        open_ = [i for i in open_ if request["regions"][i]["function"] not in request["skip"]]
+        if not open_:
+            if request["observed"] is None:
+                break
+            request["observed"] = None
+            continue
+        found.setdefault(open_[0], {})["local"] = died
+        request["skip"].append(request["regions"][open_[0]]["function"])
+    if not found:
+        return None
+    rows = tuple(Row(region, found.get(index, {})) for index, region in enumerate(regions))
+    end = found.get(-1, {}).get("whole")
+    return Table(rows, None if end is None else end.outcome != "same")
+
+
+def _request(
+    program: Program,
+    regions: Sequence[Region],
+    parts: Sequence[Program],
+    oracle: Oracle,
+    judged: set[int] | None,
+    *,
+    whole: bool,
+) -> dict[str, Any]:
+    request = oracle.request(program)
+    families: dict[str, str] = {}
+    sources = [request["source"]]
+    listed = []
+    for region, part in zip(regions, parts, strict=True):
+        form = part.fingerprint(values=False)
+        if form not in families:
+            families[form] = f"layer_{len(families)}"
+            sources.append(render.function(part.renamed(), families[form]))
+        listed.append(
+            {
+                "function": families[form],
+                "inputs": [i.name for i in part.inputs],
+                "outputs": list(part.outputs),
+                "returned": len(_tensors(part)),
+                "judged": judged is None or region.start in judged,
+            }
+        )
+    observed = [*program.outputs, *(name for part in parts for name in _tensors(part))]
+    if whole:
+        sources.append(render.function(replace(program, outputs=tuple(observed)), "observed"))
+    return {
+        **request,
+        "source": "\n\n".join(sources),
+        "outputs": list(program.outputs),
+        "regions": listed,
+        "observed": "observed" if whole else None,
+        "skip": [],
+    }
+
+
+def _elements(program: Program, parts: Sequence[Program]) -> int:
+    metas = program.metas()
+    names = [i.name for i in program.inputs] + [name for part in parts for name in part.outputs]
+    return sum(meta.numel for name in names if (meta := metas.get(name)) is not None)
+
+
+def _tensors(part: Program) -> list[str]:
+    """What a part returns that is a tensor, and not a tuple of them."""
+    metas = part.metas()
+    return [name for name in part.outputs if metas[name] is not None]
+
+
+def _layer(row: Row, order: int, *, backward: bool) -> Layer:
+    tail = " backward" if backward else ""
+    local, whole = row.figures(f"local{tail}"), row.figures(f"whole{tail}")
+    lost = whole.nonfinite or local.nonfinite
+    return Layer(
+        path=row.region.path,
+        cls=row.region.module_class,
+        order=order,
+        phase="backward" if backward else "forward",
+        local_error=local.max_abs,
+        propagated_error=whole.max_abs,
+        required_atol=local.required_atol,
+        required_rtol=local.required_rtol,
+        compiled_vs_fp64=local.compiled_vs_fp64,
+        eager_vs_fp64=local.eager_vs_fp64,
+        cosine=local.cosine,
+        nonfinite=NonFinite(side=lost.side, what=lost.what, index=lost.index) if lost else None,
+        verdict=row.verdict(backward),
+    )
