@@ -1,0 +1,86 @@
+"""The verified repro in every other torch that is configured: since when it fails, and whether it is fixed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from minimizer.emit import Repro
+from minimizer.errors import MissingTool
+from minimizer.journal import Journal
+from minimizer.place import Place
+from minimizer.report import Version
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.verify import GONE, Run, run_once
+
+ASK = "import torch; print(torch.__version__)"
+ASK_SECONDS = 60.0
+OWN = "this job's"
+
+
+def compare(
+    repro: Repro, data: bytes | None, place: Place, toolchains: Mapping[str, Path], journal: Journal, *, jobs: int
+) -> list[Version]:
+    """Run the repro once in each interpreter, at most ``jobs`` at once; the job's own comes first, with what was verified.
+
+    Raises:
+        BudgetExceeded: the time is over.
+    """
+    others = {name: path for name, path in toolchains.items() if not _is_same(path, place.python)}
+    if not others:
+        return []
+
+    def one(name: str, path: Path) -> Version:
+        return _in(name, path, repro, data, place, journal)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        found = list(pool.map(one, others.keys(), others.values()))
+    return [Version(name=OWN, torch=journal.report.environment.get("torch", ""), outcome="fails"), *found]
+
+
+def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place, journal: Journal) -> Version:
+    folder = place.private("versions") / name.replace("/", "_")
+    try:
+        torch = _torch(python, place.sandbox, folder)
+        limit = min(max(journal.left, 1.0), 180.0)
+        run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch)
+    except MissingTool as error:
+        return Version(name=name, outcome="cannot_run", note=str(error)[:300])
+    if run.shows(repro):
+        return Version(name=name, torch=torch, outcome="fails")
+    if run.status == GONE:
+        return Version(name=name, torch=torch, outcome="passes")
+    return Version(name=name, torch=torch, outcome="cannot_run", note=_why(run))
+
+
+def _why(run: Run) -> str:
+    return "it was stopped: it took too long" if run.status is None else run.last_line[:300]
+
+
+def _torch(python: Path, sandbox: Sandbox, folder: Path) -> str:
+    """The version of torch there; empty if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    process = sandbox.start(
+        [str(real_interpreter(python)), "-c", ASK],
+        cwd=folder,
+        read=runtime_paths(python),
+        write=[folder],
+        env={"HOME": str(folder), "PYTHONNOUSERSITE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    said = b""
+    with suppress(subprocess.TimeoutExpired):
+        said, _ = process.communicate(timeout=ASK_SECONDS)
+    sandbox.kill(process)
+    shutil.rmtree(folder, ignore_errors=True)
+    return said.decode("utf-8", "replace").strip()[:50]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths start the same interpreter; that of a virtual environment is a link, and another one."""
+    return one.absolute() == other.absolute()

@@ -1,0 +1,89 @@
+"""Since when it fails: the repro in interpreters that really differ, virtual environments each with a torch of its own."""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from minimizer.emit import Repro
+from minimizer.journal import Journal
+from minimizer.place import Place
+from minimizer.releases import Span, span
+from minimizer.report import Report, Version
+from minimizer.sandbox import Sandbox
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.types import Kind
+from minimizer.versions import compare
+
+REPRO = Repro(
+    source="import torch\nif torch.is_wrong:\n    raise AssertionError('wrong')\n",
+    lines=3,
+    kind=Kind.WRONG_OUTPUT,
+    evidence="AssertionError: ",
+)
+
+
+def interpreter(folder: Path, version: str | None, *, is_wrong: bool = False) -> Path:
+    """A virtual environment whose torch says that it is this version; none for None."""
+    venv.create(folder, with_pip=False)
+    if version is not None:
+        package = next((folder / "lib").glob("python*")) / "site-packages" / "torch"
+        package.mkdir()
+        (package / "__init__.py").write_text(f"__version__ = {version!r}\nis_wrong = {is_wrong}\n")
+    return folder / "bin" / "python"
+
+
+def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
+    toolchains = {
+        "old": interpreter(tmp_path / "old", "2.11.0"),
+        "next": interpreter(tmp_path / "next", "2.14.0.dev20261101"),
+        "middle": interpreter(tmp_path / "middle", "2.12.1", is_wrong=True),
+        "bare": interpreter(tmp_path / "bare", None),
+        "gone": tmp_path / "gone" / "python",
+        "own": Path(sys.executable),
+    }
+    report = Report(environment={"torch": "2.13.0+cpu"})
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    found = compare(REPRO, None, place, toolchains, Journal(FolderSink(tmp_path / "out"), report, 600), jobs=2)
+    assert [(v.name, v.torch, v.outcome) for v in found] == [
+        ("this job's", "2.13.0+cpu", "fails"),
+        ("old", "2.11.0", "passes"),
+        ("next", "2.14.0.dev20261101", "passes"),
+        ("middle", "2.12.1", "fails"),
+        ("bare", "", "cannot_run"),
+        ("gone", "", "cannot_run"),
+    ]
+    assert "No module named 'torch'" in found[4].note
+    assert "is not a Python interpreter that runs" in found[5].note
+    assert span(found) == Span(last_good="2.11.0", first_bad="2.12.1", fixed_in="2.14.0.dev20261101")
+
+
+def version(torch: str, outcome: str, name: str = "") -> Version:
+    return Version.model_validate({"name": name or torch, "torch": torch, "outcome": outcome})
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ([], ""),
+        ([version("2.13.0", "fails")], "first bad: 2.13.0"),
+        ([version("2.9.0", "passes"), version("2.10.0", "fails")], "last good: 2.9.0, first bad: 2.10.0"),
+        ([version("2.13.0", "fails"), version("2.12.0", "cannot_run")], "first bad: 2.13.0"),
+        ([version("2.13.0", "fails", "own"), version("2.13.0", "passes", "patched")],
+         "first bad: 2.13.0 (own), fixed in 2.13.0 (patched)"),
+        ([version("2.13.0", "passes")], ""),
+        ([version("who knows", "fails")], ""),
+    ],
+)  # fmt: skip
+def test_what_a_table_says(versions: list[Version], said: str) -> None:
+    assert str(span(versions)) == said
+
+
+def test_toolchains_are_read_by_name() -> None:
+    settings = Settings(toolchains="old=/opt/old/bin/python, next = /opt/next/bin/python,broken")
+    assert settings.interpreters == {"old": Path("/opt/old/bin/python"), "next": Path("/opt/next/bin/python")}
