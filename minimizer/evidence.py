@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from minimizer.emit import Details
+from minimizer.oracle import Signature
 from minimizer.program import Node, Program
 from minimizer.protocol import Difference, Outcome
-from minimizer.report import Culprit, Error, Report, Source
-from minimizer.triage import signal_name
+from minimizer.report import Culprit, Error, Failure, Report, Source
+from minimizer.triage import message_of, signal_name
 from minimizer.types import counted
 
 BOOKKEEPING = {
@@ -119,6 +120,37 @@ def _module(nodes: Sequence[Node]) -> str:
     first, last = paths[0].split("."), paths[-1].split(".")
     common = [a for index, a in enumerate(first) if first[: index + 1] == last[: index + 1]]
     return ".".join(common)
+
+
+def failure_of(outcome: Outcome, signature: Signature) -> Failure:
+    """The failure that a trial shows, where it is not the one that the script ended with."""
+    error = outcome.exception
+    return Failure(
+        kind=signature.kind,
+        exception_type=error.root_type if error else None,
+        message=message_of(error, outcome.verdict),
+        signature=signature.text,
+    )
+
+
+def dispute(shown: Outcome, judged: Outcome) -> str | None:
+    """What is in dispute where only the script's own check calls the difference a failure; None if our rule does too.
+
+    ``shown``: the failure as the script's tolerance has it. ``judged``: the same program by the rule for its dtype.
+    """
+    if judged.outcome != "same":
+        return None
+    error = error_of(shown)
+    enough = f": atol={error.required_atol:.1e} would pass" if error and error.required_atol is not None else ""
+    text = f"Disputed: only the script's own tolerance calls this a failure{enough}."
+    verdict = judged.verdict
+    if verdict is None or verdict.compiled_error is None or verdict.eager_error is None:
+        return f"{text} The difference is within what is legal rounding for the dtype."
+    side = "compiled" if verdict.compiled_error > verdict.eager_error else "eager"
+    return (
+        f"{text} Against float64 compiled is off by {verdict.compiled_error:.1e} and eager by {verdict.eager_error:.1e}: "
+        f"{side} is the less accurate side, within legal rounding."
+    )
 
 
 def verdict_sentence(report: Report) -> str:

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from minimizer.checkpoint import data_of
 from minimizer.emit import SCRIPT_FILE, Repro, bundle, emit
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.evidence import culprit_of, details_of
-from minimizer.executor import Place
+from minimizer.evidence import culprit_of, details_of, failure_of
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, cut, narrow
 from minimizer.oracle import Oracle, signature_of
+from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.publish import publish
 from minimizer.reduce import reduce
-from minimizer.report import Culprit, Failure, Reproducibility
-from minimizer.triage import Case, message_of
+from minimizer.report import Culprit, Reproducibility
+from minimizer.triage import Case
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 
 MOST = 3
@@ -58,7 +58,7 @@ def write_further(found: Found, *, place: Place, journal: Journal, jobs: int) ->
 
     def smallest(window: Program, oracle: Oracle) -> Program:
         result = reduce(window, check=oracle.check, literal=found.case.survey.literal, jobs=jobs).best
-        return publish(result, oracle.check) if result.level == "aot" else result
+        return publish(result, oracle.check)
 
     others = further(found.program, found.located, found.reduced, found.oracle, reduce=smallest)
     number = 2
@@ -100,17 +100,11 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
 
 
 def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:
-    signature, error = signature_of(other.outcome), other.outcome.exception
+    signature = signature_of(other.outcome)
     assert signature is not None
-    failure = Failure(
-        kind=signature.kind,
-        exception_type=error.root_type if error else None,
-        message=message_of(error, other.outcome.verdict),
-        signature=signature.text,
-    )
     repro = emit(
         other.program,
-        failure,
+        failure_of(other.outcome, signature),
         [culprit],
         environment=journal.report.environment,
         rate=Reproducibility(failed=1, runs=1),

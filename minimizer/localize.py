@@ -123,12 +123,12 @@ def split(nodes: Sequence[Node], start: int, stop: int, depth: int = 1) -> list[
     """Cut a run of nodes into regions by module path, deeper where a region holds most of the nodes."""
     total = stop - start
     if total <= SMALL:
-        return [Region(start, stop, *_common_module(nodes[start:stop]))]
+        return [Region(start, stop, *common_module(nodes[start:stop]))]
     regions: list[Region] = []
     position = start
     for _, group in groupby(nodes[start:stop], key=lambda node: node.module.split(".")[:depth]):
         length = len(list(group))
-        regions.append(Region(position, position + length, *_common_module(nodes[position : position + length])))
+        regions.append(Region(position, position + length, *common_module(nodes[position : position + length])))
         position += length
     deepest = max(len(node.module.split(".")) for node in nodes[start:stop])
     if len(regions) == 1:
@@ -143,7 +143,7 @@ def split(nodes: Sequence[Node], start: int, stop: int, depth: int = 1) -> list[
 def _chunks(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
     step = max(SMALL, -(-(stop - start) // CHUNKS))
     return [
-        Region(first, min(first + step, stop), *_common_module(nodes[first : min(first + step, stop)]))
+        Region(first, min(first + step, stop), *common_module(nodes[first : min(first + step, stop)]))
         for first in range(start, stop, step)
     ]
 
@@ -154,7 +154,7 @@ def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
     for region in regions:
         last = merged[-1] if merged else None
         if last is not None and (region.size <= 2 and last.size <= SMALL):
-            merged[-1] = Region(last.start, region.stop, *_common_module(nodes[last.start : region.stop]))
+            merged[-1] = Region(last.start, region.stop, *common_module(nodes[last.start : region.stop]))
         else:
             merged.append(region)
     return merged
@@ -204,9 +204,7 @@ def _singles(program: Program, regions: Sequence[Region], oracle: Oracle) -> lis
     verdicts = oracle.check([cut(program, index, index + 1) for index in places])
     nodes = program.nodes
     return [
-        Region(i, i + 1, *_common_module(nodes[i : i + 1]))
-        for i, failed in zip(places, verdicts, strict=True)
-        if failed
+        Region(i, i + 1, *common_module(nodes[i : i + 1])) for i, failed in zip(places, verdicts, strict=True) if failed
     ]
 
 
@@ -329,7 +327,8 @@ def _has_value(node: Node) -> bool:
     return node.meta is not None
 
 
-def _common_module(nodes: Sequence[Node]) -> tuple[str, str]:
+def common_module(nodes: Sequence[Node]) -> tuple[str, str]:
+    """The path of the innermost module that all these nodes come from, and its class if it is that of one of them."""
     paths = [node.module for node in nodes]
     prefix = ".".join(_common_prefix(sorted(set(paths))))
     classes = {node.module_class for node in nodes if node.module == prefix}

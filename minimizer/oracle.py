@@ -218,33 +218,37 @@ class Oracle:
         return next((outcome for known, outcome in self._shown if known == program), None)
 
     def same(self, outcome: Outcome) -> bool:
-        """Whether an outcome is the failure looked for; another failure is remembered."""
-        if self._accepted(outcome):
+        """Whether an outcome `shows` the failure looked for; another failure is remembered."""
+        if self.shows(outcome):
             return True
         if (signature := signature_of(outcome)) is not None:
             self.also_seen[signature] += 1
         return False
 
-    def _accepted(self, outcome: Outcome) -> bool:
+    def shows(self, outcome: Outcome) -> bool:
+        """Whether an outcome is the failure looked for."""
         signature = signature_of(outcome)
         return signature is not None and any(
             accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts
         )
 
     def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
-        """How each program fares; ``changes`` override fields of the requests.
+        """How each program fares; ``changes`` override fields of the requests."""
+        return self.answer([{**self.request(program), **changes} for program in programs])
+
+    def answer(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+        """How each trial ends.
 
         One compilation decides, or, once the failure is known to be flaky, as many as `sequential` asks for. Then the outcome
         is one that shows the failure if the program fails as often as it should, and else one that does not.
         """
-        requests = [{**self.request(program), **changes} for program in programs]
         if self.sequential is None:
             return [outcomes[-1] for outcomes in self._try(requests)]
         tallies = [_Tally(self.sequential) for _ in requests]
         while undecided := [index for index, tally in enumerate(tallies) if tally.verdict is None]:
             runs = self._try([{**requests[index], **tallies[index].wanted} for index in undecided])
             for index, outcomes in zip(undecided, runs, strict=True):
-                tallies[index].add(outcomes, self._accepted)
+                tallies[index].add(outcomes, self.shows)
         return [tally.outcome for tally in tallies]
 
     def expect(self, seen: Reproducibility) -> None:
@@ -273,11 +277,11 @@ class Oracle:
         while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].outcome not in HOPELESS):
             many = {"compilations": runs - len(seen), "failures": runs - len(seen), "seconds": seconds}
             seen += self._try([{**request, **many}])[0]
-        failed = [self._accepted(outcome) for outcome in seen]
+        failed = [self.shows(outcome) for outcome in seen]
         if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].outcome not in HOPELESS:
             # It seems to need a process that has compiled nothing yet: then only that is asked for.
             seen = [seen[0], *(outcomes[-1] for outcomes in self._try([request] * 3))]
-            failed = [self._accepted(outcome) for outcome in seen]
+            failed = [self.shows(outcome) for outcome in seen]
         if seen[-1].outcome == "nondeterministic":
             return Measured(seen[-1], Reproducibility(failed=0, runs=len(seen)))
         shown = seen[failed.index(True)] if True in failed else seen[-1]

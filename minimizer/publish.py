@@ -1,6 +1,7 @@
-"""Public names for aten operators, line by line, wherever the failure survives them.
+"""The plainest names, line by line, wherever the failure survives them.
 
 ``torch.ops.aten.log1p.default(x)`` becomes ``torch.log1p(x)``; a line whose public name hides the bug keeps the operator.
+``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from minimizer.program import Node, Program
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
+FUNCTIONAL = "torch.nn.functional."
+NAMESAKES = {
+    "celu", "conv1d", "conv2d", "conv3d", "cosine_similarity", "group_norm", "layer_norm", "log_softmax", "prelu", "relu",
+    "selu", "sigmoid", "softmax", "tanh",
+}  # fmt: skip
+"""Functions of torch.nn.functional that torch has under the same name and with the same arguments."""
 RENAMED = {
     "_unsafe_view": ".reshape",
     "_softmax": "torch.softmax",
@@ -23,11 +30,14 @@ DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
 
 
 def publish(program: Program, check: Check) -> Program:
-    """Write as many aten nodes as possible under public names; all at once if that fails in the same way."""
+    """Write as many nodes as possible under plainer names; all at once if that fails in the same way."""
+    tried = [program]
     for pick in range(3):
         everything = replace(program, nodes=tuple(_nth(node, pick) for node in program.nodes))
-        if everything != program and check([everything])[0]:
-            return everything
+        if everything not in tried:
+            if check([everything])[0]:
+                return everything
+            tried.append(everything)
     for index, node in enumerate(program.nodes):
         for candidate in candidates(node):
             nodes = (*program.nodes[:index], candidate, *program.nodes[index + 1 :])
@@ -38,7 +48,9 @@ def publish(program: Program, check: Check) -> Program:
 
 
 def candidates(node: Node) -> Iterator[Node]:
-    """Public ways to write a node, best first."""
+    """Plainer ways to write a node, best first."""
+    if (namesake := node.target.removeprefix(FUNCTIONAL)) in NAMESAKES:
+        yield replace(node, target=f"torch.{namesake}")
     if not node.target.startswith(ATEN):
         return
     name = node.target.removeprefix(ATEN).partition(".")[0]

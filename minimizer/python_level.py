@@ -12,6 +12,9 @@ from pathlib import Path
 
 from minimizer.blame import LADDER
 from minimizer.checkpoint import keep_repro
+from minimizer.diagnose import Patient
+from minimizer.diagnose.original import RerunScript
+from minimizer.diagnose.trials import ScriptTrials
 from minimizer.emit import Repro
 from minimizer.emit.script import emit_script
 from minimizer.evidence import BOOKKEEPING
@@ -40,6 +43,8 @@ class PythonLevel:
         self._script, self._journal, self._jobs = script, journal, jobs
         self._report = journal.report
         self._rerun = Rerun(executor, script, args)
+        self.patient: Patient | None = None
+        """What can be diagnosed, once there is a repro."""
 
     def repro(self, otherwise: Settled) -> Repro | None:
         """Reduce the script and write its repro; None where ``otherwise`` is the verdict after all.
@@ -67,6 +72,8 @@ class PythonLevel:
         reduced = self._reduce(script, target)
         if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
             return None
+        trials, original = ScriptTrials(reduced.text, target, self._rerun), RerunScript(self._rerun, self._script)
+        self.patient = Patient(trials, original, self._script)
         with self._journal.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
                 self._blame(reduced.text, target)

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
 """How often a repro is run, and how long one run may take."""
 OUTPUT_BYTES = 64 << 10
 """How much of the end of a run's output is read."""
+SHOWN = 4000
+"""How many characters of it a report shows."""
 FILE_BYTES = 2 << 30
 POLL_SECONDS = 0.2
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
@@ -77,7 +79,7 @@ def verify(
 
     def run(number: int) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
-        return _run(repro, data, sandbox, python, scratch / f"verify-{number}", limit, extra, watch)
+        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", limit, watch, extra)
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
@@ -93,20 +95,21 @@ def verify(
         clean_process=True,
         public_api="torch.compile(" in repro.source and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
         passes_with_compiler_off=eager.status == GONE,
+        output=next((outcome.output[-SHOWN:] for outcome in compiled if outcome.shows(repro)), ""),
     )
 
 
-def _run(
+def run_once(
     repro: Repro,
     data: bytes | None,
     sandbox: Sandbox,
     python: Path,
     folder: Path,
     limit: float,
-    extra: dict[str, str],
     watch: Callable[[], None],
+    extra: Mapping[str, str] | None = None,
 ) -> Run:
-    """One run in a folder of its own, with caches that nothing has touched."""
+    """One run in a folder of its own, with caches that nothing has touched; ``extra`` is added to its environment."""
     work, home = folder / "work", folder / "home"
     work.mkdir(parents=True)
     home.mkdir()
@@ -121,7 +124,7 @@ def _run(
                 cwd=work,
                 read=runtime_paths(python),
                 write=[work, home],
-                env=_environment(home) | extra,
+                env={**_environment(home), **(extra or {})},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 file_bytes=FILE_BYTES,

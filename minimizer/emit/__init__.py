@@ -86,7 +86,7 @@ def emit(
     )
     parts = [*own.definitions, prose.function(named, function), idioms.write(failure.kind, subject)]
     source = layout.assemble(
-        header.comment(failure, culprits, environment, rate, attempts),
+        header.comment(failure, culprits, environment, rate, attempts, known.get("disputed", "")),
         parts,
         imports=own.imports,
         modules={node.target.partition(".")[0] for node in named.nodes if "." in node.target},

@@ -10,6 +10,8 @@ class Details(TypedDict, total=False):
 
     rtol: float
     atol: float
+    disputed: str
+    """Why the difference may be no fault, as a sentence: only the script's own tolerance calls it one."""
     aspect: str
     """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad`` or ``aliasing``."""
     output: int

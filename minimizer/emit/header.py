@@ -31,15 +31,21 @@ _VOLATILE = re.compile(
 
 
 def comment(
-    failure: Failure, culprits: Sequence[Culprit], environment: Mapping[str, str], rate: Reproducibility, attempts: int
+    failure: Failure,
+    culprits: Sequence[Culprit],
+    environment: Mapping[str, str],
+    rate: Reproducibility,
+    attempts: int,
+    disputed: str = "",
 ) -> str:
-    """Verdict, versions, rate and the command to run, as comment lines."""
+    """Verdict, versions, rate and the command to run, as comment lines; ``disputed``: a sentence on why it may be no fault."""
     where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
     often = f"failed in {rate.failed} of {rate.runs} "
     often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
     sentences = [
         f"torch.compile {VERDICTS[failure.kind].format(what=subject(culprits))}{where}.",
+        *([disputed] if disputed else []),
         f"torch {torch}, {device}; {often}.",
         "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
     ]

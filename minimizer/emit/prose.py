@@ -89,7 +89,8 @@ def _input_name(item: Input) -> str | None:
         return role[1]
     if user := _USER_NAME.match(item.name):
         return user["name"]
-    return item.name if re.fullmatch(r"[a-z][a-z_]{0,11}", item.name) and item.name != "l" else None
+    # Longer names are those of the calls that made the value: an input that is called `sub` or `matmul` reads like one.
+    return item.name if re.fullmatch(r"[a-km-z]", item.name) else None
 
 
 def _noun(node: Node) -> str:

@@ -24,6 +24,21 @@ def reduce_script(
     return Reduced.by(lambda: _run(problem), problem)
 
 
+def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
+    """Drop what functions and classes hold, statement by statement; they themselves, and how they are used, stay.
+
+    ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best so far is
+    returned.
+    """
+    problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=jobs)
+
+    def inner() -> None:
+        _statements(problem, depth=1)
+        _blocks(problem)
+
+    return Reduced.by(inner, problem).best
+
+
 def _run(problem: Problem[Source]) -> None:
     while True:
         before = problem.best
@@ -33,9 +48,8 @@ def _run(problem: Problem[Source]) -> None:
             return
 
 
-def _statements(problem: Problem[Source]) -> None:
+def _statements(problem: Problem[Source], depth: int = 0) -> None:
     """Drop statements, outer ones before what is in them (hierarchical delta debugging, Misherghi and Su 2006)."""
-    depth = 0
     while level := problem.best.level(depth):
         problem.shrink([number_of(s) for s in level], Source.without, "statements", whole=False)
         depth += 1

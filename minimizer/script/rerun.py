@@ -56,6 +56,19 @@ class Rerun:
         (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
         return script_signature(outcome), outcome
 
+    def switched(
+        self, scripts: Sequence[tuple[str, dict[str, Any]]], backend: str | None = None
+    ) -> list[tuple[Signature | None, Outcome]]:
+        """How scripts fail with parts of the compiler switched off (``inside/subsystems.py``)."""
+        requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
+        return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
+
+    def values(self, expressions: Sequence[str]) -> dict[str, str]:
+        """The texts of expressions of torch; without those that this version does not know."""
+        request = {"setup": "import torch", "expressions": list(expressions)}
+        (outcome,) = self._executor.judge([request], timeout=LEAST_TIMEOUT, op="settings")
+        return outcome.values
+
     def ends_well(self, text: str) -> bool:
         """Whether a script runs to its end without the compiler."""
         (outcome,) = self._run([self._request(text, compiled=False)])

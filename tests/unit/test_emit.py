@@ -453,3 +453,9 @@ def test_a_failure_is_known_again_by_words_that_stay(kind: str, message: str, wo
 )
 def test_lines_of_code(source: str, lines: int) -> None:
     assert code_lines(source) == lines
+
+
+def test_what_is_in_dispute_is_said_at_the_top_of_the_repro() -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, message="wrong", signature="wrong_output")
+    text = comment(failure, [], {}, EVERY_TIME, 1, disputed="Disputed: only the script's own tolerance says so.")
+    assert "# Disputed: only the script's own tolerance says so." in text.splitlines()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.evidence import culprit_of
+from minimizer.evidence import culprit_of, dispute
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Difference, Outcome, Verdict
 
 META = TensorMeta((4,), "torch.float32", (1,))
 
@@ -36,3 +37,21 @@ def test_calls_are_blamed_by_name_where_nothing_could_be_watched(target: str, op
     """Where watching the operators crashes the process too."""
     program = calling(target)
     assert culprit_of(program, [], None, program).ops == ops
+
+
+def differs(outcome: str, **verdict: object) -> Outcome:
+    return Outcome.model_validate({"outcome": outcome, "verdict": verdict})
+
+
+def test_what_only_the_script_calls_a_failure_is_in_dispute() -> None:
+    shown = Outcome(
+        outcome="different", verdict=Verdict(fault=True, differences=[Difference(max_abs=1e-6, required_atol=2e-6)])
+    )
+    assert dispute(shown, differs("different", fault=True)) is None
+    assert dispute(shown, differs("compile_error")) is None
+    text = dispute(shown, differs("same"))
+    assert text is not None
+    assert "atol=2.0e-06 would pass" in text
+    eager_is_worse = dispute(shown, differs("same", compiled_error=1e-8, eager_error=1e-6))
+    assert eager_is_worse is not None
+    assert "eager is the less accurate side" in eager_is_worse

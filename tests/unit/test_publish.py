@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from minimizer.program import Input, Node, Program, Ref
 from minimizer.publish import publish
@@ -48,3 +49,21 @@ def test_the_second_public_name_is_tried_where_the_first_does_not_exist() -> Non
 
 def test_nothing_changes_where_only_operators_fail() -> None:
     assert publish(PROGRAM, lambda programs: [False] * len(programs)) == PROGRAM
+
+
+def test_a_function_that_torch_has_itself_needs_no_second_import() -> None:
+    program = replace(
+        PROGRAM,
+        nodes=(Node("a", "torch.nn.functional.relu", (Ref("x"),)), Node("b", "torch.nn.functional.gelu", (Ref("a"),))),
+        outputs=("b",),
+        level="dynamo",
+    )
+    asked: list[Program] = []
+
+    def survives(programs: Sequence[Program]) -> list[bool]:
+        asked.extend(programs)
+        return [True] * len(programs)
+
+    assert targets(publish(program, survives)) == ["torch.relu", "torch.nn.functional.gelu"]
+    assert len(asked) == 1
+    assert publish(program, lambda programs: [False] * len(programs)) == program

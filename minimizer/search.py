@@ -1,0 +1,365 @@
+"""From a captured graph to a repro that is not verified yet: localize → reduce → blame → emit.
+
+A failure counts as one that always shows until it is seen not to. What was accepted before that holds, but what was refused
+may have been refused by chance: the reduction goes on from there with a sequential oracle (`sequential.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from minimizer.blame import climb
+from minimizer.checkpoint import Checkpoint, Keeper, data_of, keep_repro, restore
+from minimizer.emit import Details, Repro, emit
+from minimizer.emit.idioms import REPRO_SECONDS
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.evidence import culprit_of, details_of, dispute, failure_of
+from minimizer.executor import Executor
+from minimizer.further import Found
+from minimizer.journal import Journal
+from minimizer.localize import Localized, Region, confirm_discrete, confirm_local, cut, find_root, localize, narrow
+from minimizer.oracle import Measured, Oracle, Signature, signature_of
+from minimizer.polish import polish
+from minimizer.program import Program
+from minimizer.publish import publish
+from minimizer.reduce import Reduced, reduce
+from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
+from minimizer.triage import Case, Settled, Triage
+from minimizer.types import Kind, Reason, Status, Step, counted
+
+OTHER_ROOT = "fails by itself too; --target reduces it first"
+FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
+"""How often a script is run, in all, whose failure does not always show; none is begun after that time."""
+FINISH_SECONDS = 45.0
+"""Kept free at the end of the budget, so that the best result so far can be written and verified."""
+
+
+class Unreduced(Exception):
+    """The search ended without a window that fails by itself; ``settled`` is the verdict."""
+
+    def __init__(self, settled: Settled) -> None:
+        super().__init__(settled.summary)
+        self.settled = settled
+
+
+Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
+"""Runs the script again, behind what is under way: see `run_again`."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the search ended with.
+
+    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``found``: where further culprits are
+    looked for. ``disputed``: why it may be none, where only the script's own check calls it a failure.
+    """
+
+    repro: Repro
+    data: bytes | None = None
+    rewrite: Callable[[Reproducibility], Repro] | None = None
+    found: Found | None = None
+    disputed: str | None = None
+
+    def keep(self, journal: Journal) -> None:
+        """Keep the repro, to be had while it is being verified."""
+        reduction = journal.report.reduction
+        assert reduction is not None
+        reduction.lines_after = self.repro.lines
+        keep_repro(self.repro, self.data, journal)
+        journal.event("repro", lines=self.repro.lines, nodes=reduction.nodes_after, verified=False)
+
+
+class Search:
+    """One search: for the failure of ``case``, judged in trials of ``executor``.
+
+    ``lines``: of the user's script. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
+    """
+
+    def __init__(
+        self, case: Case, executor: Executor, journal: Journal, *, lines: int, target: str | None, jobs: int
+    ) -> None:
+        self._case, self._journal, self._lines, self._target, self._jobs = case, journal, lines, target, jobs
+        self._report = journal.report
+        self._oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
+        self._finish = _finish_seconds(case.signature.kind)
+
+    def run(self, repeat: Repeat) -> Result:
+        """Every step in order. Time is left to finish; where the search is cut short, the best so far is emitted.
+
+        Raises:
+            Unreduced: nothing was found that fails by itself.
+            Unanswered: the graph cannot be taken apart.
+        """
+        case, oracle, finish = self._case, self._oracle, self._finish
+        seen = Reproducibility(failed=1, runs=case.runs)
+        if not _always(seen):
+            oracle.expect(seen)
+        try:
+            with self._journal.reserving(finish):
+                repeats = repeat(seen, 2)  # beside the search, which seldom fills all cores
+                with self._journal.step(Step.LOCALIZE):
+                    start = self._resume() or self._localize()
+                    program, located = start.program, start.located
+                with self._journal.step(Step.REDUCE):
+                    if oracle.sequential is not None:
+                        with suppress(BudgetExceeded, Cancelled):
+                            oracle.estimate((start.best, program))
+                    reduced = self._reduce(start)
+                    seen = repeats.result()  # here, where it ends at once if the time does
+            measured = self._blame(reduced.best, located)
+            is_flaky = not (measured.is_steady and _always(seen))
+            if is_flaky and oracle.sequential is None:
+                with self._journal.reserving(finish), suppress(BudgetExceeded, Cancelled):
+                    repeats = repeat(seen, FLAKY_RUNS)
+                    reduced = self._reduce_again(start, reduced.best)
+                    seen = repeats.result()
+                measured = self._blame(reduced.best, located)
+            if measured.outcome.outcome == "nondeterministic":
+                raise Unreduced(self._nondeterministic())
+        finally:
+            self._report.also_seen = [
+                AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
+                for s, n in oracle.also_seen.most_common(20)
+            ]
+        self._count(seen, measured.rate)
+        with self._journal.undisturbed(finish), self._journal.step(Step.EMIT):
+            is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
+            result = self._emit(reduced.best, measured, measured.rate if is_measured else seen)
+        return replace(result, found=Found(case, oracle, program, located, reduced.best))
+
+    def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
+        assert self._report.failure is not None
+        self._report.failure.reproducibility = script
+        if not (_always(script) and _always(repro)):
+            self._journal.note(
+                f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
+                f"{repro.failed} of {repro.runs} compilations of the repro."
+            )
+
+    def _resume(self) -> Checkpoint | None:
+        start = restore(self._case, self._oracle, self._journal.sink)
+        if start is not None:
+            self._report.layers = list(start.located.layers)
+            self._journal.note(
+                f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
+            )
+        return start
+
+    def _localize(self) -> Checkpoint:
+        """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
+        case, oracle = self._case, self._oracle
+        program = case.program.dynamic() if case.program.is_symbolic else case.program
+        if case.otherwise is not None:
+            window = confirm_discrete(program, oracle) or confirm_local(program, oracle)
+            if window is None:
+                self._report.failure = None
+                raise Unreduced(case.otherwise)
+            return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
+        located = self._confirmed(program)
+        if located is None and (lowered := self._lowered(program)) is not None:
+            program = lowered
+            located = self._confirmed(program)
+        if located is not None:
+            return Checkpoint(program, located, located.window)
+        vanishes = (
+            "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
+        )
+        raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
+
+    def _lowered(self, program: Program) -> Program | None:
+        """The program in aten operators; None if it is that already, or cannot be traced."""
+        if program.level != "dynamo":
+            return None
+        try:
+            lowered = replace(self._case.survey.program("aot"), setup=program.setup)
+        except ChildFailed as error:
+            self._journal.note(f"The graph could not be traced into aten operators: {error}")
+            return None
+        return lowered.dynamic() if lowered.is_symbolic else lowered
+
+    def _confirmed(self, program: Program) -> Localized | None:
+        """A window that fails alone; where nothing does at the first attempt, but the graph does now and then, once more."""
+        case, oracle = self._case, self._oracle
+        variants = [program]
+        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
+            variants.insert(0, program.without_grad())
+        if program.level == "dynamo" and program != case.program:
+            # Only the symbols of the compiler's own choice, where more of them hide the failure.
+            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
+        for variant in variants:
+            located = self._located(variant)
+            if located.confirmed:
+                return located
+        if oracle.sequential is None and (rate := oracle.measure(program).rate).failed:
+            oracle.expect(rate)
+            return self._confirmed(program)
+        return None
+
+    def _located(self, program: Program) -> Localized:
+        def show(layer: Layer) -> None:
+            self._journal.log(f"region {layer.path or '(no module)'}: {layer.verdict} {layer.local_error}")
+
+        oracle, target = self._oracle, self._target
+        self._journal.progress(
+            nodes=program.size, nodes_before=program.size, trials=oracle.trials, message="judging regions"
+        )
+        located = localize(program, oracle, target=target, on_region=show)
+        if target is not None and find_root(located.roots, target) is None:
+            named = self._retargeted(program, located, target)
+            if named is None:
+                names = ", ".join(root.path for root in located.roots)
+                self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
+            located = named or located
+        self._report.layers = list(located.layers)
+        self._journal.progress(
+            nodes=located.window.size, nodes_before=program.size, trials=oracle.trials, message="localized"
+        )
+        return located
+
+    def _retargeted(self, program: Program, located: Localized, target: str) -> Localized | None:
+        """The failure that the user names by its signature or kind, where a region shows it that the script's own end hides."""
+        for region in located.elsewhere:
+            (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
+            signature = signature_of(outcome)
+            if signature is not None and target in (signature.text, signature.kind.value):
+                self._oracle.accepts = _accepted(signature)
+                self._report.failure = failure_of(outcome, signature)
+                others = tuple(other for other in located.elsewhere if other != region)
+                window = narrow(program, region, self._oracle)
+                return replace(
+                    located, window=window, roots=(region,), elsewhere=(*located.roots, *others), confirmed=True
+                )
+        return None
+
+    def _reduce(self, start: Checkpoint) -> Reduced[Program]:
+        program, oracle, report = start.program, self._oracle, self._report
+        earlier, keeper = oracle.trials, Keeper(start, self._case, oracle, self._journal)
+
+        def record(step: HistoryStep, best: Program) -> None:
+            trials = earlier + step.trial
+            report.reduction = self._reduction(program, step.nodes, trials)
+            self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=step.by)
+            keeper.step(step, best)
+
+        reduced = reduce(
+            start.best,
+            check=oracle.check,
+            literal=self._case.survey.literal,
+            on_step=record,
+            jobs=self._jobs,
+        )
+        if reduced.one_minimal:
+            with suppress(BudgetExceeded):
+                reduced = replace(reduced, best=self._polished(publish(reduced.best, oracle.check)))
+        reduction = self._reduction(program, reduced.best.size, oracle.trials)
+        reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
+        reduction.history, reduction.seconds = keeper.history, round(start.seconds + reduced.seconds, 2)
+        report.reduction = reduction
+        return reduced
+
+    def _polished(self, program: Program) -> Program:
+        if self._oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
+            return program
+        return polish(program, self._oracle.check, jobs=self._jobs)
+
+    def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
+        """Go on sequentially from the smallest program that fails often enough: the best, the window, or the whole graph."""
+        oracle, reduction = self._oracle, self._report.reduction
+        assert reduction is not None
+        reduction.one_minimal = False
+        window, whole = start.located.window, start.program
+        with self._journal.step(Step.REDUCE):
+            oracle.estimate((window, whole))
+            best = next((program for program in (best, window) if oracle.check([program])[0]), whole)
+            again = replace(start, best=best, seconds=reduction.seconds, history=tuple(reduction.history))
+            return self._reduce(again)
+
+    def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
+        level = "aot" if program.level == "aot" else "dynamo"
+        return Reduction(
+            level=level, nodes_before=program.size, nodes_after=nodes, lines_before=self._lines, trials=trials
+        )
+
+    def _blame(self, program: Program, located: Localized) -> Measured:
+        report, oracle = self._report, self._oracle
+        assert report.failure is not None and report.reduction is not None
+        with self._journal.undisturbed(self._finish), self._journal.step(Step.BLAME):
+            report.failure.stage, report.ladder, measured = climb(program, oracle)
+            operators = oracle.operators(program)
+            if report.reduction.level == "dynamo":
+                report.reduction.aot_nodes_after = len(operators)
+            culprit = culprit_of(program, operators, measured.outcome, located.window)
+            others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
+            report.culprits = [culprit, *others]
+            self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
+        return measured
+
+    def _nondeterministic(self) -> Settled:
+        self._report.failure, self._report.culprits = None, []
+        sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
+        return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
+
+    def _emit(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
+        case = self._case
+        details = details_of(program, measured.outcome, case.tolerance)
+        if disputed := self._disputed(program, measured):
+            details["disputed"] = disputed
+        if case.signature.kind is Kind.HANG and case.signature.where:
+            details["stuck_in"] = case.signature.where.rpartition(":")[2]
+        write = partial(self._write, program, details)
+        repro = write(rate)
+        result = Result(repro, data_of(repro, case), write if _always(rate) else None, disputed=details.get("disputed"))
+        result.keep(self._journal)
+        return result
+
+    def _disputed(self, program: Program, measured: Measured) -> str | None:
+        if self._case.tolerance is None:
+            return None
+        (judged,) = self._oracle.judge([program], tolerance=None)
+        return dispute(measured.outcome, judged)
+
+    def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
+        report = self._report
+        assert report.failure is not None
+        return emit(
+            program,
+            report.failure,
+            report.culprits,
+            environment=report.environment,
+            rate=rate,
+            details=details,
+        )
+
+
+def run_again(triage: Triage, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+    """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted."""
+    failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
+    with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
+        while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
+            failed, runs = failed + triage.fails_again(case), runs + 1
+    return Reproducibility(failed=failed, runs=runs)
+
+
+def _finish_seconds(kind: Kind) -> float:
+    """Kept free at the end of the budget; a hang has to be awaited once more to be verified."""
+    return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
+
+
+def _always(rate: Reproducibility) -> bool:
+    return rate.failed == rate.runs
+
+
+def _accepted(signature: Signature) -> tuple[Signature, ...]:
+    """The ways of failing that count as this one: a wrong gradient is a wrong output of the joint graph."""
+    if signature.kind is Kind.WRONG_GRADIENT:
+        return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
+    return (signature,)
+
+
+def _holds(root: Region, culprit: Culprit) -> bool:
+    return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
