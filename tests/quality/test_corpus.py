@@ -2,7 +2,7 @@
 
 ``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
 regression, a smaller one is an invitation to lower the number; null where the script itself is reduced, or nothing is pinned
-yet. ``arguments`` go to the command. Only what is ``daily`` is run, unless WHOLE_CORPUS is set.
+yet. ``part`` is what the blame must name. ``arguments`` go to the command. Only what is ``daily`` is run, unless WHOLE_CORPUS is set.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,12 @@ def test_corpus(name: str, tmp_path: Path) -> None:
     for pinned in ("nodes", "lines"):
         if truth[pinned] is not None:
             assert report["reduction"][f"{pinned}_after"] <= truth[pinned]
+    if "part" in truth:
+        assert report["blame"]["items"] == truth["part"]
+        assert report["blame"]["confirmed"]
+        assert report["blame"]["confirmed_on_script"]
+        assert report["blame"]["runs"] <= 25
+        assert report["workaround"]["verified"]
     assert report["verification"]["failed_same"] == report["verification"]["runs"] == 3
 
 
@@ -88,3 +95,43 @@ def test_repro_stands_alone(tmp_path: Path) -> None:
 
     assert run() == 1
     assert run(TORCHDYNAMO_DISABLE="1") == 0
+
+
+TWO_FAILURES = """
+    import torch
+    import torch._inductor.config as config
+    from torch import nn
+    from torch._inductor.lowering import lowerings
+
+
+    def broken(*args, **kwargs):
+        raise RuntimeError("there is no erf today")
+
+
+    lowerings[torch.ops.aten.erf.default] = broken
+    config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+
+
+    class First(nn.Module):
+        def forward(self, x):
+            return (torch.erf(x) * 2).cos() + torch.sin(x)
+
+
+    class Second(nn.Module):
+        def forward(self, x):
+            return (torch.relu(x - 1).sin() + 2).exp() * 3
+
+
+    torch.compile(nn.Sequential(First(), Second(), First()))(torch.randn(4, 8))
+"""
+
+
+def test_a_target_is_named_by_its_signature(tmp_path: Path) -> None:
+    """The script ends with a compile error; the wrong values behind it are asked for, and the error gets its own repro."""
+    script, out = tmp_path / "two.py", tmp_path / "out"
+    script.write_text(textwrap.dedent(TWO_FAILURES))
+    status, report = minimize(script, out, "--target", "wrong_output")
+    assert (status, report["failure"]["kind"]) == (0, "wrong_output")
+    assert report["culprits"][0]["ops"] == ["aten.relu"]
+    assert "torch.relu" in (out / "repro.py").read_text()
+    assert "torch.erf" in (out / "repro-2.py").read_text()
