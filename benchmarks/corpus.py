@@ -5,7 +5,8 @@
     python benchmarks/corpus.py tests/quality/corpus/integer_hash.py
     python benchmarks/corpus.py --table                  # runs nothing, writes the table from what is known
 
-Each side of a case is a line of the results file as soon as it is there, and is not run again. A time taken while other
+Each side of a case is a line of the results file (benchmarks/corpus.jsonl, kept in the repository) as soon as it is there, and
+is not run again. A time taken while other
 work ran on the machine is an upper bound and is shown as such (<=); one that reached the limit is a lower bound (>=).
 """
 
@@ -66,7 +67,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-upstream", action="store_true", help="leave PyTorch's minifier out")
     parser.add_argument("--fresh", action="store_true", help="run again what is known")
     parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument("--results", type=Path, default=Path("minimizer-out/corpus/results.jsonl"), metavar="FILE")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "corpus.jsonl", metavar="FILE")
     parser.add_argument("--work", type=Path, default=Path("minimizer-out/corpus"), metavar="DIR")
     return parser.parse_args()
 

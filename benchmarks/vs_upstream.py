@@ -5,6 +5,7 @@
 A side that reaches the limit is stopped, and its time is a lower bound (>=). A repro counts only if it really fails when
 it is run. Each finished case is a row in the results file at once; a case that has its row is not run again.
 
+Our time ends when the verified repro can be downloaded; the diagnosis that follows has no counterpart on the other side.
 The other side is used as its documentation says: the script runs with TORCHDYNAMO_REPRO_AFTER=aot (and, if that dumps
 nothing, =dynamo) at level 4, and at level 2 for compile errors and crashes, which level 4 does not dump; then the
 minifier_launcher.py that was dumped is run. Its time is the time of all these runs. Its trials are counted by the
@@ -17,6 +18,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -127,6 +129,7 @@ def run_ours(script: Path, limit: int, folder: Path, options: Sequence[str] = ()
     except (OSError, ValueError):
         side.note = last_line(ran.output)
         return side
+    side.seconds = round(ran.seconds - after_the_repro(report, folder / "run.log"), 1)
     reduction = report.get("reduction") or {}
     side.trials, side.nodes = reduction.get("trials"), reduction.get("nodes_after")
     side.note = report["status"]
@@ -135,6 +138,12 @@ def run_ours(script: Path, limit: int, folder: Path, options: Sequence[str] = ()
     if repro.exists():
         finish(side, repro, lambda ran: ran.status == 1)
     return side
+
+
+def after_the_repro(report: dict[str, Any], log: Path) -> float:
+    """Seconds from the verified repro to the end of the job: the diagnosis, which the other side does not have."""
+    verified = re.findall(r"^ *([\d.]+) +repro .*verified=True", log.read_text(), re.MULTILINE)
+    return float(report["timings"]["total"]) - float(verified[0]) if verified else 0.0
 
 
 def run_upstream(script: Path, limit: int, folder: Path) -> Side:
