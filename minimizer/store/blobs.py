@@ -36,7 +36,8 @@ def get(session: Session, sha: str) -> bytes:
 def collect(database: Database, shas: Iterable[str]) -> None:
     """Delete those of the blobs that nothing refers to any more."""
     for sha in shas:
-        unused = ~exists().where(JobRow.script_sha == sha) & ~exists().where(ArtifactRow.sha256 == sha)
+        asked = exists().where((JobRow.script_sha == sha) | (JobRow.archive_sha == sha))
+        unused = ~asked & ~exists().where(ArtifactRow.sha256 == sha)
         try:
             with database.write() as session:
                 session.execute(delete(BlobRow).where(BlobRow.sha256 == sha, unused))

@@ -51,6 +51,86 @@ class QueueFull(StoreError):
         super().__init__(f"{limit:,} jobs are waiting and no more may: try again later")
 
 
+class QuotaExceeded(StoreError):
+    """As many jobs of this submitter are open as may be."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit:,} of your jobs are waiting or running and no more may: wait until one has ended")
+
+
+class UnknownProject(UserError):
+    """There is no project of this name, or none for whoever asks."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no project {name!r} that is open to you")
+
+
+class ProjectNotEmpty(UserError):
+    """A project with jobs cannot be deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"project {name!r} still has jobs, or is the default one: delete its jobs first")
+
+
+class UnknownUser(UserError):
+    """There is no user of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no user {name!r}")
+
+
+class UnknownToken(UserError):
+    """There is no token with this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"there is no token {token_id!r}")
+
+
+class UnknownWebhook(UserError):
+    """There is no webhook with this id."""
+
+    def __init__(self, webhook_id: str) -> None:
+        super().__init__(f"there is no webhook {webhook_id!r}")
+
+
+class InvalidUrl(UserError):
+    """Not an address that messages can be sent to."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url[:200]!r} is no address: it begins with http:// or https:// and names a host")
+
+
+class NameTaken(UserError):
+    """A user or project of this name exists."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(f"there is a {what} {name!r} already: choose another name")
+
+
+class InvalidName(UserError):
+    """Not a name for a user or a project."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} is no name for a user or a project: it begins with a lower-case letter or a digit, and goes on with "
+            "these and . _ @ - up to 64 characters"
+        )
+
+
+class UnknownFailure(StoreError):
+    """No group of failures has this name."""
+
+    def __init__(self, signature: str) -> None:
+        super().__init__(f"no failure {signature}")
+
+
+class NotInGroup(StoreError):
+    """A group can only be split by some of its own jobs, and not by all."""
+
+    def __init__(self, signature: str) -> None:
+        super().__init__(f"name some of the jobs of {signature}, but not all, and no others")
+
+
 class JobActive(StoreError):
     """A running job cannot be deleted."""
 

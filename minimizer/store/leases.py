@@ -6,16 +6,18 @@ later write names the fence it was made under, so a worker that was thought dead
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from minimizer.store.database import Database
 from minimizer.store.errors import LeaseLost
 from minimizer.store.jobs import close_cancelled, is_id, touch, view
-from minimizer.store.models import JobRow
-from minimizer.store.views import Claim
+from minimizer.store.models import JobRow, ProjectRow
+from minimizer.store.outbox import announce_end
+from minimizer.store.views import Claim, Job
 from minimizer.types import Reason, Status
 
 _RING_AT_ONCE = 50
@@ -26,15 +28,29 @@ class Leases:
 
     _database: Database
 
-    def claim(self, worker: str, *, lease_seconds: float) -> Claim | None:
-        """Take the job that has waited longest, or ``None`` if none waits."""
-        oldest = select(JobRow.id).where(JobRow.status == Status.QUEUED).order_by(JobRow.queued_at, JobRow.number)
+    def claim(
+        self,
+        worker: str,
+        *,
+        lease_seconds: float,
+        devices: Collection[str] | None = None,
+        toolchains: Collection[str] | None = None,
+    ) -> Claim | None:
+        """Take the next job, or ``None`` if none waits that this worker can do.
+
+        Projects take turns: the one with the fewest jobs running, then the one that was served longest ago. Within a
+        project the higher priority goes first, then what has waited longer.
+
+        Args:
+            devices, toolchains: what the worker has beyond a CPU and the default interpreter; ``None``: whatever it takes.
+        """
+        following = _in_turn(devices, toolchains)
         while True:
             with self._database.read() as session:
-                job_id = session.scalars(oldest.limit(1)).one_or_none()
+                job_id = session.scalars(following.limit(1)).one_or_none()
             if job_id is None:
                 return None
-            # Somebody may be quicker; then another one is the oldest.
+            # Somebody may be quicker; then another one is next.
             if (claim := self.claim_job(job_id, worker, lease_seconds=lease_seconds)) is not None:
                 return claim
 
@@ -60,7 +76,10 @@ class Leases:
                 .returning(JobRow),
                 execution_options={"synchronize_session": False},
             ).one_or_none()
-            return None if row is None else Claim(view(row), worker, row.fence)
+            if row is None:
+                return None
+            row.project.served_at = now
+            return Claim(view(row), worker, row.fence)
 
     def heartbeat(self, claim: Claim, lease_seconds: float) -> bool:
         """Keep the job; returns whether its owner wants it to stop.
@@ -91,13 +110,13 @@ class Leases:
             row = held(session, claim)
             now = self._database.now(session)
             if row.cancel_requested:
-                close_cancelled(row, now)
+                close_cancelled(session, row, now)
             else:
                 # Going away in good order is not the job's fault.
                 row.attempt -= 1
                 _requeue(row, now)
 
-    def requeue_expired(self, max_attempts: int) -> list[str]:
+    def requeue_expired(self, max_attempts: int) -> list[Job]:
         """Take the jobs of silent workers from them; returns those that wait again and should be rung for.
 
         A job that has silenced ``max_attempts`` workers ends as failed, and a cancelled one as cancelled.
@@ -105,17 +124,17 @@ class Leases:
         with self._database.write() as session:
             now = self._database.now(session)
             expired = select(JobRow).where(JobRow.status == Status.RUNNING, JobRow.lease_until < now)
-            rows = session.scalars(expired.with_for_update(skip_locked=True)).all()
+            rows = session.scalars(expired.with_for_update(skip_locked=True, of=JobRow)).all()
             for row in rows:
                 if row.cancel_requested:
-                    close_cancelled(row, now)
+                    close_cancelled(session, row, now)
                 elif row.attempt >= max_attempts:
-                    _give_up(row, now)
+                    _give_up(session, row, now)
                 else:
                     _requeue(row, now)
-            return [row.id for row in rows if row.status == Status.QUEUED]
+            return [view(row) for row in rows if row.status == Status.QUEUED]
 
-    def stale_queued(self, older_than: float) -> list[str]:
+    def stale_queued(self, older_than: float) -> list[Job]:
         """The longest waiting jobs that nobody has rung for in this many seconds, marked as rung for now.
 
         Their message may have been lost; or all workers are busy, and a few more messages do no harm.
@@ -128,10 +147,38 @@ class Leases:
                 .order_by(JobRow.queued_at, JobRow.number)
                 .limit(_RING_AT_ONCE)
             )
-            rows = session.scalars(stale.with_for_update(skip_locked=True)).all()
+            rows = session.scalars(stale.with_for_update(skip_locked=True, of=JobRow)).all()
             for row in rows:
                 row.rung_at = now
-            return [row.id for row in rows]
+            return [view(row) for row in rows]
+
+
+def _in_turn(devices: Collection[str] | None, toolchains: Collection[str] | None) -> Select[str]:
+    """The ids of the jobs that wait, in the order in which they should be taken."""
+    other = aliased(JobRow)
+    running = (
+        select(func.count())
+        .select_from(other)
+        .where(other.status == Status.RUNNING, other.project_number == JobRow.project_number)
+        .scalar_subquery()
+    )
+    query = (
+        select(JobRow.id)
+        .join(ProjectRow, ProjectRow.number == JobRow.project_number)
+        .where(JobRow.status == Status.QUEUED)
+        .order_by(
+            running,
+            ProjectRow.served_at.asc().nulls_first(),
+            JobRow.priority.desc(),
+            JobRow.queued_at,
+            JobRow.number,
+        )
+    )
+    if devices is not None:
+        query = query.where(or_(JobRow.device.is_(None), JobRow.device.in_(devices)))
+    if toolchains is not None:
+        query = query.where(or_(JobRow.toolchain.is_(None), JobRow.toolchain.in_(toolchains)))
+    return query
 
 
 def held(session: Session, claim: Claim) -> JobRow:
@@ -143,7 +190,7 @@ def held(session: Session, claim: Claim) -> JobRow:
     query = select(JobRow).where(
         JobRow.id == claim.job_id, JobRow.fence == claim.fence, JobRow.status == Status.RUNNING
     )
-    row = session.scalars(query.with_for_update()).one_or_none()
+    row = session.scalars(query.with_for_update(of=JobRow)).one_or_none()
     if row is None:
         raise LeaseLost(claim.job_id)
     return row
@@ -156,7 +203,7 @@ def _requeue(row: JobRow, now: datetime) -> None:
     touch(row, now)
 
 
-def _give_up(row: JobRow, now: datetime) -> None:
+def _give_up(session: Session, row: JobRow, now: datetime) -> None:
     row.status = Status.FAILED
     row.reason = Reason.INTERNAL_ERROR
     row.summary = (
@@ -166,3 +213,4 @@ def _give_up(row: JobRow, now: datetime) -> None:
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)
+    announce_end(session, row, now)

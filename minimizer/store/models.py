@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -19,11 +20,12 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    UniqueConstraint,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from minimizer.types import Status
+from minimizer.types import Role, Scope, Status
 
 # SQLite numbers rows by itself only in a column that is exactly INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -42,6 +44,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({', '.join(repr(str(word)) for word in words)})", name=column)
 
 
 class Base(DeclarativeBase):
@@ -69,6 +75,20 @@ class BlobRow(Base):
     compressed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class ProjectRow(Base):
+    """Owns jobs and keeps those who are no members out. The first one, ``default``, is made by the migration."""
+
+    __tablename__ = "projects"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime]
+    keep_days: Mapped[int | None]
+    keep_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    # When a worker last took a job of it: projects take turns.
+    served_at: Mapped[datetime | None]
+
+
 class JobRow(Base):
     """A job: what was asked, where it stands, who works on it, and the gist of the answer."""
 
@@ -79,6 +99,19 @@ class JobRow(Base):
     filename: Mapped[str] = mapped_column(String(255))
     options: Mapped[dict[str, Any]]
     script_sha: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
+    # The archive that the script came in, its other files included.
+    archive_sha: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"), index=True)
+    # What the answer depends on, script and options, as a digest: the same question needs no second job.
+    question_sha: Mapped[str | None] = mapped_column(String(64), index=True)
+
+    project_number: Mapped[int] = mapped_column(ForeignKey("projects.number"), index=True)
+    project: Mapped[ProjectRow] = relationship(lazy="joined", innerjoin=True)
+    submitted_by: Mapped[str] = mapped_column(String(100), index=True)
+    pinned: Mapped[bool] = mapped_column(Boolean)
+    priority: Mapped[int]
+    # What a worker must have to take it; None where any worker will do.
+    device: Mapped[str | None] = mapped_column(String(16))
+    toolchain: Mapped[str | None] = mapped_column(String(200))
 
     status: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(32))
@@ -109,7 +142,7 @@ class JobRow(Base):
     summary: Mapped[str] = mapped_column(Text)
 
     __table_args__ = (
-        CheckConstraint(f"status IN ({', '.join(repr(str(status)) for status in Status)})", name="status"),
+        _one_of("status", Status),
         Index("ix_jobs_status_queued_at", "status", "queued_at"),
         # A number is never given twice: cursors and the order of the queue lean on it.
         {"sqlite_autoincrement": True},
@@ -158,5 +191,158 @@ class WorkerRecord(Base):
     name: Mapped[str] = mapped_column(String(255), primary_key=True)
     device: Mapped[str] = mapped_column(String(255))
     torch: Mapped[str] = mapped_column(String(64))
+    toolchains: Mapped[str] = mapped_column(Text)
     last_seen: Mapped[datetime]
     started_at: Mapped[datetime]
+
+
+class UserRow(Base):
+    """Somebody who may sign in, or a robot that only has tokens."""
+
+    __tablename__ = "users"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    password_hash: Mapped[str | None] = mapped_column(String(255))
+    active: Mapped[bool] = mapped_column(Boolean)
+    created_at: Mapped[datetime]
+
+    __table_args__ = (_one_of("role", Role),)
+
+
+class MembershipRow(Base):
+    """Lets a user into a project."""
+
+    __tablename__ = "memberships"
+
+    user_number: Mapped[int] = mapped_column(ForeignKey("users.number", ondelete="CASCADE"), primary_key=True)
+    project_number: Mapped[int] = mapped_column(
+        ForeignKey("projects.number", ondelete="CASCADE"), primary_key=True, index=True
+    )
+
+
+class TokenRow(Base):
+    """A personal API token, by the digest of its secret."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    user_number: Mapped[int] = mapped_column(ForeignKey("users.number", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(100))
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scope: Mapped[str] = mapped_column(String(8))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+
+    __table_args__ = (_one_of("scope", Scope),)
+
+
+class SessionRow(Base):
+    """A browser that is signed in, by the digest of its cookie."""
+
+    __tablename__ = "sessions"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_number: Mapped[int] = mapped_column(ForeignKey("users.number", ondelete="CASCADE"), index=True)
+    # Signed in with a token: the session can do what the token can, for as long as the token can.
+    token_id: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class AuditRow(Base):
+    """Who changed what, and from where."""
+
+    __tablename__ = "audit"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    time: Mapped[datetime] = mapped_column(index=True)
+    actor: Mapped[str] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(255))
+    address: Mapped[str] = mapped_column(String(64))
+
+
+class WebhookRow(Base):
+    """An address that is told when a job of its project ends."""
+
+    __tablename__ = "webhooks"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    project_number: Mapped[int] = mapped_column(ForeignKey("projects.number", ondelete="CASCADE"), index=True)
+    url: Mapped[str] = mapped_column(Text)
+    # In the clear, since every message is signed with it.
+    secret: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+
+
+class DeliveryRow(Base):
+    """A message to a webhook, kept with the job's end in one transaction, and what became of it."""
+
+    __tablename__ = "deliveries"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(String(32))
+    body: Mapped[str] = mapped_column(Text)
+    attempts: Mapped[int]
+    created_at: Mapped[datetime]
+    # When it is to be sent (again); None once it has arrived or was given up.
+    next_at: Mapped[datetime | None] = mapped_column(index=True)
+    delivered_at: Mapped[datetime | None]
+    answer: Mapped[str] = mapped_column(String(255))
+
+
+class FailureGroupRow(Base):
+    """Jobs of a project that failed in the same way, and what people know of that failure."""
+
+    __tablename__ = "failure_groups"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    project_number: Mapped[int] = mapped_column(ForeignKey("projects.number", ondelete="CASCADE"), index=True)
+    # The fingerprint of its first job; with a number behind it where that is another group's.
+    signature: Mapped[str] = mapped_column(String(80))
+    kind: Mapped[str] = mapped_column(String(32))
+    # What the next failure is compared with: operators, message, graph.
+    features: Mapped[dict[str, Any]]
+    note: Mapped[str] = mapped_column(Text)
+    issue_url: Mapped[str] = mapped_column(Text)
+    fixed_in: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+
+    __table_args__ = (UniqueConstraint("project_number", "signature"),)
+
+
+class FailureMemberRow(Base):
+    """A job in its group, and why it is there."""
+
+    __tablename__ = "failure_members"
+
+    job_number: Mapped[int] = mapped_column(ForeignKey("jobs.number", ondelete="CASCADE"), primary_key=True)
+    group_number: Mapped[int] = mapped_column(ForeignKey("failure_groups.number", ondelete="CASCADE"), index=True)
+    fingerprint: Mapped[str] = mapped_column(String(64), index=True)
+    because: Mapped[str] = mapped_column(String(255))
+
+
+class FailureHistoryRow(Base):
+    """What was done to a group, by whom."""
+
+    __tablename__ = "failure_history"
+
+    number: Mapped[int] = mapped_column(_Number, primary_key=True)
+    group_number: Mapped[int] = mapped_column(ForeignKey("failure_groups.number", ondelete="CASCADE"), index=True)
+    time: Mapped[datetime]
+    actor: Mapped[str] = mapped_column(String(100))
+    what: Mapped[str] = mapped_column(Text)
+
+
+class RetestRow(Base):
+    """A job that runs the best repro of a group again, to see whether another torch still fails."""
+
+    __tablename__ = "retests"
+
+    job_number: Mapped[int] = mapped_column(ForeignKey("jobs.number", ondelete="CASCADE"), primary_key=True)
+    group_number: Mapped[int] = mapped_column(ForeignKey("failure_groups.number", ondelete="CASCADE"), index=True)

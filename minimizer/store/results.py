@@ -9,12 +9,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from minimizer.report import Report
-from minimizer.store import blobs, bounds
+from minimizer.store import blobs, bounds, grouping
 from minimizer.store.database import Database
 from minimizer.store.errors import ArtifactTooLarge, UnknownArtifact
 from minimizer.store.jobs import find, touch
 from minimizer.store.leases import held
 from minimizer.store.models import ArtifactRow, BlobRow, EventRecord, JobRow
+from minimizer.store.outbox import announce_end
 from minimizer.store.views import ArtifactInfo, Claim, EventRow
 from minimizer.types import Kind
 
@@ -122,7 +123,9 @@ class Results:
             row.reason = report.reason
             row.lease_until = None
             row.finished_at = now
+            grouping.assign(session, row, report.to_json(), now)
             touch(row, now)
+            announce_end(session, row, now)
         blobs.collect(self._database, replaced)
 
     def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[EventRow]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from minimizer.store.access import Access
+from minimizer.store.audit import Audit
 from minimizer.store.database import Database
+from minimizer.store.groups import Groups
 from minimizer.store.jobs import Jobs
 from minimizer.store.leases import Leases
+from minimizer.store.projects import Projects
 from minimizer.store.results import Results
+from minimizer.store.submissions import Submissions
+from minimizer.store.webhooks import Webhooks
 from minimizer.store.workers import Workers
 
 
-class Store(Jobs, Leases, Results, Workers):
-    """Jobs, their leases, what they have found, and the workers. Safe to share between threads, not across a fork."""
+class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks):
+    """Jobs, their leases, what they have found, the workers, and who may see them. Safe to share between threads, not across a fork."""
 
     def __init__(self, database: Database, max_queued_jobs: int) -> None:
         self._database = database

@@ -7,7 +7,29 @@ from datetime import datetime
 from typing import Any
 
 from minimizer.options import Options
-from minimizer.types import Kind, Reason, Status
+from minimizer.types import Kind, Reason, Role, Scope, Status
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job that somebody hands in."""
+
+    script: bytes
+    filename: str
+    """Of the script; with an archive, its path in there."""
+    options: Options
+    archive: bytes | None = None
+    """A zip file with the script and what it needs beside it."""
+    priority: int = 0
+    """A job of a higher one goes before all others of its project."""
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Who hands jobs in, and how many of his or hers may be open at once (``None``: any number)."""
+
+    name: str = ""
+    max_open_jobs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -22,6 +44,13 @@ class Job:
     filename: str
     options: Options
     script_sha: str
+    project: str
+    submitted_by: str
+    """Whoever has signed in, or empty where nobody has to."""
+    pinned: bool
+    """Kept whatever the retention of its project says."""
+    priority: int
+    has_archive: bool
     attempt: int
     """How often a worker has started on it since it was submitted or retried."""
     created_at: datetime
@@ -80,18 +109,159 @@ class WorkerRow:
     name: str
     device: str
     torch: str
+    toolchains: tuple[str, ...]
     job_id: str | None
+    project: str | None
+    """Of the job it is at."""
     last_seen: datetime
     started_at: datetime
 
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """The jobs that failed in the same way."""
+    """The jobs of a project that failed in the same way."""
 
     signature: str
     kind: Kind
+    project: str
     jobs: int
     first_seen: datetime
     last_seen: datetime
-    latest: Job
+    latest: Job | None
+    best: Job | None
+    """The one with the smallest verified repro."""
+    operators: tuple[str, ...]
+    message: str
+    note: str
+    issue_url: str
+    """Of the issue upstream; empty where nobody has given one."""
+    fixed_in: str | None
+    """The torch in which the repro does not fail any more."""
+
+
+@dataclass(frozen=True)
+class FailureMember:
+    """A job of a group, and why it is in it."""
+
+    job: Job
+    because: str
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """Something that was done to a group."""
+
+    time: datetime
+    actor: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """Owns jobs."""
+
+    name: str
+    created_at: datetime
+    keep_days: int | None
+    """Days after which a job that has ended is deleted; ``None``: never."""
+    keep_bytes: int | None
+    """Bytes above which the oldest jobs are deleted; ``None``: no limit."""
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who may sign in."""
+
+    name: str
+    role: Role
+    active: bool
+    has_password: bool
+    projects: tuple[str, ...]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Token:
+    """A personal API token; its secret is known to its user alone."""
+
+    id: str
+    user: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks, and what he or she may see and do."""
+
+    name: str
+    role: Role
+    scope: Scope
+    projects: frozenset[str] | None
+    """The projects whose jobs are open to this identity; ``None``: all."""
+    token: str | None = None
+    """The token that was shown, if it was one."""
+
+    @property
+    def may_write(self) -> bool:
+        return self.scope is Scope.WRITE and self.role is not Role.VIEWER
+
+    def sees(self, project: str | None) -> bool:
+        """Whether jobs of this project are open to the identity."""
+        return project is not None and (self.projects is None or project in self.projects)
+
+    @property
+    def label(self) -> str:
+        """For the audit log and for quotas, which hold for each token by itself."""
+        return f"{self.name}/{self.token}" if self.token else self.name
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """A change that somebody has made."""
+
+    time: datetime
+    actor: str
+    action: str
+    subject: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An address that is told when a job of its project ends."""
+
+    id: str
+    project: str
+    url: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is to be sent to a webhook, once more or for the first time."""
+
+    number: int
+    url: str
+    secret: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of a message to a webhook."""
+
+    number: int
+    job_id: str
+    created_at: datetime
+    attempts: int
+    next_at: datetime | None
+    """When it is tried again; ``None`` once it has arrived or was given up."""
+    delivered_at: datetime | None
+    answer: str
+    """Of the last attempt: the HTTP status, or why there was none."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from sqlalchemy import delete, select, update
 
 from minimizer.store.database import Database
-from minimizer.store.models import JobRow, WorkerRecord
+from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import WorkerRow
 from minimizer.types import Status
 
@@ -19,12 +20,21 @@ class Workers:
 
     _database: Database
 
-    def register_worker(self, name: str, *, device: str, torch: str) -> None:
+    def register_worker(self, name: str, *, device: str, torch: str, toolchains: Collection[str] = ()) -> None:
         """Say that a worker has started, and forget those that have been silent for a day."""
         with self._database.write() as session:
             now = self._database.now(session)
             session.execute(delete(WorkerRecord).where(WorkerRecord.last_seen < now - _FORGET_AFTER))
-            session.merge(WorkerRecord(name=name, device=device, torch=torch, last_seen=now, started_at=now))
+            session.merge(
+                WorkerRecord(
+                    name=name,
+                    device=device,
+                    torch=torch,
+                    toolchains=",".join(toolchains),
+                    last_seen=now,
+                    started_at=now,
+                )
+            )
 
     def worker_seen(self, name: str) -> None:
         """Say that a worker is alive."""
@@ -40,9 +50,23 @@ class Workers:
     def workers(self) -> list[WorkerRow]:
         """The workers that have registered, by name. Whether one is alive shows in ``last_seen``."""
         running = (JobRow.worker == WorkerRecord.name) & (JobRow.status == Status.RUNNING)
-        query = select(WorkerRecord, JobRow.id).outerjoin(JobRow, running).order_by(WorkerRecord.name)
+        query = (
+            select(WorkerRecord, JobRow.id, ProjectRow.name)
+            .outerjoin(JobRow, running)
+            .outerjoin(ProjectRow, ProjectRow.number == JobRow.project_number)
+            .order_by(WorkerRecord.name)
+        )
         with self._database.read() as session:
             return [
-                WorkerRow(row.name, row.device, row.torch, job_id, row.last_seen, row.started_at)
-                for row, job_id in session.execute(query)
+                WorkerRow(
+                    row.name,
+                    row.device,
+                    row.torch,
+                    tuple(filter(None, row.toolchains.split(","))),
+                    job_id,
+                    project,
+                    row.last_seen,
+                    row.started_at,
+                )
+                for row, job_id, project in session.execute(query)
             ]

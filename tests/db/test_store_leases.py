@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.report import Report
-from minimizer.store import Claim, Job, LeaseLost, Store, UnknownArtifact
+from minimizer.store import Claim, Job, LeaseLost, NewJob, Store, UnknownArtifact
 from minimizer.store.models import JobRow
 from minimizer.types import Reason, Status
 
@@ -117,7 +117,7 @@ def test_the_job_of_a_silent_worker_waits_again(store: Store) -> None:
     submit(store)
     claimed = claim(store, "silent")
     expire(store, claimed)
-    assert store.requeue_expired(max_attempts=3) == [claimed.job_id]
+    assert [job.id for job in store.requeue_expired(max_attempts=3)] == [claimed.job_id]
     job = store.job(claimed.job_id)
     assert (job.status, job.worker) == (Status.QUEUED, None)
     second = claim(store, "second")
@@ -183,7 +183,7 @@ def test_a_job_that_silences_its_workers_is_given_up(store: Store) -> None:
         assert claimed.job.attempt == attempt
         expire(store, claimed)
         requeued = store.requeue_expired(max_attempts=3)
-        assert requeued == ([claimed.job_id] if attempt < 3 else [])
+        assert [job.id for job in requeued] == ([claimed.job_id] if attempt < 3 else [])
     job = store.job(claimed.job_id)
     assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
     assert "fell silent 3 times" in job.summary
@@ -237,6 +237,34 @@ def test_a_job_that_nobody_was_rung_for_is_rung_for_once_a_while(store: Store) -
     with store._database.write() as session:
         long_ago = store._database.now(session) - timedelta(seconds=100)
         session.execute(update(JobRow).where(JobRow.id.in_([forgotten.id, running.id])).values(rung_at=long_ago))
-    assert store.stale_queued(older_than=60) == [forgotten.id]
+    assert [job.id for job in store.stale_queued(older_than=60)] == [forgotten.id]
     assert store.stale_queued(older_than=60) == [], "it was rung for just now"
-    assert sorted(store.stale_queued(older_than=0)) == sorted([fresh.id, forgotten.id])
+    assert {job.id for job in store.stale_queued(older_than=0)} == {fresh.id, forgotten.id}
+
+
+def test_projects_take_turns_and_priority_counts_within_one(store: Store) -> None:
+    for name in ("big", "small"):
+        store.create_project(name)
+
+    def add(project: str, filename: str, priority: int = 0) -> None:
+        store.submit_many([NewJob(b"x = 1\n", filename, Options(), priority=priority)], project=project, force=True)
+
+    for number in range(3):
+        add("big", f"big-{number}")
+    add("big", "big-urgent", priority=5)
+    add("small", "small-0")
+    add("small", "small-1")
+    order = []
+    for _ in range(6):
+        claimed = claim(store)
+        order.append(claimed.job.filename)
+        store.finish(claimed, Report(status=Status.HEALTHY))
+    assert order == ["big-urgent", "small-0", "big-0", "small-1", "big-1", "big-2"]
+
+
+def test_a_project_with_running_jobs_waits_for_one_without(store: Store) -> None:
+    store.create_project("other")
+    store.submit(b"x = 1\n", "mine-0", Options())
+    store.submit(b"x = 1\n", "mine-1", Options())
+    store.submit(b"x = 1\n", "other-0", Options(), project="other")
+    assert [claim(store).job.filename for _ in range(3)] == ["mine-0", "other-0", "mine-1"]

@@ -1,0 +1,118 @@
+"""A script with the files it needs, as a zip file from outside: read entry by entry, and believed in nothing.
+
+What its directory says of names and sizes is the sender's word. Names are checked before they become paths, and sizes are
+counted while the content is unpacked, so that a small file cannot become a large one.
+"""
+
+from __future__ import annotations
+
+import io
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from minimizer.errors import InvalidScript
+
+MAX_FILES = 1000
+MAX_BYTES = 64 << 20
+"""All files of an archive together, unpacked."""
+_MAX_NAME = 200
+_MAX_DEPTH = 12
+_CHUNK = 1 << 16
+_REGULAR = (0, stat.S_IFREG)
+
+
+def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+    """The files of a zip archive by their path in it.
+
+    Raises:
+        InvalidScript: it is no zip file, or not one that can be unpacked without harm.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > MAX_FILES:
+                raise InvalidScript(f"the archive has {len(entries):,} files; at most {MAX_FILES:,} are accepted")
+            files: dict[str, bytes] = {}
+            for entry in entries:
+                name = _checked(entry)
+                if name in files:
+                    raise InvalidScript(f"the archive has {name!r} twice")
+                files[name] = _content(archive, entry, max_bytes - sum(map(len, files.values())))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
+        raise InvalidScript(f"the archive is not a zip file that can be read: {error}") from None
+    _refuse_files_that_are_folders(files)
+    return files
+
+
+def main_script(files: Mapping[str, bytes], wanted: str | None) -> str:
+    """Which file of an archive is to be run: the one that is named, else main.py, else the only script at its top.
+
+    Raises:
+        InvalidScript: there is no such file, or several could be meant.
+    """
+    if wanted:
+        if wanted not in files:
+            raise InvalidScript(f"the archive has no file {wanted!r} (field 'main')")
+        return wanted
+    if "main.py" in files:
+        return "main.py"
+    scripts = sorted(name for name in files if name.endswith(".py") and "/" not in name)
+    if len(scripts) != 1:
+        found = ", ".join(scripts[:10]) or "none"
+        raise InvalidScript(f"say which file of the archive is the script (field 'main'); at its top are: {found}")
+    return scripts[0]
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    """Write the files of an archive into an empty folder.
+
+    Raises:
+        InvalidScript: as `read` does.
+    """
+    for name, data in read(content).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _checked(entry: zipfile.ZipInfo) -> str:
+    name = entry.filename
+    parts = PurePosixPath(name).parts
+    harmless = (
+        0 < len(name) <= _MAX_NAME
+        and len(parts) <= _MAX_DEPTH
+        and "/".join(parts) == name
+        and not name.startswith("/")
+        and ".." not in parts
+        and "\\" not in name
+        and ":" not in name
+        and not any(unicodedata.category(char).startswith("C") for char in name)
+    )
+    if not harmless:
+        raise InvalidScript(f"the archive has a file with a name that is not accepted: {name[:_MAX_NAME]!r}")
+    if stat.S_IFMT(entry.external_attr >> 16) not in _REGULAR:
+        raise InvalidScript(f"the archive has {name!r}, which is a link or something else that is no plain file")
+    if entry.flag_bits & 1:
+        raise InvalidScript(f"{name!r} in the archive is encrypted")
+    return name
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int) -> bytes:
+    content = bytearray()
+    with archive.open(entry) as file:
+        while chunk := file.read(_CHUNK):
+            content += chunk
+            if len(content) > left:
+                raise InvalidScript(f"the archive unpacks to more than the {MAX_BYTES >> 20} MiB that are accepted")
+    return bytes(content)
+
+
+def _refuse_files_that_are_folders(files: Mapping[str, bytes]) -> None:
+    for name in files:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in files:
+                raise InvalidScript(f"the archive has {str(parent)!r} both as a file and as a folder")

@@ -1,0 +1,224 @@
+"""Groups of failures as people see and change them; jobs are put in by `grouping`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import ColumnElement, Select, func, select, true, update
+from sqlalchemy.orm import Session
+
+from minimizer.store import bounds, grouping
+from minimizer.store.database import Database
+from minimizer.store.errors import NotInGroup, UnknownFailure
+from minimizer.store.jobs import view
+from minimizer.store.models import (
+    FailureGroupRow,
+    FailureHistoryRow,
+    FailureMemberRow,
+    JobRow,
+    ProjectRow,
+    RetestRow,
+)
+from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job
+from minimizer.types import Kind, Status
+
+MAX_MEMBERS = 200
+_HAS_FAILED = JobRow.kind.is_not(None)
+"""A job that is queued again keeps its place in the group, but is not shown there before it has failed again."""
+
+Projects = Collection[str] | None
+"""Names of the projects whose groups are to be found; ``None`` for all."""
+
+
+class Groups:
+    """The part of the store that knows which failures are the same."""
+
+    _database: Database
+
+    def failures(self, limit: int = 100, projects: Projects = None) -> list[FailureGroup]:
+        """Groups that have jobs, the one with the newest job first."""
+        with self._database.read() as session:
+            return [_group(session, row) for row in session.scalars(_newest_first(projects).limit(limit))]
+
+    def failure(self, signature: str, projects: Projects = None) -> FailureGroup:
+        """One group.
+
+        Raises:
+            UnknownFailure: there is none of this name in these projects.
+        """
+        with self._database.read() as session:
+            return _group(session, _find(session, signature, projects))
+
+    def failure_members(self, signature: str, projects: Projects = None) -> list[FailureMember]:
+        """The newest jobs of a group, at most `MAX_MEMBERS`, and why each is in it."""
+        with self._database.read() as session:
+            group = _find(session, signature, projects)
+            query = (
+                select(JobRow, FailureMemberRow.because)
+                .join(FailureMemberRow, FailureMemberRow.job_number == JobRow.number)
+                .where(FailureMemberRow.group_number == group.number, _HAS_FAILED)
+                .order_by(JobRow.number.desc())
+            )
+            return [FailureMember(view(row), because) for row, because in session.execute(query.limit(MAX_MEMBERS))]
+
+    def failure_history(self, signature: str, projects: Projects = None) -> list[HistoryLine]:
+        """What was done to a group, the last first."""
+        with self._database.read() as session:
+            group = _find(session, signature, projects)
+            query = select(FailureHistoryRow).where(FailureHistoryRow.group_number == group.number)
+            rows = session.scalars(query.order_by(FailureHistoryRow.number.desc()).limit(MAX_MEMBERS))
+            return [HistoryLine(row.time, row.actor, row.what) for row in rows]
+
+    def describe_failure(
+        self,
+        signature: str,
+        actor: str,
+        *,
+        note: str | None = None,
+        issue_url: str | None = None,
+        fixed_in: str | None = None,
+        projects: Projects = None,
+    ) -> FailureGroup:
+        """Say what is known of a failure; ``None`` leaves a field as it is, and an empty ``fixed_in`` takes it back."""
+        with self._database.write() as session:
+            group, now = _find(session, signature, projects), self._database.now(session)
+            for name, value in (("note", note), ("issue_url", issue_url), ("fixed_in", fixed_in)):
+                if value is not None and value != (getattr(group, name) or ""):
+                    setattr(group, name, bounds.text(value) or (None if name == "fixed_in" else ""))
+                    grouping.note(session, group.number, actor, f"{name}: {value or 'removed'}", now)
+            session.flush()
+            return _group(session, group)
+
+    def merge_failures(self, signature: str, other: str, actor: str, projects: Projects = None) -> FailureGroup:
+        """Put all jobs of ``other`` into a group of the same project; ``other`` and its name are gone, its history is kept.
+
+        Raises:
+            UnknownFailure: one of them does not exist, or they belong to different projects.
+        """
+        with self._database.write() as session:
+            group, gone = _find(session, signature, projects), _find(session, other, projects)
+            if group.project_number != gone.project_number:
+                raise UnknownFailure(other)
+            if group.number == gone.number:
+                return _group(session, group)
+            moved = update(FailureMemberRow).where(FailureMemberRow.group_number == gone.number)
+            session.execute(
+                moved.values(
+                    group_number=group.number, because=bounds.text(f"merged with {gone.signature} by {actor}", 255)
+                )
+            )
+            for table in (FailureHistoryRow, RetestRow):
+                session.execute(
+                    update(table).where(table.group_number == gone.number).values(group_number=group.number)
+                )
+            group.note = "\n".join(filter(None, (group.note, gone.note)))
+            group.issue_url = group.issue_url or gone.issue_url
+            grouping.note(session, group.number, actor, f"merged with {gone.signature}", self._database.now(session))
+            session.delete(gone)
+            session.flush()
+            return _group(session, group)
+
+    def split_failure(
+        self, signature: str, job_ids: Sequence[str], actor: str, projects: Projects = None
+    ) -> FailureGroup:
+        """Move jobs of a group into a new one. Further jobs with their fingerprint follow the newest that has it.
+
+        Raises:
+            NotInGroup: no jobs are named, one of them is not in the group, or none would be left.
+            UnknownFailure: there is no such group.
+        """
+        with self._database.write() as session:
+            group, now = _find(session, signature, projects), self._database.now(session)
+            in_group = (
+                select(FailureMemberRow, JobRow.id)
+                .join(JobRow, JobRow.number == FailureMemberRow.job_number)
+                .where(FailureMemberRow.group_number == group.number)
+            )
+            members = {job_id: member for member, job_id in session.execute(in_group)}
+            if not job_ids or not set(job_ids) < set(members):
+                raise NotInGroup(signature)
+            first = members[job_ids[0]]
+            new = grouping.new_group(session, group.project_number, first.fingerprint, group.kind, group.features, now)
+            for job_id in job_ids:
+                members[job_id].group_number = new.number
+                members[job_id].because = bounds.text(f"split from {group.signature} by {actor}", 255)
+            jobs = ", ".join(job_ids)
+            grouping.note(session, group.number, actor, f"split: {jobs} went to {new.signature}", now)
+            grouping.note(session, new.number, actor, f"split from {group.signature}: {jobs}", now)
+            session.flush()
+            return _group(session, new)
+
+    def mark_retest(self, signature: str, job_id: str, actor: str, projects: Projects = None) -> None:
+        """Let a queued job tell a group, when it ends, whether the failure is still there."""
+        with self._database.write() as session:
+            group = _find(session, signature, projects)
+            number = session.scalars(select(JobRow.number).where(JobRow.id == job_id)).one()
+            session.merge(RetestRow(job_number=number, group_number=group.number))
+            grouping.note(session, group.number, actor, f"retest: job {job_id}", self._database.now(session))
+
+
+def _in(projects: Projects) -> ColumnElement[bool]:
+    if projects is None:
+        return true()
+    return FailureGroupRow.project_number.in_(select(ProjectRow.number).where(ProjectRow.name.in_(projects)))
+
+
+def _newest_first(projects: Projects) -> Select[FailureGroupRow]:
+    newest = func.max(FailureMemberRow.job_number)
+    return (
+        select(FailureGroupRow)
+        .join(FailureMemberRow, FailureMemberRow.group_number == FailureGroupRow.number)
+        .join(JobRow, JobRow.number == FailureMemberRow.job_number)
+        .where(_in(projects), _HAS_FAILED)
+        .group_by(FailureGroupRow.number)
+        .order_by(newest.desc())
+    )
+
+
+def _find(session: Session, signature: str, projects: Projects) -> FailureGroupRow:
+    """By the group's name, or by the fingerprint of one of its jobs: what was merged is found under its old name."""
+    name = bounds.text(signature, 80)
+    query = select(FailureGroupRow).where(FailureGroupRow.signature == name, _in(projects))
+    group = session.scalars(query.order_by(FailureGroupRow.number.desc()).limit(1)).first()
+    if group is None:
+        by_member = (
+            select(FailureGroupRow)
+            .join(FailureMemberRow, FailureMemberRow.group_number == FailureGroupRow.number)
+            .where(FailureMemberRow.fingerprint == name, _in(projects))
+        )
+        group = session.scalars(by_member.order_by(FailureMemberRow.job_number.desc()).limit(1)).first()
+    if group is None:
+        raise UnknownFailure(signature)
+    return group
+
+
+def _group(session: Session, group: FailureGroupRow) -> FailureGroup:
+    members = (
+        select(JobRow)
+        .join(FailureMemberRow, FailureMemberRow.job_number == JobRow.number)
+        .where(FailureMemberRow.group_number == group.number, _HAS_FAILED)
+    )
+    rows = session.scalars(members.order_by(JobRow.number)).all()
+    project = session.get_one(ProjectRow, group.project_number).name
+    return FailureGroup(
+        signature=group.signature,
+        kind=Kind(group.kind),
+        project=project,
+        jobs=len(rows),
+        first_seen=rows[0].created_at if rows else group.created_at,
+        last_seen=rows[-1].created_at if rows else group.created_at,
+        latest=view(rows[-1]) if rows else None,
+        best=_best(rows),
+        operators=tuple(group.features["operators"]),
+        message=group.features["message"],
+        note=group.note,
+        issue_url=group.issue_url,
+        fixed_in=group.fixed_in,
+    )
+
+
+def _best(rows: Sequence[JobRow]) -> Job | None:
+    """The job with the smallest verified repro, the newest of equals."""
+    done = [row for row in rows if row.status == Status.MINIMIZED]
+    best = min(done, key=lambda row: ((row.reduction or {}).get("nodes_after") or 0, -row.number), default=None)
+    return None if best is None else view(best)

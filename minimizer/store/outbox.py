@@ -1,0 +1,38 @@
+"""What is said to others when a job ends. `webhooks` has who they are and how it is sent."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from minimizer.store.models import DeliveryRow, JobRow, WebhookRow
+
+
+def announce_end(session: Session, job: JobRow, now: datetime) -> None:
+    """Leave a message for every webhook of the job's project; called in the transaction that ends the job."""
+    hooks = session.scalars(select(WebhookRow.id).where(WebhookRow.project_number == job.project_number)).all()
+    if not hooks:
+        return
+    body = json.dumps(
+        {
+            "event": "job.ended",
+            "time": now.isoformat(),
+            "job": {
+                "id": job.id,
+                "project": job.project.name,
+                "filename": job.filename,
+                "status": job.status,
+                "reason": job.reason,
+                "summary": job.summary,
+                "kind": job.kind,
+                "signature": job.signature,
+            },
+        }
+    )
+    session.add_all(
+        DeliveryRow(webhook_id=hook, job_id=job.id, body=body, attempts=0, created_at=now, next_at=now, answer="")
+        for hook in hooks
+    )

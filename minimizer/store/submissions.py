@@ -1,0 +1,242 @@
+"""How jobs come in: one or many in a transaction, once per idempotency key, once per question, within the limits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from minimizer.options import Options
+from minimizer.store import blobs, bounds
+from minimizer.store.database import Database
+from minimizer.store.errors import IdempotencyConflict, QueueFull, QuotaExceeded
+from minimizer.store.jobs import find, touch, view
+from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow
+from minimizer.store.projects import DEFAULT_PROJECT, find_project
+from minimizer.store.views import Job, NewJob, Submitter
+from minimizer.types import Status
+
+CHECKPOINT = "checkpoint.json"
+"""The artifact that a later attempt goes on from (`minimizer.checkpoint` writes it)."""
+
+# What a job that has ended otherwise says is worth no second look: somebody stopped it, or the machine was in the way.
+_ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
+_OPEN = (Status.QUEUED, Status.RUNNING)
+
+
+class Submissions:
+    """The part of the store that takes jobs."""
+
+    _database: Database
+    _max_queued_jobs: int
+
+    def submit(
+        self,
+        script: bytes,
+        filename: str,
+        options: Options,
+        idempotency_key: str | None = None,
+        *,
+        project: str = DEFAULT_PROJECT,
+    ) -> tuple[Job, bool]:
+        """Queue one job whatever was asked before; `submit_many` has the whole story."""
+        return self.submit_many([NewJob(script, filename, options)], idempotency_key, project=project, force=True)[0]
+
+    def submit_many(
+        self,
+        jobs: Sequence[NewJob],
+        idempotency_key: str | None = None,
+        *,
+        project: str = DEFAULT_PROJECT,
+        by: Submitter = Submitter(),  # noqa: B008 - frozen
+        force: bool = False,
+    ) -> list[tuple[Job, bool]]:
+        """Queue all of the jobs or none.
+
+        Returns each with whether it is new. It is not if this key has made it before, or, without ``force``, if the
+        project has a job that answers the same question: the same script, name and options, waiting or ended well.
+
+        Raises:
+            IdempotencyConflict: the key was used for another script, name or options.
+            QueueFull: too many jobs wait.
+            QuotaExceeded: too many jobs of this submitter are open.
+            UnknownProject: there is no such project.
+        """
+        try:
+            return self._submit(jobs, idempotency_key, project, by, force)
+        except IntegrityError:
+            if idempotency_key is None:
+                raise
+            # The same key came twice at the same moment and the other was first: now its job is there to be found.
+            return self._submit(jobs, idempotency_key, project, by, force)
+
+    def retry(self, job_id: str, budget: int | None = None) -> Job:
+        """Queue a job that has ended once more; one that has not ended stays as it is.
+
+        Args:
+            budget: seconds for the next run, which then goes on from where the last one stopped. Without it, the job
+                forgets all it has found and begins at the beginning.
+
+        Raises:
+            QueueFull: too many jobs wait.
+            UnknownJob: there is no such job.
+        """
+        shas: list[str] = []
+        with self._database.write() as session:
+            row = find(session, job_id, lock=True)
+            if Status(row.status).is_final:
+                now = self._database.now(session)
+                refuse_if_full(session, self._max_queued_jobs)
+                shas = _forget_results(session, row, keep=() if budget is None else (CHECKPOINT,))
+                if budget is not None:
+                    row.options = {**row.options, "budget": budget}
+                row.question_sha = None  # what it answers from now on is not what was asked at first
+                row.queued_at = row.rung_at = now
+                row.status = Status.QUEUED
+                touch(row, now)
+        blobs.collect(self._database, shas)
+        return view(row)
+
+    def _submit(
+        self, jobs: Sequence[NewJob], key: str | None, project: str, by: Submitter, force: bool
+    ) -> list[tuple[Job, bool]]:
+        with self._database.write() as session:
+            home = find_project(session, project)
+            now = self._database.now(session)
+            return [
+                self._submit_one(
+                    session, job, None if key is None else _key_sha(key, index, home, by), home, by, force, now
+                )
+                for index, job in enumerate(jobs)
+            ]
+
+    def _submit_one(
+        self,
+        session: Session,
+        job: NewJob,
+        key_sha: str | None,
+        project: ProjectRow,
+        by: Submitter,
+        force: bool,
+        now: datetime,
+    ) -> tuple[Job, bool]:
+        question_sha = _question_sha(job)
+        if key_sha is not None and (known := session.get(IdempotencyRow, key_sha)) is not None:
+            if known.payload_sha != question_sha:
+                raise IdempotencyConflict
+            return view(session.get_one(JobRow, known.job_number)), False
+        row = None if force else _same_question(session, question_sha, project)
+        created = row is None
+        if row is None:
+            refuse_if_full(session, self._max_queued_jobs)
+            _refuse_over_quota(session, by)
+            row = _new_job(session, job, now)
+            row.question_sha = question_sha
+            row.project = project
+            row.submitted_by = by.name
+            session.add(row)
+            session.flush()
+        if key_sha is not None:
+            session.add(IdempotencyRow(key_sha=key_sha, payload_sha=question_sha, job_number=row.number))
+            session.flush()
+        return view(row), created
+
+
+def refuse_if_full(session: Session, limit: int) -> None:
+    """Make sure that one more job may wait.
+
+    Raises:
+        QueueFull: as many wait as may.
+    """
+    # Two submissions at the same moment may both see the last free place: the limit protects us, it is no promise.
+    waiting = select(func.count()).select_from(JobRow).where(JobRow.status == Status.QUEUED)
+    if session.execute(waiting).scalar_one() >= limit:
+        raise QueueFull(limit)
+
+
+def _refuse_over_quota(session: Session, by: Submitter) -> None:
+    if by.max_open_jobs is None:
+        return
+    mine = (JobRow.submitted_by == by.name) & JobRow.status.in_(_OPEN)
+    if session.execute(select(func.count()).select_from(JobRow).where(mine)).scalar_one() >= by.max_open_jobs:
+        raise QuotaExceeded(by.max_open_jobs)
+
+
+def _same_question(session: Session, question_sha: str, project: ProjectRow) -> JobRow | None:
+    query = select(JobRow).where(
+        JobRow.question_sha == question_sha,
+        JobRow.project_number == project.number,
+        JobRow.status.in_(_ANSWERS),
+        JobRow.cancel_requested.is_(False),
+    )
+    return session.scalars(query.order_by(JobRow.number.desc()).limit(1)).one_or_none()
+
+
+def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:
+    return JobRow(
+        id=_new_id(),
+        filename=bounds.text(job.filename, 255),
+        options=job.options.model_dump(mode="json"),
+        script_sha=blobs.put(session, job.script),
+        archive_sha=None if job.archive is None else blobs.put(session, job.archive),
+        status=Status.QUEUED,
+        progress={},
+        cancel_requested=False,
+        version=1,
+        last_event=0,
+        fence=0,
+        attempt=0,
+        pinned=False,
+        priority=job.priority,
+        device="cuda" if job.options.device == "cuda" else None,
+        toolchain=job.options.toolchain,
+        created_at=now,
+        queued_at=now,
+        rung_at=now,
+        updated_at=now,
+        summary="",
+    )
+
+
+def _forget_results(session: Session, row: JobRow, keep: Collection[str]) -> list[str]:
+    """Empty a job for its next run. Fence, event numbers and version go on rising: somebody may still hold old ones."""
+    made = (ArtifactRow.job_number == row.number) & ArtifactRow.name.not_in(keep)
+    shas = list(session.scalars(select(ArtifactRow.sha256).where(made)))
+    session.execute(delete(ArtifactRow).where(made))
+    session.execute(delete(EventRecord).where(EventRecord.job_number == row.number))
+    row.reason = row.step = row.kind = row.signature = None
+    row.failure = row.culprit = row.reduction = None
+    row.started_at = row.finished_at = row.worker = None
+    row.progress = {}
+    row.summary = ""
+    row.attempt = 0
+    row.cancel_requested = False
+    return shas
+
+
+def _new_id() -> str:
+    while (job_id := secrets.token_urlsafe(9)).startswith("-"):  # it would be taken for an option
+        pass
+    return job_id
+
+
+def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
+    """Keys are long and hold anything, hence a digest. Those of others are other keys, or one could ask for their jobs."""
+    parts = json.dumps([project.number, by.name, index, key])
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _question_sha(job: NewJob) -> str:
+    asked: dict[str, Any] = {
+        "filename": job.filename,
+        "options": job.options.model_dump(mode="json"),
+        "archive": None if job.archive is None else hashlib.sha256(job.archive).hexdigest(),
+    }
+    return hashlib.sha256(job.script + b"\0" + json.dumps(asked, sort_keys=True).encode()).hexdigest()
