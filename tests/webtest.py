@@ -20,7 +20,7 @@ REPRO = b"import torch\n\n\ndef f(x):\n    return torch.relu(x)\n"
 
 @contextmanager
 def client_of(
-    settings: Settings, store: Store, ring: Callable[[str], None] = lambda job_id: None
+    settings: Settings, store: Store, ring: Callable[[Job], None] = lambda job: None
 ) -> Iterator[FlaskClient]:
     """A client of an application on this store."""
     app = create_app(settings, store, ring)

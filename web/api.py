@@ -1,4 +1,4 @@
-"""REST: submit, list, watch, cancel, retry and delete jobs."""
+"""REST: submit, list, watch, cancel, retry, pin and delete jobs."""
 
 from __future__ import annotations
 
@@ -8,90 +8,132 @@ from urllib.parse import urlencode
 from flask import Response, jsonify, request, url_for
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
-from flask_openapi.types import ResponseDict
 from pydantic import ValidationError
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 from werkzeug.wrappers import Response as BaseResponse
 
+from minimizer.errors import UserError
+from minimizer.store import Job
 from web import stream
-from web.problems import MEDIA_TYPE, Problem, ProblemBody
+from web.access import home, identity, submitter
+from web.answers import COMMON, SECURITY, UNKNOWN, problem_response
+from web.problems import Problem, problem_of
 from web.schemas import (
+    BatchBody,
     EventsQuery,
     JobBody,
     JobPath,
     JobsBody,
     ListQuery,
+    RetryQuery,
     ScriptBody,
     WaitQuery,
     job_body,
+    upload_schema,
 )
 from web.service import service
-from web.submission import Submission, check, from_upload
+from web.submission import Handling, Submission, check, from_upload
 
 MAX_IDEMPOTENCY_KEY = 200
 
-
-def problem_response(description: str) -> dict[str, Any]:
-    """How a problem is documented in OpenAPI."""
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}}
-
-
-UNKNOWN: ResponseDict = {404: problem_response("There is no such job.")}
-INVALID: ResponseDict = {422: problem_response("A parameter is unknown or out of range.")}
-
-_SUBMIT_BODY = {
-    "required": True,
-    "content": {
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["script"],
-                "properties": {"script": {"type": "string", "format": "binary"}},
-                "additionalProperties": {"description": "One field per option; lists repeat the field."},
-            }
-        },
-        "application/json": {"schema": ScriptBody.model_json_schema()},
-    },
-}
 
 api = APIBlueprint(
     "api",
     __name__,
     url_prefix="/api/v1",
     abp_tags=[Tag(name="jobs", description="Failing scripts in, minimal repros out.")],
-    abp_responses=INVALID,
+    abp_responses=COMMON,
+    abp_security=SECURITY,
 )
+
+_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Repeat a request under the same key, and it makes nothing new.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY},
+    "example": "build-1743/model.py",
+}
+# Of one event. `data` is JSON; only what comes from the job itself has an `id`.
+_EVENT = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("event", "data", "id")},
+    "example": {"id": "17", "event": "progress", "data": '{"time": 1767322000.5, "nodes": 12, "trials": 40}'},
+}
+_SUBMIT_RESPONSES: dict[Any, Any] = {
+    400: problem_response("The request has no script, or its JSON is broken."),
+    409: problem_response("A request with this Idempotency-Key is being worked on at this moment."),
+    413: problem_response("The script or archive is too large."),
+    415: problem_response("Neither multipart nor JSON."),
+    422: problem_response(
+        "The script or an option cannot be accepted, or the Idempotency-Key was used for another job."
+    ),
+}
 
 
 @api.post(
     "/jobs",
     summary="Submit a script",
-    description="A script as multipart file `script` with option fields, or as JSON. Honours `Idempotency-Key`.",
-    request_body=_SUBMIT_BODY,
-    responses={
-        202: JobBody,
-        400: problem_response("The request has no script, or its JSON is broken."),
-        413: problem_response("The script is too large."),
-        415: problem_response("Neither multipart nor JSON."),
-        422: problem_response("The script or an option cannot be accepted."),
-        429: problem_response("Too many jobs wait."),
+    description="A script as multipart file `script`, or a zip file with all it needs as `archive`, with option fields; or "
+    "a script as JSON. A job that has the same script, name and options, and is open or ended well, is the answer "
+    "unless `force` is set. Honours `Idempotency-Key`.",
+    request_body={
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": upload_schema()},
+            "application/json": {"schema": ScriptBody.model_json_schema()},
+        },
     },
+    responses={
+        200: {
+            "description": "There is such a job, and it has ended.",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobBody"}}},
+        },
+        202: JobBody,
+        **_SUBMIT_RESPONSES,
+    },
+    openapi_extensions={"parameters": [_KEY_PARAMETER]},
 )
 def submit_job() -> Response:
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
-        raise Problem(422, "invalid-parameter", f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY} characters.")
-    job = service().submit(_submission(), key)
+    submission, handling = _submission()
+    ((job, _),) = _submit([submission], handling.project, handling.force)
     response = jsonify(job_body(job).model_dump(mode="json"))
-    response.status_code = 202
     response.headers["Location"] = url_for("api.get_job", job_id=job.id)
+    if job.status.is_final:
+        return response
+    response.status_code = 202
     return _not_final_yet(response)
+
+
+@api.post(
+    "/batches",
+    summary="Submit many scripts",
+    description="All of them are taken, or none. Honours `Idempotency-Key`.",
+    responses={202: JobsBody, 409: _SUBMIT_RESPONSES[409], 413: _SUBMIT_RESPONSES[413], 422: _SUBMIT_RESPONSES[422]},
+    openapi_extensions={"parameters": [_KEY_PARAMETER]},
+)
+def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
+    settings = service().settings
+    submissions = []
+    for index, entry in enumerate(body.jobs):
+        try:
+            submissions.append(check(_encode(entry.script), entry.filename, entry.options, settings, entry.priority))
+        except (UserError, Problem) as error:
+            problem = problem_of(error)
+            assert problem is not None
+            raise Problem(problem.status, problem.slug, f"jobs.{index}: {problem.detail}") from None
+    answers = _submit(submissions, body.project, body.force)
+    return JobsBody(jobs=[job_body(job) for job, _ in answers], next_cursor=None).model_dump(mode="json"), 202
 
 
 @api.get("/jobs", summary="List jobs, newest first", responses={200: JobsBody})
 def list_jobs(query: ListQuery) -> Response:
     jobs, next_cursor = service().store.jobs(
-        status=query.status, kind=query.kind, q=query.q, cursor=query.cursor, limit=query.limit
+        status=query.status,
+        kind=query.kind,
+        q=query.q,
+        projects=identity().projects,
+        cursor=query.cursor,
+        limit=query.limit,
     )
     response = jsonify(JobsBody(jobs=[job_body(job) for job in jobs], next_cursor=next_cursor).model_dump(mode="json"))
     response.headers["Cache-Control"] = "no-cache"
@@ -123,7 +165,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     summary="Watch a job",
     description="Server-sent events; resumable by `Last-Event-ID`. The last event is `end`.",
     responses={
-        200: {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"description": "The stream.", "content": {"text/event-stream": {"schema": _EVENT}}},
         503: problem_response("All event streams are taken; poll instead."),
         **UNKNOWN,
     },
@@ -144,10 +186,22 @@ def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
 @api.post(
     "/jobs/<job_id>/retry",
     summary="Run a job again",
-    responses={202: JobBody, 409: problem_response("The job is still running."), **UNKNOWN},
+    description="From the beginning; or, with `budget`, from where it stopped when its time was up. A job that has not "
+    "ended stays as it is.",
+    responses={202: JobBody, **UNKNOWN},
 )
-def retry_job(path: JobPath) -> tuple[dict[str, Any], int]:
-    return job_body(service().retry(path.job_id)).model_dump(mode="json"), 202
+def retry_job(path: JobPath, query: RetryQuery) -> tuple[dict[str, Any], int]:
+    return job_body(service().retry(path.job_id, query.budget)).model_dump(mode="json"), 202
+
+
+@api.put("/jobs/<job_id>/pin", summary="Keep a job, however old it grows", responses={200: JobBody, **UNKNOWN})
+def pin_job(path: JobPath) -> dict[str, Any]:
+    return job_body(service().store.pin(path.job_id, True)).model_dump(mode="json")
+
+
+@api.delete("/jobs/<job_id>/pin", summary="Let a job go when its time comes", responses={200: JobBody, **UNKNOWN})
+def unpin_job(path: JobPath) -> dict[str, Any]:
+    return job_body(service().store.pin(path.job_id, False)).model_dump(mode="json")
 
 
 @api.delete(
@@ -160,18 +214,28 @@ def delete_job(path: JobPath) -> tuple[str, int]:
     return "", 204
 
 
-def _submission() -> Submission:
+def _submit(submissions: list[Submission], project: str | None, force: bool) -> list[tuple[Job, bool]]:
+    here = service()
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
+        raise Problem(422, "invalid-parameter", f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY} characters.")
+    return here.submit(submissions, home(project), submitter(here.settings), idempotency_key=key, force=force)
+
+
+def _submission() -> tuple[Submission, Handling]:
     settings = service().settings
     if request.mimetype == "multipart/form-data":
         return from_upload(request.form, request.files, settings)
-    if request.mimetype == "application/json":
-        try:
-            body = ScriptBody.model_validate(request.get_json())
-        except ValidationError as error:
-            detail = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
-            raise Problem(422, "invalid-body", detail) from None
-        return check(_encode(body.script), body.filename, body.options, settings)
-    raise UnsupportedMediaType("Send the script as multipart/form-data (file field 'script') or as application/json.")
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType(
+            "Send the script as multipart/form-data (file field 'script') or as application/json."
+        )
+    try:
+        body = ScriptBody.model_validate(request.get_json())
+    except ValidationError as error:
+        detail = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+        raise Problem(422, "invalid-body", detail) from None
+    return check(_encode(body.script), body.filename, body.options, settings, body.priority), body
 
 
 def _encode(text: str) -> bytes:

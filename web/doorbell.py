@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
 
-from minimizer.broker import TASK, broker_config
+from minimizer.broker import TASK, broker_config, queue_of
 from minimizer.settings import Settings
+from minimizer.store import Job
 
 log = logging.getLogger(__name__)
 
-Doorbell = Callable[[str], None]
+Doorbell = Callable[[Job], None]
 
 
 def celery_doorbell(settings: Settings) -> Doorbell:
@@ -23,13 +24,13 @@ def celery_doorbell(settings: Settings) -> Doorbell:
     # A broker that is down takes seconds to say so. The request does not wait for it: its job is stored.
     ringer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
-    def send(job_id: str) -> None:
+    def send(job: Job) -> None:
         try:
-            client.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
+            client.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
         except Exception as error:
-            log.warning("the broker cannot be reached (%s); job %s waits until a worker looks for it", error, job_id)
+            log.warning("the broker cannot be reached (%s); job %s waits until a worker looks for it", error, job.id)
 
-    def ring(job_id: str) -> None:
-        ringer.submit(send, job_id)
+    def ring(job: Job) -> None:
+        ringer.submit(send, job)
 
     return ring

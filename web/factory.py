@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from flask_openapi.models.info import Info
 from flask_openapi.openapi import OpenAPI
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 import minimizer
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import presentation, problems, security
+from web import access, audit, presentation, problems, security
+from web.account import account
 from web.api import api
 from web.doorbell import Doorbell, celery_doorbell
+from web.failures import failure_pages, failures
 from web.files import files
+from web.keys import keys
 from web.metrics import Metrics
 from web.operations import documentation, operations
 from web.pages import pages
 from web.problems import ProblemBody
 from web.service import Service
+from web.sign_in import sign_in_pages
+from web.webhooks import webhooks
 
 # What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.
 _ENVELOPE_BYTES = 256 << 10
 _JSON_EXPANSION = 3
+
+_TOKEN = "A personal API token. Needed only where access control is on."
 
 
 def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | None = None) -> OpenAPI:
@@ -41,13 +49,15 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
             version=minimizer.__version__,
             description="Turns a script that torch.compile breaks into a minimal, verified repro.py.",
         ),
+        security_schemes={"token": {"type": "http", "scheme": "bearer", "description": _TOKEN}},
         doc_ui=False,
         validation_error_model=ProblemBody,
         validation_error_callback=problems.invalid_request,
     )
     app.openapi_version = "3.1.0"
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    app.config["MAX_CONTENT_LENGTH"] = settings.max_script_bytes * _JSON_EXPANSION + _ENVELOPE_BYTES
+    largest = max(settings.max_script_bytes * _JSON_EXPANSION, settings.max_archive_bytes)
+    app.config["MAX_CONTENT_LENGTH"] = largest + _ENVELOPE_BYTES
     # Pasted text is a form field, and those have a limit of their own.
     app.config["MAX_FORM_MEMORY_SIZE"] = app.config["MAX_CONTENT_LENGTH"]
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
@@ -63,9 +73,14 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
     problems.install(app)
     Metrics(here).install(app)
     security.protect(app, settings)
+    access.install(app, settings, here.store)
+    audit.install(app, here.store)
     presentation.install(app)
-    for blueprint in (api, files, operations):
+    for blueprint in (api, files, failures, account, webhooks, operations):
         app.register_api(blueprint)
-    app.register_blueprint(documentation)
-    app.register_blueprint(pages)
+    for pages_of in (documentation, pages, failure_pages, sign_in_pages, keys):
+        app.register_blueprint(pages_of)
+    if settings.trusted_proxies:
+        hops = settings.trusted_proxies
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=hops, x_proto=hops)  # type: ignore[method-assign]
     return app

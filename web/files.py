@@ -12,20 +12,25 @@ from werkzeug.http import dump_options_header
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.store import Job, UnknownArtifact
-from web.api import INVALID, UNKNOWN, problem_response
+from web.answers import COMMON, SECURITY, UNKNOWN, problem_response
 from web.problems import Problem
-from web.schemas import FILES, ArtifactPath, ArtifactsBody, JobPath, artifact_body
+from web.schemas import FILES, ArtifactPath, ArtifactsBody, FilePath, JobPath, artifact_body
 from web.security import RAW_CONTENT_SECURITY_POLICY
 from web.service import service
 
-_RAW = {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_MEDIA_TYPES = ("text/plain", "application/json", "application/octet-stream")
+_RAW: dict[Any, Any] = {
+    200: {"description": "The file.", "content": {media_type: {"schema": {}} for media_type in _MEDIA_TYPES}},
+    304: None,
+}
 
 files = APIBlueprint(
     "files",
     __name__,
     url_prefix="/api/v1/jobs/<job_id>",
     abp_tags=[Tag(name="files", description="What a job leaves behind.")],
-    abp_responses=INVALID,
+    abp_responses=COMMON,
+    abp_security=SECURITY,
 )
 
 
@@ -35,7 +40,7 @@ def list_artifacts(path: JobPath) -> dict[str, Any]:
     return ArtifactsBody(artifacts=[artifact_body(path.job_id, one) for one in found]).model_dump(mode="json")
 
 
-@files.get("/artifacts/<name>", summary="One artifact, raw", responses={200: _RAW, **UNKNOWN})
+@files.get("/artifacts/<name>", summary="One artifact, raw", responses={**_RAW, **UNKNOWN})
 def get_artifact(path: ArtifactPath) -> BaseResponse:
     artifact, content = service().store.artifact(path.job_id, path.name)
     return raw(content, artifact.name, etag=artifact.sha256)
@@ -45,12 +50,12 @@ def get_artifact(path: ArtifactPath) -> BaseResponse:
     f"/<any({','.join(map(repr, FILES))}):name>",
     summary=", ".join(FILES),
     responses={
-        200: _RAW,
+        **_RAW,
         409: problem_response("The job has not come that far; Retry-After says when to look again."),
         **UNKNOWN,
     },
 )
-def get_file(path: ArtifactPath) -> BaseResponse:
+def get_file(path: FilePath) -> BaseResponse:
     store = service().store
     job = store.job(path.job_id)
     if path.name == "script.py":

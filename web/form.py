@@ -54,7 +54,7 @@ def fields(settings: Settings) -> list[Field]:
         Field("target", "Target", "text", "Left empty: the first in the order of execution.", placeholder="blocks.7"),
         Field("steps", "Compiled calls", "number", "Left empty: until the script ends."),
         Field("hang_after", "Hang after", "number", "Left empty: measured from the eager run."),
-        Field("seed", "Seed", "number"),
+        Field("nproc", "Processes", "number", "More than one: as torchrun starts them."),
         Field("witness", "PyTorch's minifier", "checkbox"),
     ]
     if names:

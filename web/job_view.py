@@ -16,6 +16,7 @@ from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
 from minimizer.types import Status
 from web import highlight
 from web.charts import Point, reduction_curve
+from web.diagnosis import Diagnosis, diagnosis
 from web.story import Note, Stories, Story
 from web.verdict import STEPS, Verdict, verdict
 
@@ -41,6 +42,7 @@ class JobView:
     job: Job
     verdict: Verdict
     report: Report | None
+    diagnosis: Diagnosis | None
     steps: list[StepView]
     curve: Markup
     has_curve: bool
@@ -84,9 +86,10 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         job=job,
         verdict=verdict(job),
         report=report,
+        diagnosis=diagnosis(report) if report else None,
         steps=_steps(job, story),
         curve=reduction_curve(
-            points, until=None if job.status.is_final else max(elapsed, *(p.seconds for p in points), 1.0)
+            points, until=None if job.status.is_final else max(elapsed, *(p.at for p in points), 1.0)
         ),
         has_curve=bool(points),
         feed=list(story.feed),

@@ -11,7 +11,8 @@ from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
 from flask_openapi.openapi import OpenAPI
 
-from web.api import INVALID, problem_response
+from web.access import identity
+from web.answers import COMMON, SECURITY, problem_response
 from web.metrics import Metrics
 from web.schemas import HealthBody, WorkersBody, worker_body
 from web.service import service
@@ -19,7 +20,11 @@ from web.service import service
 _SWAGGER = Path(str(files("flask_openapi_swagger"))) / "templates" / "swagger"
 
 operations = APIBlueprint(
-    "operations", __name__, abp_tags=[Tag(name="operations", description="Is it well?")], abp_responses=INVALID
+    "operations",
+    __name__,
+    abp_tags=[Tag(name="operations", description="Is it well?")],
+    abp_responses=COMMON,
+    abp_security=SECURITY,
 )
 documentation = Blueprint("documentation", __name__)
 
@@ -41,7 +46,9 @@ def readyz() -> dict[str, Any]:
 
 @operations.get("/api/v1/workers", summary="The workers that were seen lately", responses={200: WorkersBody})
 def list_workers() -> dict[str, Any]:
-    return WorkersBody(workers=[worker_body(row) for row in service().store.workers()]).model_dump(mode="json")
+    return WorkersBody(
+        workers=[worker_body(row, identity().sees(row.project)) for row in service().store.workers()]
+    ).model_dump(mode="json")
 
 
 @operations.get(

@@ -12,6 +12,7 @@ from minimizer.store import Job, StoreError
 from minimizer.types import Kind, Status
 from web import form as forms
 from web import job_view
+from web.access import home, identity, submitter
 from web.examples import EXAMPLES, example
 from web.problems import Problem, problem_of
 from web.service import service
@@ -44,7 +45,8 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
     here = service()
     script, draft = forms.read(request.form, request.files, here.settings)
     try:
-        job = here.submit(forms.submission(script, draft, here.settings))
+        submission = forms.submission(script, draft, here.settings)
+        ((job, _),) = here.submit([submission], home(request.form.get("project")), submitter(here.settings))
     except (UserError, StoreError, Problem) as error:
         problem = problem_of(error)
         if problem is None:
@@ -61,14 +63,19 @@ def jobs() -> str:
     q = (request.args.get("q") or "").strip()[:200]
     store = service().store
     found, next_cursor = store.jobs(
-        status=status, kind=kind, q=q or None, cursor=request.args.get("cursor") or None, limit=PAGE_SIZE
+        status=status,
+        kind=kind,
+        q=q or None,
+        projects=identity().projects,
+        cursor=request.args.get("cursor") or None,
+        limit=PAGE_SIZE,
     )
     return render_template(
         "jobs.html",
         jobs=found,
         next_cursor=next_cursor,
         filters={"status": status or "", "kind": kind or "", "q": q},
-        counts=store.counts(),
+        counts=store.counts(identity().projects),
         statuses=list(Status),
         kinds=KINDS,
         live=any(not job.status.is_final for job in found) and "cursor" not in request.args,
@@ -111,7 +118,7 @@ def favicon() -> BaseResponse:
 
 def _form(draft: forms.Draft) -> str:
     here = service()
-    recent, _ = here.store.jobs(limit=5)
+    recent, _ = here.store.jobs(limit=5, projects=identity().projects)
     return render_template(
         "index.html",
         draft=draft,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
-from web import highlight, verdict
+from web import diagnosis, highlight, verdict
 
 # In place of a value that there is none of.
 NOTHING = "\N{EN DASH}"
@@ -17,6 +17,7 @@ def install(app: Flask) -> None:
     """Make the filters and the constants known to the templates of ``app``."""
     app.jinja_env.filters.update(
         ago=ago,
+        brief=brief,
         clock=clock,
         number=number,
         count=count,
@@ -24,6 +25,8 @@ def install(app: Flask) -> None:
         python=highlight.python,
         tone=verdict.tone,
         label=verdict.label,
+        outcome=diagnosis.outcome,
+        sign=diagnosis.sign,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)
 
@@ -50,6 +53,13 @@ def clock(seconds: float | None) -> str:
     if whole < 7200:
         return f"{whole // 60} min {whole % 60:02d} s" if whole % 60 else f"{whole // 60} min"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def brief(seconds: float | None) -> str:
+    """The duration of a call: ``1.2 ms``; ``unknown`` if it was not measured."""
+    if seconds is None:
+        return "unknown"
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms" if seconds < 1 else clock(seconds)
 
 
 def number(value: object) -> str:

@@ -6,7 +6,9 @@ import logging
 import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
+import structlog
 from flask import Flask, Response, g, jsonify, render_template, request
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.exc import OperationalError
@@ -17,10 +19,15 @@ from minimizer.store import (
     IdempotencyConflict,
     InvalidCursor,
     JobActive,
+    NotInGroup,
     QueueFull,
+    QuotaExceeded,
     SchemaOutdated,
     UnknownArtifact,
+    UnknownFailure,
     UnknownJob,
+    UnknownToken,
+    UnknownWebhook,
 )
 
 log = logging.getLogger(__name__)
@@ -74,6 +81,10 @@ def problem_of(error: Exception) -> Problem | None:
             )
         case UnknownJob():
             return Problem(404, "unknown-job", "There is no job with this id. It may have been deleted.")
+        case UnknownFailure():
+            return Problem(404, "unknown-failure", "No job has failed in this way. The list is under /api/v1/failures.")
+        case NotInGroup():
+            return Problem(422, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         case UnknownArtifact():
             return Problem(
                 404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."
@@ -82,6 +93,12 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(409, "job-active", str(error))
         case QueueFull():
             return Problem(429, "queue-full", str(error), {"Retry-After": "30"})
+        case QuotaExceeded():
+            return Problem(429, "quota-exceeded", str(error), {"Retry-After": "30"})
+        case UnknownToken():
+            return Problem(404, "unknown-token", str(error))
+        case UnknownWebhook():
+            return Problem(404, "unknown-webhook", str(error))
         case SchemaOutdated():
             return Problem(503, "schema-outdated", str(error))
         case OperationalError():
@@ -106,6 +123,8 @@ def install(app: Flask) -> None:
     @app.before_request
     def name_request() -> None:
         g.request_id = secrets.token_hex(8)
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request=g.request_id, **_job_of(request.view_args))
 
     @app.after_request
     def tell_name(response: Response) -> Response:
@@ -160,6 +179,10 @@ def wants_page() -> bool:
         return False
     accept = request.accept_mimetypes
     return bool(accept) and accept.best_match(["application/json", "text/html"]) == "text/html"
+
+
+def _job_of(view_args: dict[str, Any] | None) -> dict[str, Any]:
+    return {"job": view_args["job_id"]} if view_args and "job_id" in view_args else {}
 
 
 def _request_id() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from flask import url_for
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from minimizer.options import Options
 from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.types import Kind, Reason, Status
-
-JOB_ID = r"^[A-Za-z0-9_][A-Za-z0-9_-]{3,63}$"
+from web.submission import Handling
 
 
 class JobPath(BaseModel):
@@ -21,6 +20,10 @@ class JobPath(BaseModel):
 
 class ArtifactPath(JobPath):
     name: str = Field(description="Name of the artifact.")
+
+
+class FilePath(JobPath):
+    name: Literal["repro.py", "report.json", "report.md", "run.log", "script.py"] = Field(description="Which file.")
 
 
 class WaitQuery(BaseModel):
@@ -52,20 +55,52 @@ class ListQuery(BaseModel):
     limit: int = Field(50, ge=1, le=200, description="Jobs per page.")
 
 
-class ScriptBody(BaseModel):
-    """A job as JSON."""
+class RetryQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    budget: int | None = Field(
+        None, ge=10, le=86_400, description="Seconds for the next run, which goes on from where the last one stopped."
+    )
+
+
+class SignaturePath(BaseModel):
+    signature: str = Field(description="Signature of the failure.")
+
+
+_EXAMPLE = "import torch\n\n\n@torch.compile\ndef f(x):\n    return torch.relu(x)\n\n\nprint(f(torch.randn(4)))\n"
+
+
+class EntryBody(BaseModel):
+    """A script among many."""
 
     model_config = ConfigDict(extra="forbid")
 
-    script: str = Field(description="Text of the Python script that fails under torch.compile.")
-    filename: str | None = Field(None, description="Name to show for it.")
-    options: dict[str, Any] = Field(default_factory=dict, description="Options of the job, see Options.")
+    script: str = Field(description="Text of the Python script that fails under torch.compile.", examples=[_EXAMPLE])
+    filename: str | None = Field(None, description="Name to show for it.", examples=["model.py"])
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the job, see Options.", examples=[{"budget": 300}]
+    )
+    priority: int = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
+
+
+class ScriptBody(EntryBody, Handling):
+    """A job as JSON."""
+
+
+class BatchBody(BaseModel):
+    """Many jobs as JSON."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: list[EntryBody] = Field(min_length=1, max_length=100)
+    project: str | None = Field(None, max_length=64, description="The project they go to.", examples=["default"])
+    force: bool = Field(False, description="Make new jobs even of what was asked before.")
 
 
 class JobBody(BaseModel):
     """A job."""
 
-    id: str
+    id: str = Field(examples=["x3Vb1kQz_0aA"])
     status: Status
     final: bool = Field(description="Whether the status will not change any more.")
     reason: Reason | None = Field(description="Why the job did not end minimized.")
@@ -77,6 +112,10 @@ class JobBody(BaseModel):
     reduction: dict[str, Any] | None
     filename: str
     options: Options
+    project: str = Field(description="The project that owns it.", examples=["default"])
+    submitted_by: str = Field(description="Who has submitted it; empty where nobody has to sign in.")
+    pinned: bool = Field(description="Whether it is kept whatever the retention of its project says.")
+    priority: int
     attempt: int = Field(description="How many workers have begun it.")
     worker: str | None
     cancel_requested: bool
@@ -112,7 +151,8 @@ class WorkerBody(BaseModel):
     name: str
     device: str
     torch: str
-    job_id: str | None = Field(description="The job it works on.")
+    toolchains: list[str] = Field(description="Further Python interpreters it has.")
+    job_id: str | None = Field(description="The job it works on, if that is open to you.")
     started_at: datetime
     last_seen: datetime
 
@@ -140,6 +180,10 @@ def job_body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
         reduction=job.reduction,
         filename=job.filename,
         options=job.options,
+        project=job.project,
+        submitted_by=job.submitted_by,
+        pinned=job.pinned,
+        priority=job.priority,
         attempt=job.attempt,
         worker=job.worker,
         cancel_requested=job.cancel_requested,
@@ -150,6 +194,20 @@ def job_body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
         report=report,
         links=_links(job.id),
     )
+
+
+def upload_schema() -> dict[str, Any]:
+    """A multipart submission: one file, a field per option, and what is to be done with it."""
+    fields = {name: {"type": "string", "format": "binary"} for name in ("script", "archive")}
+    fields["main"] = {"type": "string", "description": "With `archive`: the path in it of the script to run."}
+    for model in (Options, Handling):
+        fields |= model.model_json_schema()["properties"]
+    return {
+        "type": "object",
+        "properties": fields,
+        "additionalProperties": False,
+        "oneOf": [{"required": ["script"]}, {"required": ["archive"]}],
+    }
 
 
 def artifact_body(job_id: str, artifact: ArtifactInfo) -> ArtifactBody:
@@ -164,13 +222,14 @@ def artifact_body(job_id: str, artifact: ArtifactInfo) -> ArtifactBody:
     )
 
 
-def worker_body(worker: WorkerRow) -> WorkerBody:
+def worker_body(worker: WorkerRow, sees_job: bool) -> WorkerBody:
     """A worker as the API shows it."""
     return WorkerBody(
         name=worker.name,
         device=worker.device,
         torch=worker.torch,
-        job_id=worker.job_id,
+        toolchains=list(worker.toolchains),
+        job_id=worker.job_id if sees_job else None,
         started_at=worker.started_at,
         last_seen=worker.last_seen,
     )

@@ -1,8 +1,8 @@
-"""What keeps a service without users safe on loopback.
+"""Which requests are heard at all. Who sends them is the business of `web.access`.
 
-Loopback alone is no protection: every page the user has open can send requests to it. So
+Neither loopback nor a cookie is protection enough: every page the user has open can send requests here. So
 
-* the process listens on loopback only, and answers only clients that come from there;
+* without access control the process listens on loopback only, and answers only clients that come from there;
 * ``Host`` must be on the allow-list, or a rebound DNS name would make a stranger's page same-origin with us;
 * a write must come from our own pages or from no page at all (``Sec-Fetch-Site``, ``Origin``);
 * a stranger's page may link to us, but not load from us (resource isolation), and there is no CORS;
@@ -64,17 +64,18 @@ def is_loopback(host: str) -> bool:
 
 
 def check_listen_address(settings: Settings) -> None:
-    """Refuse to listen where strangers could reach a service that knows no users.
+    """Refuse to listen where strangers could reach a service that asks nobody who they are.
 
     Raises:
-        UserError: the address is not loopback, and nothing says that the port is published on loopback only.
+        UserError: the address is not loopback, access control is off, and nothing says that the port is published on
+            loopback only.
     """
-    if is_loopback(settings.host) or settings.published_on_loopback:
+    if settings.access == "on" or is_loopback(settings.host) or settings.published_on_loopback:
         return
     raise UserError(
-        f"refusing to listen on {settings.host}: this service has no users and passwords yet and runs the code it is sent, "
-        "so it listens on loopback only. Use 127.0.0.1 and an SSH tunnel. In a container whose port is published on the "
-        "host's loopback only (127.0.0.1:8000:8000), set MINIMIZER_PUBLISHED_ON_LOOPBACK=true."
+        f"refusing to listen on {settings.host}: access control is off and the service runs the code it is sent, so it "
+        "listens on loopback only. Set MINIMIZER_ACCESS=on, or use 127.0.0.1 and an SSH tunnel. In a container whose port "
+        "is published on the host's loopback only (127.0.0.1:8000:8000), set MINIMIZER_PUBLISHED_ON_LOOPBACK=true."
     )
 
 
@@ -98,7 +99,7 @@ def protect(app: Flask, settings: Settings) -> None:
 def _check_client(request: Request, settings: Settings) -> None:
     # An empty address is a Unix socket. Whoever starts gunicorn on 0.0.0.0 by hand is stopped here.
     client = request.remote_addr
-    if client and not settings.published_on_loopback and not is_loopback(client):
+    if settings.access == "off" and client and not settings.published_on_loopback and not is_loopback(client):
         raise Problem(HTTPStatus.FORBIDDEN, "not-loopback", "This service answers clients on its own machine only.")
 
 

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from flask import current_app
 
 from minimizer.settings import Settings
-from minimizer.store import Job, Store
+from minimizer.store import Job, NewJob, Store, Submitter
 from web.doorbell import Doorbell
+from web.problems import Problem
 from web.story import Stories
 from web.submission import Submission
 from web.watch import Slots, Watcher
 
 # Threads that stay free for short requests, whatever waits.
 _SPARE_THREADS = 4
+
+
+class InFlight:
+    """The idempotency keys that this process is working on.
+
+    Between processes the database decides: the second request waits for the first there, and gets its job.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: set[tuple[str, str, str]] = set()
+
+    @contextmanager
+    def only_one(self, key: tuple[str, str, str] | None) -> Iterator[None]:
+        """Hold a key for as long as the block runs.
+
+        Raises:
+            Problem: 409, somebody else holds it.
+        """
+        if key is None:
+            yield
+            return
+        with self._lock:
+            if key in self._keys:
+                raise Problem(
+                    409,
+                    "in-flight",
+                    "A request with this Idempotency-Key is being worked on. Ask again when it was answered.",
+                    {"Retry-After": "1"},
+                )
+            self._keys.add(key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._keys.discard(key)
 
 
 @dataclass(frozen=True)
@@ -28,26 +68,45 @@ class Service:
     streams: Slots
     polls: Slots
     stories: Stories
+    in_flight: InFlight
 
     @classmethod
     def create(cls, settings: Settings, store: Store, ring: Doorbell) -> Service:
         streams = min(settings.event_streams, max(1, settings.web_threads // 2 - 1))
         polls = max(1, settings.web_threads - streams - _SPARE_THREADS)
-        return cls(settings, store, ring, Watcher(store.versions), Slots(streams), Slots(polls), Stories())
+        return cls(settings, store, ring, Watcher(store.versions), Slots(streams), Slots(polls), Stories(), InFlight())
 
-    def submit(self, submission: Submission, idempotency_key: str | None = None) -> Job:
-        """Store a job, then ring; in this order, so that no worker looks for a job that is not there yet."""
-        job, created = self.store.submit(
-            submission.script, submission.filename, submission.options, idempotency_key=idempotency_key
-        )
-        if created:
-            self.ring(job.id)
-        return job
+    def submit(
+        self,
+        submissions: Sequence[Submission],
+        project: str,
+        by: Submitter,
+        *,
+        idempotency_key: str | None = None,
+        force: bool = False,
+    ) -> list[tuple[Job, bool]]:
+        """Store jobs, then ring; in this order, so that no worker looks for a job that is not there yet.
 
-    def retry(self, job_id: str) -> Job:
+        Raises:
+            Problem: 409, a request under this key is being worked on.
+        """
+        with self.in_flight.only_one(None if idempotency_key is None else (project, by.name, idempotency_key)):
+            return self._submit(submissions, project, by, idempotency_key, force)
+
+    def _submit(
+        self, submissions: Sequence[Submission], project: str, by: Submitter, idempotency_key: str | None, force: bool
+    ) -> list[tuple[Job, bool]]:
+        jobs = [NewJob(one.script, one.filename, one.options, one.archive, one.priority) for one in submissions]
+        answers = self.store.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
+        for job, created in answers:
+            if created:
+                self.ring(job)
+        return answers
+
+    def retry(self, job_id: str, budget: int | None = None) -> Job:
         """Queue a job again and ring for it."""
-        job = self.store.retry(job_id)
-        self.ring(job.id)
+        job = self.store.retry(job_id, budget)
+        self.ring(job)
         return job
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A job as it comes in, from a form, a multipart upload or JSON: checked once, in one place."""
+"""A job as it comes in, from a form, a multipart upload, an archive or JSON: checked once, in one place."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
 
+from minimizer.archive import main_script, read
 from minimizer.errors import InvalidOption
 from minimizer.options import Options, check_script, parse_options
 from minimizer.settings import Settings
@@ -28,9 +30,28 @@ class Submission:
     script: bytes
     filename: str
     options: Options
+    archive: bytes | None = None
+    priority: int = 0
 
 
-def check(script: bytes, filename: str | None, options: Mapping[str, object], settings: Settings) -> Submission:
+class Handling(BaseModel):
+    """What is to be done with a job, beside what is asked of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str | None = Field(
+        None, max_length=64, description="The project it goes to; needed if you are in several.", examples=["default"]
+    )
+    priority: int = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
+    force: bool = Field(
+        False,
+        description="Make a new job even if one has the same script, name and options, and is open or ended well.",
+    )
+
+
+def check(
+    script: bytes, filename: str | None, options: Mapping[str, object], settings: Settings, priority: int = 0
+) -> Submission:
     """Accept a job, or say what is wrong with it.
 
     Raises:
@@ -47,20 +68,71 @@ def check(script: bytes, filename: str | None, options: Mapping[str, object], se
             "Cut data out of the script, or raise MINIMIZER_MAX_SCRIPT_BYTES.",
         )
     check_script(script, name, settings.max_script_bytes)
+    return Submission(script, name, _options(options, settings), priority=priority)
+
+
+def check_archive(
+    archive: bytes, main: str | None, options: Mapping[str, object], settings: Settings, priority: int = 0
+) -> Submission:
+    """Accept a zip file with a script and what it needs, or say what is wrong with it.
+
+    Raises:
+        InvalidScript: no zip file, one that cannot be unpacked without harm, or without a script that is Python.
+        InvalidOption: unknown, or out of range.
+        Problem: too large (413).
+    """
+    if len(archive) > settings.max_archive_bytes:
+        raise Problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "archive-too-large",
+            f"The archive has {len(archive):,} bytes; at most {settings.max_archive_bytes:,} are accepted. "
+            "Leave data out of it, or raise MINIMIZER_MAX_ARCHIVE_BYTES.",
+        )
+    files = read(archive)
+    name = main_script(files, main)
+    check_script(files[name], name, settings.max_script_bytes)
+    return Submission(files[name], name, _options(options, settings), archive, priority)
+
+
+def from_upload(
+    form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings
+) -> tuple[Submission, Handling]:
+    """Read a multipart request: the file ``script`` or ``archive``, a field per option, and the fields of `Handling`."""
+    options: dict[str, object] = {name: form.getlist(name) if name in _LISTS else form[name] for name in form}
+    handling = handling_of({name: options.pop(name) for name in Handling.model_fields if name in options})
+    upload, archive = files.get("script"), files.get("archive")
+    if archive is not None and upload is None:
+        main = options.pop("main", None)
+        return (
+            check_archive(archive.read(), None if main is None else str(main), options, settings, handling.priority),
+            handling,
+        )
+    if upload is None or archive is not None:
+        raise Problem(
+            HTTPStatus.BAD_REQUEST, "no-script", "The request needs one file field, named 'script' or 'archive'."
+        )
+    return check(upload.read(), upload.filename, options, settings, handling.priority), handling
+
+
+def handling_of(raw: Mapping[str, object]) -> Handling:
+    """Check what is to be done with a job.
+
+    Raises:
+        InvalidOption: a value is out of range.
+    """
+    try:
+        return Handling.model_validate(dict(raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidOption(f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}") from None
+
+
+def _options(options: Mapping[str, object], settings: Settings) -> Options:
     parsed = parse_options(dict(options))
     if parsed.toolchain is not None and parsed.toolchain not in toolchains(settings):
         known = ", ".join(toolchains(settings)) or "none is configured (MINIMIZER_TOOLCHAINS)"
         raise InvalidOption(f"option 'toolchain': there is no {parsed.toolchain!r}; known are: {known}")
-    return Submission(script, name, parsed)
-
-
-def from_upload(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings) -> Submission:
-    """Read a multipart request: the file ``script``, and a field per option."""
-    upload = files.get("script")
-    if upload is None:
-        raise Problem(HTTPStatus.BAD_REQUEST, "no-script", "The request has no file field named 'script'.")
-    options: dict[str, object] = {name: form.getlist(name) if name in _LISTS else form[name] for name in form}
-    return check(upload.read(), upload.filename, options, settings)
+    return parsed
 
 
 def toolchains(settings: Settings) -> list[str]:

@@ -40,6 +40,8 @@ STEPS: dict[Step, tuple[str, str]] = {
     Step.EMIT: ("Write", "Writing repro.py"),
     Step.VERIFY: ("Verify", "Running repro.py alone, in clean processes"),
     Step.BLAME: ("Blame", "Finding the part of the compiler that is at fault"),
+    Step.MEASURE: ("Measure", "Measuring every layer, and the health of what was compiled"),
+    Step.DIAGNOSE: ("Diagnose", "Finding the part of that stage that is at fault, and a way around it"),
     Step.WITNESS: ("Witness", "Asking PyTorch's own minifier for its view"),
 }
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from minimizer import logs
 from minimizer.settings import Settings
 from web.factory import create_app
 
-app = create_app(Settings())
+settings = Settings()
+logs.configure(settings)
+app = create_app(settings)

@@ -34,7 +34,7 @@ def rung() -> list[str]:
 
 @pytest.fixture
 def client(settings: Settings, store: Store, rung: list[str]) -> Iterator[FlaskClient]:
-    with client_of(settings, store, rung.append) as client:
+    with client_of(settings, store, lambda job: rung.append(job.id)) as client:
         yield client
 
 

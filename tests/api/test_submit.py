@@ -109,8 +109,8 @@ def test_idempotency_key_makes_one_job(client: FlaskClient, rung: list[str]) -> 
 
 def test_full_queue_says_come_back(client: FlaskClient) -> None:
     for _ in range(20):
-        assert upload(client).status_code == 202
-    response = upload(client)
+        assert upload(client, force="true").status_code == 202
+    response = upload(client, force="true")
     refused(response, 429, "waiting")
     assert int(response.headers["Retry-After"]) > 0
 

@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
+from minimizer.report import Report
 from minimizer.store import Claim, Store
 from minimizer.types import Status
 
@@ -201,6 +202,61 @@ def test_every_page_fits_and_is_clean(page: Page, store: Store, complaints: list
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     assert complaints == []
+
+
+DIAGNOSED = Path(__file__).parent / "data" / "transformer_relu.json"
+"""The report of a real run of examples/transformer_relu.py."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_pictures_of_a_real_diagnosis(page: Page, store: Store, complaints: list[str], width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    hands = Hands(store, store.submit(SCRIPT, "transformer_relu.py", Options())[0])
+    hands.artifact("repro.py", REPRO)
+    hands.finish(Report.model_validate_json(DIAGNOSED.read_text()))
+    page.goto(f"/jobs/{hands.claim.job_id}")
+
+    expect(page.locator(".banner")).to_contain_text("Confidence: high")
+    layers = page.get_by_role("img", name="Error of every layer")
+    expect(layers).to_be_visible()
+    expect(layers.locator("text.offender")).to_have_text("first wrong: blocks.2.activation")
+    assert layers.locator(".column").count() == 42
+    page.get_by_text("42 layers in numbers").click()
+    expect(page.locator("#layers tbody tr")).to_have_count(42)
+    graph = page.get_by_role("img", name="The graph around the culprit")
+    expect(graph.locator(".node")).to_have_count(5)
+    expect(graph.locator(".culprit .op")).to_have_text("relu")
+    expect(page.locator(".ladder li")).to_have_count(4)
+    expect(page.locator(".ladder .first")).to_contain_text("first to fail")
+    expect(page.get_by_role("img", name="Nodes fell from 58 to 1 in")).to_be_visible()
+
+    # Nothing sticks out of the page, and what is written in a picture can be read.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for part in (".layer-chart .tick", "text.offender", ".node-graph .shape", ".node-graph .op"):
+        assert page.evaluate(CONTRAST, part) >= 4.5, part
+    assert complaints == []
+
+
+CONTRAST = """
+selector => {
+  const rgb = color => {  // of any notation, as the screen has it
+    const canvas = document.createElement("canvas").getContext("2d");
+    canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = color => rgb(color).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const words = document.querySelector(selector);
+  const box = words.parentElement.querySelector("rect[rx]");
+  const behind = box ? getComputedStyle(box).fill : getComputedStyle(words.closest(".card")).backgroundColor;
+  const [low, high] = [light(getComputedStyle(words).fill), light(behind)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+"""
+"""The contrast of text in a picture to what is behind it, after WCAG 2."""
 
 
 def test_api_documentation_works_without_a_network(page: Page, address: str, complaints: list[str]) -> None:

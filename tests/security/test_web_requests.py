@@ -58,6 +58,15 @@ def test_loopback_is_accepted(host: str) -> None:
     check_listen_address(Settings(host=host))
 
 
+def test_access_control_opens_the_address(tmp_path: Path, store: Store) -> None:
+    settings = Settings(host="0.0.0.0", access="on", data_dir=tmp_path)
+    check_listen_address(settings)
+    with client_of(settings, store) as client:
+        far = {"REMOTE_ADDR": "192.168.1.9"}
+        assert client.get("/healthz", environ_base=far).status_code == 200
+        refused(client.get("/api/v1/jobs", environ_base=far), 401, "token")
+
+
 def test_container_setting_opens_the_address(store: Store) -> None:
     settings = Settings(host="0.0.0.0", published_on_loopback=True)
     with client_of(settings, store) as client:
@@ -116,6 +125,23 @@ def writes(client: FlaskClient, job: Job, headers: dict[str, str]) -> Iterator[T
     yield client.post(f"/jobs/{job.id}/retry", headers=headers)
     yield client.post(f"/api/v1/jobs/{job.id}/cancel", headers=headers)
     yield client.post(f"/api/v1/jobs/{job.id}/retry", headers=headers)
+    yield client.post("/api/v1/batches", json={"jobs": [{"script": SCRIPT.decode()}]}, headers=headers)
+    yield client.put(f"/api/v1/jobs/{job.id}/pin", headers=headers)
+    yield client.delete(f"/api/v1/jobs/{job.id}/pin", headers=headers)
+    yield client.post("/login", headers=headers)
+    yield client.post("/logout", headers=headers)
+    yield client.post("/tokens", data={"name": "mine"}, headers=headers)
+    yield client.post("/tokens/5f1b9a3c2d4e/revoke", headers=headers)
+    yield client.post("/api/v1/tokens", json={"name": "mine"}, headers=headers)
+    yield client.delete("/api/v1/tokens/5f1b9a3c2d4e", headers=headers)
+    yield client.post("/api/v1/webhooks", json={"url": "https://ci.example/hook"}, headers=headers)
+    yield client.delete("/api/v1/webhooks/0f3c5a7b9d1e", headers=headers)
+    group = "/api/v1/failures/no-group"
+    yield client.patch(group, json={"note": "known"}, headers=headers)
+    yield client.post(f"{group}/merge", json={"other": "other"}, headers=headers)
+    yield client.post(f"{group}/split", json={"jobs": [job.id]}, headers=headers)
+    yield client.post(f"{group}/retest", json={}, headers=headers)
+    yield client.post("/failures/no-group", data={"action": "describe"}, headers=headers)
     yield client.post(f"/jobs/{job.id}/delete", headers=headers)
     yield client.delete(f"/api/v1/jobs/{job.id}", headers=headers)
 
@@ -133,12 +159,25 @@ def test_writes_of_other_pages_change_nothing(
 @pytest.mark.parametrize("headers", FRIENDS)
 def test_own_writes_are_taken(client: FlaskClient, job: Job, headers: dict[str, str]) -> None:
     statuses = [response.status_code for response in writes(client, job, headers)]
-    # The last one finds the job deleted by the one before.
-    assert statuses == [202, 202, 303, 303, 303, 202, 202, 303, 404]
+    # There are no users and hence no tokens here; and the last one finds the job deleted by the one before.
+    jobs, keys, webhooks, groups, deletions = (
+        [202, 202, 303, 303, 303, 202, 202, 202, 200, 200],
+        [303, 303, 409, 404, 409, 404],
+        [201, 404],
+        [404] * 5,
+        [303, 404],
+    )
+    assert statuses == jobs + keys + webhooks + groups + deletions
 
 
 def test_every_route_that_writes_is_in_the_list_above(client: FlaskClient, job: Job) -> None:
-    written = {response.request.path.replace(job.id, "<job_id>") for response in writes(client, job, STRANGERS[0])}
+    written = {
+        response.request.path.replace(job.id, "<job_id>")
+        .replace("5f1b9a3c2d4e", "<token_id>")
+        .replace("0f3c5a7b9d1e", "<webhook_id>")
+        .replace("no-group", "<signature>")
+        for response in writes(client, job, STRANGERS[0])
+    }
     rules = {
         rule.rule
         for rule in client.application.url_map.iter_rules()

@@ -1,4 +1,4 @@
-"""The reduction curve, drawn on the server as SVG: presentation attributes and classes only, no inline style."""
+"""The reduction curve: how many nodes were left, after so many seconds or so many trials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 Scale = Callable[[float], float]
+Unit = Callable[[float], str]
 
 WIDTH, HEIGHT = 520, 210
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 30
@@ -17,9 +18,9 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 30
 
 @dataclass(frozen=True)
 class Point:
-    """How many nodes were left after so many seconds."""
+    """How many nodes were left after so many seconds, or trials."""
 
-    seconds: float
+    at: float
     nodes: int
 
 
@@ -30,27 +31,36 @@ def reduction_curve(points: Sequence[Point], until: float | None = None) -> Mark
         points: in the order of time.
         until: where the time axis ends, for a search that still runs.
     """
-    end = max([until or 0.0, points[-1].seconds if points else 0.0, 1.0])
+    return _curve(points, until, _clock)
+
+
+def trials_curve(points: Sequence[Point], until: float) -> Markup:
+    """The same over trials; ``until`` is how many there were."""
+    return _curve(points, until, _trials)
+
+
+def _curve(points: Sequence[Point], until: float | None, unit: Unit) -> Markup:
+    end = max([until or 0.0, points[-1].at if points else 0.0, 1.0])
     points = _falling(points)
-    start = points[0].seconds if points else 0.0
+    start = points[0].at if points else 0.0
     most = max([point.nodes for point in points], default=10)
     top = max(10.0, float(most))
 
-    def x(seconds: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (seconds - start) / max(end - start, 1e-9)
+    def x(at: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (at - start) / max(end - start, 1e-9)
 
     def y(nodes: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - math.log(max(nodes, 1)) / math.log(top))
 
     parts = [_grid(y, top)]
     if points:
-        parts += [_time_axis(x, start, end), _staircase(points, x, y, end)]
+        parts += [_axis(x, start, end, unit), _staircase(points, x, y, end)]
     else:
         parts.append(
             f'<text class="tick" x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle">Begins with the reduction</text>'
         )
     return Markup(  # built from numbers only
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_label(points)}">{"".join(parts)}</svg>'
+        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_label(points, unit)}">{"".join(parts)}</svg>'
     )
 
 
@@ -71,34 +81,39 @@ def _grid(y: Scale, top: float) -> str:
     )
 
 
-def _time_axis(x: Scale, start: float, end: float) -> str:
+def _axis(x: Scale, start: float, end: float, unit: Unit) -> str:
     return "".join(
-        f'<text class="tick" x="{x(second):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{_clock(second)}</text>'
-        for second, anchor in ((start, "start"), ((start + end) / 2, "middle"), (end, "end"))
+        f'<text class="tick" x="{x(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{unit(at)}</text>'
+        for at, anchor in ((start, "start"), ((start + end) / 2, "middle"), (end, "end"))
     )
 
 
 def _staircase(points: Sequence[Point], x: Scale, y: Scale, end: float) -> str:
-    steps = [f"M{x(points[0].seconds):.1f},{y(points[0].nodes):.1f}"]
-    steps += [f"H{x(point.seconds):.1f}V{y(point.nodes):.1f}" for point in points[1:]]
+    steps = [f"M{x(points[0].at):.1f},{y(points[0].nodes):.1f}"]
+    steps += [f"H{x(point.at):.1f}V{y(point.nodes):.1f}" for point in points[1:]]
     steps.append(f"H{x(end):.1f}")
     line = "".join(steps)
     floor = HEIGHT - BOTTOM
     last = points[-1]
     return (
-        f'<path class="area" d="{line}V{floor}H{x(points[0].seconds):.1f}Z"/>'
+        f'<path class="area" d="{line}V{floor}H{x(points[0].at):.1f}Z"/>'
         f'<path class="line" d="{line}"/>'
-        f'<circle class="dot" cx="{x(last.seconds):.1f}" cy="{y(last.nodes):.1f}" r="5"/>'
+        f'<circle class="dot" cx="{x(last.at):.1f}" cy="{y(last.nodes):.1f}" r="5"/>'
     )
 
 
-def _label(points: Sequence[Point]) -> str:
+def _label(points: Sequence[Point], unit: Unit) -> str:
     if not points:
         return "No reduction step yet"
     first, last = points[0], points[-1]
-    return f"Nodes fell from {first.nodes} to {last.nodes} in {_clock(last.seconds - first.seconds)}"
+    return f"Nodes fell from {first.nodes} to {last.nodes} in {unit(last.at - first.at)}"
 
 
 def _clock(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def _trials(trials: float) -> str:
+    whole = round(trials)
+    return f"{whole:,} trial{'' if whole == 1 else 's'}"

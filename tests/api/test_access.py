@@ -1,0 +1,392 @@
+"""Access control: every route, asked by everybody; and the ways in and out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from webtest import SCRIPT, Hands, client_of, minimized_report, refused
+from werkzeug.test import TestResponse
+
+from minimizer.fingerprint import fingerprint
+from minimizer.options import Options
+from minimizer.settings import Settings
+from minimizer.store import Job, Store
+from minimizer.types import Role, Scope
+from web.passwords import hash_password
+
+PASSWORD = "correct horse battery"
+PASSWORD_HASH = hash_password(PASSWORD)
+PEOPLE = ("owner", "mate", "viewer", "stranger", "reader", "admin", "anonymous")
+
+OPEN = dict.fromkeys(PEOPLE, True)
+SIGNED_IN = {**OPEN, "anonymous": 401}
+# A stranger is told the same as of a job that does not exist.
+READS_JOB = {**SIGNED_IN, "stranger": 404}
+WRITES_JOB = {**READS_JOB, "viewer": 403, "reader": 403}
+READS = SIGNED_IN
+WRITES = {**SIGNED_IN, "viewer": 403, "reader": 403}
+KEYS = {**SIGNED_IN, "reader": 403}
+ADMIN = {**dict.fromkeys(PEOPLE, 403), "admin": True, "anonymous": 401}
+
+JOB = "/jobs/<job_id>"
+RELU = fingerprint(minimized_report().to_json()) or ""
+API = "/api/v1"
+# Who may do what: True, or the status of the refusal. Nothing is left out (test_every_route_is_in_the_table).
+TABLE: dict[tuple[str, str], dict[str, Any]] = {
+    ("GET", "/static/<path:filename>"): OPEN,
+    ("GET", "/docs"): OPEN,
+    ("GET", "/docs/swagger/<path:name>"): OPEN,
+    ("GET", f"{API}/openapi.json"): OPEN,
+    ("GET", "/healthz"): OPEN,
+    ("GET", "/readyz"): OPEN,
+    ("GET", "/favicon.ico"): OPEN,
+    ("GET", "/login"): OPEN,
+    ("POST", "/login"): OPEN,
+    ("POST", "/logout"): OPEN,
+    ("GET", "/metrics"): ADMIN,
+    ("GET", f"{API}/audit"): ADMIN,
+    ("GET", f"{API}/webhooks"): ADMIN,
+    ("POST", f"{API}/webhooks"): ADMIN,
+    ("DELETE", f"{API}/webhooks/<webhook_id>"): {**ADMIN, "admin": 404},
+    ("GET", f"{API}/webhooks/<webhook_id>/deliveries"): {**ADMIN, "admin": 404},
+    ("GET", f"{API}/me"): SIGNED_IN,
+    ("GET", f"{API}/projects"): SIGNED_IN,
+    ("GET", f"{API}/workers"): SIGNED_IN,
+    ("GET", f"{API}/tokens"): SIGNED_IN,
+    ("POST", f"{API}/tokens"): KEYS,
+    ("DELETE", f"{API}/tokens/<token_id>"): {**dict.fromkeys(PEOPLE, 404), "reader": 403, "anonymous": 401},
+    ("GET", "/tokens"): SIGNED_IN,
+    ("POST", "/tokens"): KEYS,
+    ("POST", "/tokens/<token_id>/revoke"): {**dict.fromkeys(PEOPLE, 404), "reader": 403, "anonymous": 401},
+    ("GET", f"{API}/jobs"): READS,
+    ("GET", f"{API}/failures"): READS,
+    ("GET", f"{API}/failures/<signature>"): READS_JOB,
+    ("PATCH", f"{API}/failures/<signature>"): WRITES_JOB,
+    ("POST", f"{API}/failures/<signature>/merge"): WRITES_JOB,
+    ("POST", f"{API}/failures/<signature>/split"): WRITES_JOB,
+    ("POST", f"{API}/failures/<signature>/retest"): WRITES_JOB,
+    ("GET", "/failures"): READS,
+    ("GET", "/failures/<signature>"): READS_JOB,
+    ("POST", "/failures/<signature>"): WRITES_JOB,
+    ("GET", f"{API}{JOB}"): READS_JOB,
+    ("GET", f"{API}{JOB}/events"): READS_JOB,
+    ("GET", f"{API}{JOB}/artifacts"): READS_JOB,
+    ("GET", f"{API}{JOB}/artifacts/<name>"): READS_JOB,
+    ("GET", f"{API}{JOB}/<any('repro.py','report.json','report.md','run.log','script.py'):name>"): READS_JOB,
+    ("GET", "/"): READS,
+    ("GET", "/jobs"): READS,
+    ("GET", JOB): READS_JOB,
+    ("GET", f"{JOB}/script"): READS_JOB,
+    ("POST", f"{API}/jobs"): WRITES,
+    ("POST", f"{API}/batches"): WRITES,
+    ("POST", f"{API}{JOB}/cancel"): WRITES_JOB,
+    ("POST", f"{API}{JOB}/retry"): WRITES_JOB,
+    ("PUT", f"{API}{JOB}/pin"): WRITES_JOB,
+    ("DELETE", f"{API}{JOB}/pin"): WRITES_JOB,
+    ("DELETE", f"{API}{JOB}"): WRITES_JOB,
+    ("POST", "/jobs"): WRITES,
+    ("POST", f"{JOB}/cancel"): WRITES_JOB,
+    ("POST", f"{JOB}/retry"): WRITES_JOB,
+    ("POST", f"{JOB}/delete"): WRITES_JOB,
+}
+
+
+@pytest.fixture
+def settings(sqlite_url: str, tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path, database_url=sqlite_url, access="on", requests_per_minute=100_000)
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    store = Store.open(sqlite_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def tokens(store: Store) -> dict[str, str]:
+    """A key of everybody: owner, mate, viewer and reader are in the project of the job, the stranger is in another."""
+    for project in ("ours", "theirs"):
+        store.create_project(project)
+    store.create_user("admin", Role.ADMIN)
+    store.create_user("owner", Role.MEMBER, ["ours"], PASSWORD_HASH)
+    store.create_user("mate", Role.MEMBER, ["ours"])
+    store.create_user("viewer", Role.VIEWER, ["ours"])
+    store.create_user("stranger", Role.MEMBER, ["theirs"])
+    keys = {
+        name: store.create_token(name, "test", Scope.WRITE)[1]
+        for name in ("owner", "mate", "viewer", "stranger", "admin")
+    }
+    return {**keys, "reader": store.create_token("owner", "test", Scope.READ)[1], "anonymous": ""}
+
+
+@pytest.fixture
+def client(settings: Settings, store: Store, tokens: dict[str, str]) -> Iterator[FlaskClient]:
+    with client_of(settings, store) as client:
+        yield client
+
+
+@pytest.fixture
+def job(store: Store, tokens: dict[str, str]) -> Job:
+    job = store.submit(SCRIPT, "model.py", Options(), project="ours")[0]
+    return Hands(store, job).minimize()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def ask(client: FlaskClient, method: str, rule: str, job_id: str, token: str, key: str) -> TestResponse:
+    """A request that is in order, so that only who asks can be at fault."""
+    path = rule.replace("<job_id>", job_id).replace("<token_id>", "5f1b9a3c2d4e")
+    path = path.replace("<webhook_id>", "5f1b9a3c2d4e")
+    path = path.replace("<signature>", RELU).replace("<path:filename>", "app.css").replace("<path:name>", "js/x.js")
+    path = path.replace("/artifacts/<name>", "/artifacts/run.log")
+    if "<any(" in path:
+        path = path.partition("<any(")[0] + "repro.py"
+    script = {"script": SCRIPT.decode(), "filename": "new.py"}
+    bodies: dict[str, dict[str, Any]] = {
+        f"{API}/jobs": {"json": script},
+        f"{API}/batches": {"json": {"jobs": [script]}},
+        f"{API}/tokens": {"json": {"name": "mine"}},
+        f"{API}/webhooks": {"json": {"url": "https://ci.example/hook"}},
+        "/jobs": {"data": {"source": SCRIPT.decode()}},
+        "/login": {"data": {"secret": key}},
+        "/tokens": {"data": {"name": "mine", "scope": "read"}},
+        f"{API}/failures/{RELU}": {"json": {"note": "seen"}},
+        f"{API}/failures/{RELU}/merge": {"json": {"other": RELU}},
+        f"{API}/failures/{RELU}/split": {"json": {"jobs": [job_id]}},
+        f"{API}/failures/{RELU}/retest": {"json": {}},
+        f"/failures/{RELU}": {"data": {"action": "describe", "note": "seen"}},
+    }
+    body = bodies.get(path, {}) if method in ("POST", "PATCH") else {}
+    response = client.open(path, method=method, headers=bearer(token), **body)
+    client.delete_cookie("minimizer_session")
+    return response
+
+
+def test_every_route_is_in_the_table(client: FlaskClient) -> None:
+    routes = {
+        (method, rule.rule)
+        for rule in client.application.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+    assert routes == set(TABLE)
+
+
+@pytest.mark.parametrize("person", PEOPLE)
+def test_every_route_opens_to_those_it_should(
+    client: FlaskClient, store: Store, job: Job, tokens: dict[str, str], person: str
+) -> None:
+    # Deleting comes last, or the rest would find nothing.
+    for (method, rule), wanted in sorted(TABLE.items(), key=lambda entry: "delete" in f"{entry[0]}".lower()):
+        if not any(one.id == job.id for one in store.jobs()[0]):
+            job = Hands(store, store.submit(SCRIPT, "model.py", Options(), project="ours")[0]).minimize()
+        response = ask(client, method, rule, job.id, tokens[person], tokens["owner"])
+        where = f"{person}: {method} {rule}: {response.status_code} {response.text[:300]}"
+        if wanted[person] is True:
+            assert response.status_code not in (401, 403) and response.status_code < 500, where
+            assert response.status_code != 404 or "swagger" in rule, where
+        else:
+            assert response.status_code == wanted[person], where
+            assert response.mimetype == "application/problem+json", where
+        response.close()
+        if "retry" in rule and response.status_code < 400:
+            store.request_cancel(job.id)
+            store.delete(job.id)
+
+
+def test_lists_hold_only_what_is_open(client: FlaskClient, store: Store, job: Job, tokens: dict[str, str]) -> None:
+    foreign = store.submit(SCRIPT, "theirs.py", Options(), project="theirs")[0]
+    store.register_worker("w", device="cpu", torch="2.13.0")
+    assert store.claim_job(foreign.id, "w", lease_seconds=60)
+
+    def seen(person: str, path: str) -> str:
+        return client.get(path, headers=bearer(tokens[person])).text
+
+    for path in ("/api/v1/jobs", "/jobs", "/", "/api/v1/jobs?q=.py", "/api/v1/workers", "/api/v1/failures"):
+        assert foreign.id not in seen("owner", path), path
+        assert job.id not in seen("stranger", path), path
+    assert foreign.id in seen("stranger", "/api/v1/workers")
+    assert {foreign.id, job.id} <= {
+        one["id"] for one in client.get("/api/v1/jobs", headers=bearer(tokens["admin"])).get_json()["jobs"]
+    }
+    assert "Queued (0)" in seen("owner", "/jobs") and "Running (0)" in seen("owner", "/jobs")
+
+
+def test_a_job_goes_to_a_project_that_is_open(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    body = {"script": SCRIPT.decode()}
+    mine = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()
+    assert mine["project"] == "ours" and mine["submitted_by"].startswith("owner/")
+    refused(
+        client.post("/api/v1/jobs", json={**body, "project": "theirs"}, headers=bearer(tokens["owner"])), 422, "theirs"
+    )
+    store.change_user("owner", join=["theirs"])
+    refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ours, theirs")
+    store.change_user("owner", leave=["ours", "theirs"])
+    refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ask an admin")
+
+
+def test_the_same_question_of_another_project_is_not_answered_from_ours(
+    client: FlaskClient, job: Job, tokens: dict[str, str]
+) -> None:
+    body = {"script": SCRIPT.decode(), "filename": "model.py"}
+    key = {"Idempotency-Key": "one"}
+    ours = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["mate"]) | key)
+    theirs = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["stranger"]) | key)
+    assert (ours.status_code, ours.get_json()["id"]) == (200, job.id)
+    assert theirs.status_code == 202 and theirs.get_json()["id"] != job.id
+
+
+def test_a_token_counts_until_it_expires_or_is_revoked(
+    client: FlaskClient, store: Store, tokens: dict[str, str]
+) -> None:
+    now = datetime.now(UTC)
+    token, secret = store.create_token("owner", "short", Scope.READ, now + timedelta(hours=1))
+    _, expired = store.create_token("owner", "over", Scope.READ, now - timedelta(seconds=1))
+    assert client.get("/api/v1/me", headers=bearer(secret)).get_json() == {
+        "name": "owner",
+        "role": "member",
+        "scope": "read",
+        "projects": ["ours"],
+    }
+    assert next(one for one in store.tokens("owner") if one.id == token.id).last_used_at is not None
+    refused(client.get("/api/v1/me", headers=bearer(expired)), 401, "expired")
+    refused(client.get("/api/v1/me", headers=bearer(secret[:-1])), 401, "")
+    url = f"/api/v1/tokens/{token.id}"
+    refused(client.delete(url, headers=bearer(tokens["mate"])), 404, "no token")
+    assert client.delete(url, headers=bearer(tokens["owner"])).status_code == 204
+    response = client.get("/api/v1/me", headers=bearer(secret))
+    refused(response, 401, "")
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_user_who_is_no_longer_active_is_out(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    store.change_user("owner", active=False)
+    refused(client.get("/api/v1/me", headers=bearer(tokens["owner"])), 401, "")
+    assert client.post("/login", data={"name": "owner", "secret": PASSWORD}).status_code == 401
+
+
+def test_a_secret_is_shown_once_and_kept_nowhere(
+    client: FlaskClient, store: Store, tokens: dict[str, str], sqlite_url: str
+) -> None:
+    made = client.post("/api/v1/tokens", json={"name": "CI"}, headers=bearer(tokens["owner"]))
+    secret = made.get_json()["secret"]
+    assert made.status_code == 201 and len(secret) >= 43
+    assert secret not in client.get("/api/v1/tokens", headers=bearer(tokens["owner"])).text
+    store._database.close()  # so that SQLite writes its log back
+    database = Path(sqlite_url.removeprefix("sqlite:///"))
+    kept = b"".join(path.read_bytes() for path in database.parent.glob(f"{database.name}*"))
+    assert secret.encode() not in kept and PASSWORD.encode() not in kept
+
+
+@pytest.mark.parametrize("way", ["password", "token"])
+def test_a_browser_signs_in_and_out(client: FlaskClient, job: Job, tokens: dict[str, str], way: str) -> None:
+    page = {"Accept": "text/html"}
+    asked = client.get(f"/jobs/{job.id}", headers=page)
+    assert (asked.status_code, asked.location) == (303, f"/login?next=/jobs/{job.id}")
+    secrets = {"name": "owner", "secret": PASSWORD} if way == "password" else {"secret": tokens["owner"]}
+    entered = client.post("/login", data={**secrets, "next": f"/jobs/{job.id}"}, headers=page)
+    assert (entered.status_code, entered.location) == (303, f"/jobs/{job.id}")
+    cookie = entered.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie
+    assert "Sign out" in client.get(f"/jobs/{job.id}", headers=page).text
+    own = {"Origin": "http://localhost"}
+    assert client.post(f"/jobs/{job.id}/retry", headers=own).status_code == 303
+    refused(client.post(f"/jobs/{job.id}/cancel"), 403, "Origin")
+    refused(client.post(f"/jobs/{job.id}/cancel", headers={"Origin": "https://evil.example"}), 403, "another origin")
+    assert client.post("/logout", headers=own).status_code == 303
+    assert client.get(f"/jobs/{job.id}", headers=page).status_code == 303
+
+
+def test_a_cookie_that_was_kept_opens_nothing_after_signing_out(client: FlaskClient, tokens: dict[str, str]) -> None:
+    client.post("/login", data={"secret": tokens["owner"]})
+    kept = client.get_cookie("minimizer_session")
+    assert kept is not None
+    client.post("/logout", headers={"Origin": "http://localhost"})
+    client.set_cookie("minimizer_session", kept.value)
+    refused(client.get("/api/v1/me"), 401, "")
+
+
+def test_revoking_a_token_ends_the_sessions_it_opened(
+    client: FlaskClient, store: Store, tokens: dict[str, str]
+) -> None:
+    token, secret = store.create_token("owner", "browser", Scope.WRITE)
+    client.post("/login", data={"secret": secret})
+    assert client.get("/api/v1/me").status_code == 200
+    store.revoke_token(token.id)
+    refused(client.get("/api/v1/me"), 401, "")
+
+
+@pytest.mark.parametrize(
+    "following", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", ""]
+)
+def test_signing_in_leads_to_our_own_pages_only(client: FlaskClient, tokens: dict[str, str], following: str) -> None:
+    assert client.post("/login", data={"secret": tokens["owner"], "next": following}).location == "/"
+
+
+def test_guessing_ends_soon(client: FlaskClient, tokens: dict[str, str]) -> None:
+    answers = [client.get("/api/v1/me", headers=bearer("mnz_guess")) for _ in range(21)]
+    assert [one.status_code for one in answers[:20]] == [401] * 20
+    refused(answers[20], 429, "attempts")
+    assert int(answers[20].headers["Retry-After"]) >= 1
+    assert client.get("/api/v1/me", headers=bearer(tokens["owner"])).status_code == 200
+
+
+def test_a_token_that_asks_too_often_waits(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
+    with client_of(settings.model_copy(update={"requests_per_minute": 3}), store) as client:
+        answers = [client.get("/api/v1/me", headers=bearer(tokens["owner"])) for _ in range(4)]
+        assert [one.status_code for one in answers[:3]] == [200] * 3
+        refused(answers[3], 429, "too often")
+        assert client.get("/api/v1/me", headers=bearer(tokens["mate"])).status_code == 200
+
+
+def test_a_token_has_so_many_open_jobs(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
+    with client_of(settings.model_copy(update={"max_open_jobs": 2}), store) as client:
+        body = {"script": SCRIPT.decode(), "force": True}
+        answers = [client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])) for _ in range(3)]
+        assert [one.status_code for one in answers[:2]] == [202] * 2
+        refused(answers[2], 429, "2 of your jobs")
+        store.request_cancel(answers[0].get_json()["id"])
+        assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).status_code == 202
+        assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["mate"])).status_code == 202
+
+
+def test_changes_are_audited(client: FlaskClient, job: Job, tokens: dict[str, str]) -> None:
+    client.post(f"/api/v1/jobs/{job.id}/retry", headers=bearer(tokens["owner"]))
+    client.post(f"/api/v1/jobs/{job.id}/cancel", headers=bearer(tokens["viewer"]))
+    made = client.post("/api/v1/jobs", json={"script": "x = 1"}, headers=bearer(tokens["mate"])).get_json()
+    entries = client.get("/api/v1/audit", headers=bearer(tokens["admin"])).get_json()["entries"]
+    assert [(one["actor"].partition("/")[0], one["action"], one["subject"]) for one in entries] == [
+        ("mate", "api.submit_job", made["id"]),
+        ("owner", "api.retry_job", job.id),
+    ]
+    assert entries[0]["address"] == "127.0.0.1"
+
+
+def test_the_first_start_makes_an_admin_once(
+    settings: Settings, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client_of(settings, store) as client:
+        secret = next(word for word in capsys.readouterr().err.split() if word.startswith("mnz_"))
+        assert client.get("/api/v1/me", headers=bearer(secret)).get_json()["role"] == "admin"
+    with client_of(settings, store):
+        assert "mnz_" not in capsys.readouterr().err
+
+
+def test_without_access_control_there_is_nothing_to_log_into(settings: Settings, store: Store) -> None:
+    with client_of(settings.model_copy(update={"access": "off"}), store) as client:
+        assert client.get("/login").location == "/"
+        assert client.get("/api/v1/me").get_json()["name"] == "local"
+        page = client.get("/", headers={"Accept": "text/html"}).text
+        assert "Sign out" not in page and "Tokens" not in page
+        refused(client.post("/api/v1/tokens", json={"name": "x"}), 409, "Access control is off")
+        upload = {"script": (io.BytesIO(SCRIPT), "model.py")}
+        assert client.post("/api/v1/jobs", data=upload).get_json()["submitted_by"] == ""
+    assert store.users() == []

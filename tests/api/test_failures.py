@@ -1,0 +1,207 @@
+"""Groups of failures over REST and on their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from webtest import SCRIPT, Hands, minimized_report, refused
+
+from minimizer.fingerprint import fingerprint
+from minimizer.options import Options
+from minimizer.report import Culprit, Failure, GraphNode, Report
+from minimizer.store import Job, NewJob, Store
+from minimizer.types import Kind, Reason, Status
+
+Fail = Callable[..., Job]
+API = "/api/v1/failures"
+RELU = fingerprint(minimized_report().to_json()) or ""
+
+
+@pytest.fixture
+def fail(store: Store) -> Fail:
+    """Run a job that ends with a report, by default that of a wrong relu."""
+
+    def run(report: Report | None = None, filename: str = "model.py") -> Job:
+        ((job, _),) = store.submit_many([NewJob(SCRIPT, filename, Options())], force=True)
+        hands = Hands(store, job)
+        hands.artifact("repro.py", f"# of {filename}\n".encode())
+        hands.finish(report or minimized_report())
+        return store.job(hands.claim.job_id)
+
+    return run
+
+
+def lowering(message: str, operator: str = "aten.relu", nodes: int = 1) -> Report:
+    """The report of an exception while compiling."""
+    report = minimized_report()
+    assert report.reduction is not None
+    report.failure = Failure(kind=Kind.COMPILE_ERROR, exception_type="KeyError", message=message, signature=message)
+    report.culprits = [Culprit(ops=[operator])]
+    report.graph = [GraphNode(name="x", op=operator)]
+    report.reduction.nodes_after = nodes
+    return report
+
+
+def get(client: FlaskClient, signature: str) -> Any:
+    response = client.get(f"{API}/{signature}")
+    assert response.status_code == 200, response.text
+    return response.get_json()
+
+
+def listed(client: FlaskClient) -> list[str]:
+    return [group["signature"] for group in client.get(API).get_json()["failures"]]
+
+
+def test_the_same_failure_is_one_group(client: FlaskClient, fail: Fail) -> None:
+    first, second = fail(), fail(filename="other.py")
+    other = fail(lowering("no lowering"))
+    assert listed(client) == [fingerprint(lowering("no lowering").to_json()), RELU]
+    group = get(client, RELU)
+    assert (group["kind"], group["jobs"], group["latest"], group["operators"]) == (
+        "wrong_output",
+        2,
+        second.id,
+        ["aten.relu"],
+    )
+    assert [(member["job"]["id"], member["because"]) for member in group["members"]] == [
+        (second.id, "the same fingerprint"),
+        (first.id, "the first of its kind"),
+    ]
+    assert group["first_seen"] == group["members"][1]["job"]["created_at"]
+    assert other.id not in str(group)
+    refused(client.get(f"{API}/other"), 404, API)
+
+
+def test_a_job_without_a_failure_is_in_no_group(client: FlaskClient, fail: Fail) -> None:
+    fail(Report(status=Status.HEALTHY))
+    fail(Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER))
+    assert listed(client) == []
+
+
+def test_a_similar_failure_joins_and_the_figures_are_shown(client: FlaskClient, fail: Fail) -> None:
+    fail(lowering("no lowering for this operator in this version of it"))
+    fail(lowering("no lowering for this operator in that version of it"))
+    fail(lowering("no lowering for this operator in that version of it", "aten.gelu"))
+    gelu, relu = listed(client)
+    assert [member["because"] for member in get(client, relu)["members"]] == [
+        "97% alike: operators 100%, message 90%, graph 100%",
+        "the first of its kind",
+    ]
+    assert get(client, gelu)["jobs"] == 1
+
+
+def test_the_best_repro_is_the_smallest(client: FlaskClient, fail: Fail) -> None:
+    fail(lowering("m", nodes=5))
+    small = fail(lowering("m", nodes=2))
+    fail(lowering("m", nodes=3))
+    assert get(client, listed(client)[0])["best"] == small.id
+
+
+def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail: Fail) -> None:
+    one, gelu = fail(), fail(lowering("m", "aten.gelu"))
+    other = listed(client)[0]
+    client.patch(f"{API}/{other}", json={"note": "seen in nightly"})
+    merged = client.post(f"{API}/{RELU}/merge", json={"other": other}).get_json()
+    assert (merged["jobs"], merged["note"]) == (2, "seen in nightly")
+    assert [line["what"] for line in merged["history"]] == [f"merged with {other}", "note: seen in nightly"]
+    assert get(client, other)["signature"] == RELU, "its old name leads to it"
+    assert other not in listed(client)
+    assert fail(lowering("m", "aten.gelu")).id in str(get(client, RELU)), "the next one follows"
+
+    split = client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]}).get_json()
+    assert split["signature"] == f"{RELU}-2"
+    assert [member["job"]["id"] for member in split["members"]] == [one.id]
+    assert split["history"][0]["what"] == f"split from {RELU}: {one.id}"
+    assert fail().id in str(get(client, f"{RELU}-2")), "the next one follows"
+    refused(client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]}), 422, "some of the jobs")
+    everything = [member["job"]["id"] for member in get(client, RELU)["members"]]
+    assert gelu.id in everything
+    refused(client.post(f"{API}/{RELU}/split", json={"jobs": everything}), 422, "not all")
+
+
+def test_a_second_run_stays_where_it_was_put(client: FlaskClient, fail: Fail, store: Store) -> None:
+    one, two = fail(), fail()
+    client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]})
+    for report, where in ((minimized_report(), f"{RELU}-2"), (Report(status=Status.HEALTHY), None)):
+        store.retry(one.id)
+        Hands(store, store.job(one.id)).finish(report)
+        groups = {name: str(get(client, name)["members"]) for name in listed(client)}
+        assert [name for name, members in groups.items() if one.id in members] == ([where] if where else [])
+    assert two.id in str(get(client, RELU))
+
+
+def test_what_is_known_is_kept_and_checked(client: FlaskClient, fail: Fail) -> None:
+    fail()
+    issue = "https://github.com/pytorch/pytorch/issues/1"
+    group = client.patch(f"{API}/{RELU}", json={"issue_url": issue, "fixed_in": "2.14.0"}).get_json()
+    assert (group["issue_url"], group["fixed_in"], group["note"]) == (issue, "2.14.0", "")
+    assert client.patch(f"{API}/{RELU}", json={"fixed_in": ""}).get_json()["fixed_in"] is None
+    refused(client.patch(f"{API}/{RELU}", json={"issue_url": "javascript:alert(1)"}), 422, "issue_url")
+    refused(client.patch(f"{API}/{RELU}", json={"owner": "me"}), 422, "owner")
+
+
+def test_a_retest_tells_the_group(client: FlaskClient, fail: Fail, store: Store, rung: list[str]) -> None:
+    fail(filename="best.py")
+    for report, fixed_in, said in (
+        (minimized_report(), None, "still fails in torch 2.13.1"),
+        (Report(status=Status.HEALTHY), "2.13.1", "fixed in torch 2.13.1"),
+    ):
+        report.environment = {"torch": "2.13.1"}
+        response = client.post(f"{API}/{RELU}/retest", json={})
+        assert response.status_code == 202, response.text
+        job = response.get_json()
+        assert rung[-1] == job["id"]
+        assert store.script(job["id"]) == b"# of best.py\n"
+        hands = Hands(store, store.job(job["id"]))
+        hands.artifact("repro.py", b"# of best.py\n")
+        hands.finish(report)
+        group = get(client, RELU)
+        assert group["fixed_in"] == fixed_in
+        assert group["history"][0]["what"].startswith(said)
+    assert fail().id
+    assert get(client, RELU)["history"][0]["what"].startswith("seen again, in job")
+    refused(client.post(f"{API}/{RELU}/retest", json={"toolchain": "nightly"}), 422, "nightly")
+
+
+def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: Fail) -> None:
+    report = minimized_report()
+    report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+    fail(report)
+    refused(client.post(f"{API}/{RELU}/retest", json={}), 409, "verified repro")
+
+
+def test_a_group_is_not_listed_without_jobs_and_comes_back_with_the_next(
+    client: FlaskClient, fail: Fail, store: Store
+) -> None:
+    job = fail()
+    client.patch(f"{API}/{RELU}", json={"note": "ours"})
+    store.delete(job.id)
+    assert listed(client) == []
+    again = fail()
+    assert (get(client, RELU)["note"], get(client, RELU)["latest"]) == ("ours", again.id), (
+        "what is known of it is not forgotten"
+    )
+
+
+def test_the_pages(client: FlaskClient, fail: Fail) -> None:
+    job, other = fail(), fail(lowering("<script>alert(1)</script>", "aten.gelu"))
+    index = client.get("/failures").text
+    assert "wrong output" in index and "aten.relu" in index and "<script>alert" not in index
+    page = client.get(f"/failures/{RELU}").text
+    assert job.id in page and "the first of its kind" in page and "aten.gelu" in page
+    path = f"/failures/{RELU}"
+    described = client.post(path, data={"action": "describe", "note": "ours", "issue_url": "", "fixed_in": ""})
+    assert (described.status_code, described.headers["Location"]) == (303, path)
+    assert "ours" in client.get(path).text
+    gelu = next(name for name in listed(client) if name != RELU)
+    client.post(path, data={"action": "merge", "other": gelu})
+    assert get(client, RELU)["jobs"] == 2
+    split = client.post(path, data={"action": "split", "jobs": other.id})
+    assert split.headers["Location"] == f"/failures/{gelu}"
+    retest = client.post(path, data={"action": "retest"})
+    assert retest.headers["Location"].startswith("/jobs/")
+    assert client.post(path, data={"action": "explode"}).status_code == 422
+    assert client.get("/failures/none").status_code == 404

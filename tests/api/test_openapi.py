@@ -1,0 +1,121 @@
+"""The OpenAPI document is true: whatever it allows is answered as it says, whoever asks; and it says what all is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from webtest import SCRIPT, Hands, client_of
+
+from minimizer.options import Options
+from minimizer.settings import Settings
+from minimizer.store import Store
+from minimizer.types import Role, Scope
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+EXAMPLES = 5
+
+
+@pytest.fixture
+def client(sqlite_url: str, tmp_path: Path) -> Iterator[FlaskClient]:
+    store = Store.open(sqlite_url)
+    options = {"requests_per_minute": 10**6, "max_open_jobs": 10**6, "max_queued_jobs": 10**6}
+    settings = Settings(data_dir=tmp_path, database_url=sqlite_url, access="on", **options)
+    with client_of(settings, store) as client:
+        yield client
+    store.close()
+
+
+@pytest.fixture
+def store(client: FlaskClient) -> Store:
+    store: Store = client.application.extensions["minimizer"].store
+    return store
+
+
+@pytest.fixture
+def ask_all(client: FlaskClient, store: Store) -> Callable[[str | None], set[int]]:
+    """Sends generated requests to every operation; half of those for a job are for one that there is."""
+    job = Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+
+    def ask_all(token: str | None) -> set[int]:
+        schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", client.application)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        seen: set[int] = set()
+        for result in schema.get_all_operations():
+            operation = result.ok()
+
+            @hypothesis_settings(
+                max_examples=EXAMPLES,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+                derandomize=True,
+            )
+            @given(case=operation.as_strategy())
+            def send(case: Any) -> None:
+                wanted = case.path_parameters.get("job_id")
+                if wanted is not None and len(wanted) % 2 and case.method != "DELETE":
+                    case.path_parameters["job_id"] = job.id
+                response = case.call(headers=headers)
+                seen.add(response.status_code)
+                case.validate_response(response, checks=CHECKS)
+
+            send()
+        return seen
+
+    return ask_all
+
+
+def test_an_admin_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
+    store.create_user("root", Role.ADMIN)
+    seen = ask_all(store.create_token("root", "test", Scope.WRITE)[1])
+    assert {200, 202, 404, 422} <= seen and not seen & {401, 403}
+
+
+def test_a_read_only_token_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
+    store.create_user("anna", Role.MEMBER, ["default"])
+    before = store.counts()
+    seen = ask_all(store.create_token("anna", "test", Scope.READ)[1])
+    assert {200, 403, 404} <= seen and not seen & {201, 202, 204}
+    assert store.counts() == before
+
+
+def test_nobody_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
+    before = store.counts()
+    assert ask_all(None) <= {200, 401, 404, 422}
+    assert store.counts() == before
+
+
+def test_every_operation_says_what_it_is_for(client: FlaskClient) -> None:
+    document = client.get("/api/v1/openapi.json").get_json()
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    for operation in operations:
+        assert operation["summary"] and operation["tags"]
+        assert {"401", "403", "422", "429"} <= set(operation["responses"])
+        for parameter in operation.get("parameters", []):
+            assert parameter["description"], parameter
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_the_whole_api_is_in_the_document(client: FlaskClient) -> None:
+    document = client.get("/api/v1/openapi.json").get_json()
+    documented = {path.count("/") and path.partition("{")[0] for path in document["paths"]}
+    served = {
+        rule.rule.partition("<")[0]
+        for rule in client.application.url_map.iter_rules()
+        if rule.rule.startswith("/api/") and rule.rule != "/api/v1/openapi.json"
+    }
+    assert served <= documented

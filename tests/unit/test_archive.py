@@ -1,0 +1,125 @@
+"""Archives from outside: what is unpacked, and what is refused before it does harm."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from minimizer import archive
+from minimizer.errors import InvalidScript
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_files_and_folders_are_unpacked(tmp_path: Path) -> None:
+    files = {"main.py": b"import lib.ops\n", "lib/__init__.py": b"", "lib/ops.py": b"x = 1\n"}
+    archive.unpack(zipped(files | {"empty/": b""}), tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py")} == set(files)
+    assert (tmp_path / "lib/ops.py").read_bytes() == b"x = 1\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../up.py",
+        "a/../../up.py",
+        "/etc/cron.d/x",
+        "a//b.py",
+        "./a.py",
+        "C:x.py",
+        "a\\b.py",
+        "a\nb.py",
+        "d/" * 20 + "x",
+        "x" * 201,
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(InvalidScript, match="name that is not accepted"):
+        archive.read(zipped({"main.py": b"x = 1", name: b"x = 2"}))
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
+def test_links_and_devices_are_refused(kind: int) -> None:
+    entry = zipfile.ZipInfo("data")
+    entry.external_attr = (kind | 0o777) << 16
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr(entry, "/etc/passwd")
+    with pytest.raises(InvalidScript, match="no plain file"):
+        archive.read(buffer.getvalue())
+
+
+def test_a_bomb_is_refused_whatever_it_says_of_its_size() -> None:
+    bomb = zipped({"main.py": b"\0" * (3 << 20)})
+    assert len(bomb) < 10_000
+    with pytest.raises(InvalidScript, match="unpacks to more"):
+        archive.read(bomb, max_bytes=1 << 20)
+    # The directory at the end of the file and the header before the content both claim 100 bytes.
+    lying = bomb.replace((3 << 20).to_bytes(4, "little"), (100).to_bytes(4, "little"))
+    assert lying != bomb
+    with pytest.raises(InvalidScript):
+        archive.read(lying, max_bytes=1 << 20)
+
+
+def test_too_many_files_are_refused() -> None:
+    with pytest.raises(InvalidScript, match="1,001 files"):
+        archive.read(zipped({f"{number}.py": b"" for number in range(1001)}))
+
+
+def test_a_name_twice_and_a_file_that_is_a_folder_are_refused() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr("main.py", "x = 1")
+        file.writestr("main.py", "x = 2")
+    with pytest.raises(InvalidScript, match="twice"):
+        archive.read(buffer.getvalue())
+    with pytest.raises(InvalidScript, match="both as a file and as a folder"):
+        archive.read(zipped({"lib": b"", "lib/ops.py": b""}))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip at all", zipped({"main.py": b"x = 1"})[:-10]])
+def test_what_is_no_zip_file_is_refused(content: bytes) -> None:
+    with pytest.raises(InvalidScript, match="not a zip file"):
+        archive.read(content)
+
+
+def test_a_damaged_file_is_refused() -> None:
+    content = bytearray(zipped({"main.py": b"x = 1\n" * 100}))
+    content[45] ^= 0xFF
+    with pytest.raises(InvalidScript, match="not a zip file"):
+        archive.read(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "found"),
+    [
+        (["main.py", "other.py"], None, "main.py"),
+        (["train.py", "lib/ops.py", "README.md"], None, "train.py"),
+        (["main.py", "lib/run.py"], "lib/run.py", "lib/run.py"),
+    ],
+)
+def test_the_script_is_found(names: list[str], wanted: str | None, found: str) -> None:
+    assert archive.main_script(dict.fromkeys(names, b""), wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "words"),
+    [
+        (["a.py", "b.py"], None, "a.py, b.py"),
+        (["lib/a.py"], None, "none"),
+        (["main.py"], "other.py", "no file 'other.py'"),
+    ],
+)
+def test_a_script_that_is_not_clear_is_asked_for(names: list[str], wanted: str | None, words: str) -> None:
+    with pytest.raises(InvalidScript, match=words):
+        archive.main_script(dict.fromkeys(names, b""), wanted)

@@ -1,0 +1,105 @@
+"""The pictures: what is drawn, what is said of it for who cannot see it, and that no name becomes markup."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from minimizer.report import GraphNode, Layer, NonFinite
+from web.charts import Point, culprit_graph, layer_errors, trials_curve
+
+EVIL = '"><script>alert(1)</script>&'
+
+
+def layer(path: str, order: int, own: float | None, whole: float | None, verdict: str = "good") -> Layer:
+    return Layer.model_validate(
+        {"path": path, "order": order, "local_error": own, "propagated_error": whole, "verdict": verdict}
+    )
+
+
+def parts(picture: str | None, kind: str) -> list[ElementTree.Element]:
+    assert picture is not None
+    return [e for e in ElementTree.fromstring(str(picture)).iter() if kind in (e.get("class") or "").split()]
+
+
+def test_the_first_offender_is_marked_and_named() -> None:
+    rows = [
+        layer("embed", 0, 0.0, 0.0),
+        layer("blocks.0", 1, 1e-7, 1e-7),
+        layer("blocks.1", 2, 1.0, 1.0, "bad"),
+        layer("head", 3, 0.0, 2.0, "propagated"),
+        layer("tail", 4, 0.5, 2.0, "bad"),
+    ]
+    picture = layer_errors(rows, "Error of every layer")
+    assert picture is not None
+    assert "first wrong: blocks.1" in picture
+    assert (
+        "The first that is wrong by itself is blocks.1, with an error of 1; 1 more are. 1 pass wrong values on."
+        in picture
+    )
+    assert len(parts(picture, "root")) == len(parts(picture, "bad")) == 2
+    assert len(parts(picture, "own")) == 3
+
+
+def test_the_scale_is_logarithmic_and_zero_stands_below_it() -> None:
+    rows = [layer(str(i), i, error, None) for i, error in enumerate((0.0, 1e-8, 1e-4, 1.0))]
+    heights = [float(point.get("cy") or "nan") for point in parts(layer_errors(rows, "t"), "own")]
+    exact, least, middle, most = heights
+    assert exact > least > middle > most
+    assert math.isclose(least - middle, middle - most, abs_tol=0.2)
+
+
+def test_what_is_unknown_is_not_drawn() -> None:
+    assert layer_errors([layer("a", 0, None, None)], "t") is None
+    assert layer_errors([], "t") is None
+    picture = layer_errors([layer("a", 0, None, 1.0), layer("b", 1, None, None), layer("c", 2, None, 1.0)], "t")
+    assert not parts(picture, "own")
+    (line,) = parts(picture, "whole")
+    assert re.findall("[ML]", line.get("d") or "") == ["M", "M"]
+
+
+def test_the_first_nan_is_drawn() -> None:
+    row = layer("a", 0, 1.0, 1.0, "bad").model_copy(update={"nonfinite": NonFinite(side="compiled", what="nan")})
+    assert [mark.text for mark in parts(layer_errors([row], "t"), "lost")] == ["NaN"]
+
+
+def node(name: str, *inputs: str, verdict: str = "good", culprit: bool = False) -> GraphNode:
+    return GraphNode.model_validate(
+        {"name": name, "op": name, "inputs": inputs, "verdict": verdict, "culprit": culprit, "shape": "float32[4]"}
+    )
+
+
+def test_values_flow_downwards_and_an_edge_that_skips_a_rank_bends() -> None:
+    nodes = [node("a"), node("b", "a"), node("c", "b", verdict="bad", culprit=True), node("d", "c", "a")]
+    picture = culprit_graph(nodes)
+    boxes = [float(box[0].get("y") or box.find("*[@y]").get("y")) if box[0].get("y") else float(box[1].get("y") or 0)  # type: ignore[union-attr]
+             for box in parts(picture, "node")]  # fmt: skip
+    assert boxes == sorted(boxes) and len(set(boxes)) == 4
+    assert len(parts(picture, "edge")) == 6  # a-b, b-c, c-d, and a-d in three pieces
+    assert len(parts(picture, "culprit")) == 1
+    assert picture is not None and "Culprit: c." in picture and "c is wrong by itself." in picture
+
+
+def test_no_graph_without_nodes() -> None:
+    assert culprit_graph([]) is None
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [layer_errors([layer(EVIL, 0, 1.0, 1.0, "bad")], EVIL), culprit_graph([node(EVIL), node("b", EVIL, culprit=True)])],
+)
+def test_no_name_becomes_markup_and_every_picture_has_words(picture: str) -> None:
+    svg = ElementTree.fromstring(str(picture))
+    assert not any("script" in element.tag for element in svg.iter())
+    names = (svg.get("aria-labelledby") or "").split()
+    said = [element.text for element in svg.iter() if element.get("id") in names]
+    assert len(said) == 2 and all(said)
+    assert "style=" not in str(picture)
+
+
+def test_the_reduction_over_trials() -> None:
+    curve = trials_curve([Point(0, 58), Point(6, 1)], until=9)
+    assert "Nodes fell from 58 to 1 in 6 trials" in curve and "9 trials" in curve

@@ -1,0 +1,29 @@
+"""How answers other than success are documented in OpenAPI. `web.problems` makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask_openapi.types import ResponseDict
+
+from web.problems import MEDIA_TYPE, ProblemBody
+
+
+def problem_response(description: str) -> dict[str, Any]:
+    """How a problem is documented in OpenAPI."""
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}}
+
+
+UNKNOWN: ResponseDict = {404: problem_response("There is no such job, or it is in a project that is not open to you.")}
+
+COMMON: ResponseDict = {
+    401: problem_response("Access control is on, and no key was sent that counts."),
+    403: problem_response("This key may not do that, or the request comes from another site's page."),
+    422: problem_response("A parameter is unknown or out of range."),
+    429: problem_response("Too many requests, or too many open jobs; Retry-After says when to come back."),
+    503: problem_response("The database does not answer at the moment."),
+}
+"""What every operation may answer."""
+
+SECURITY: list[dict[str, list[str]]] = [{"token": []}, {}]
+"""A token, or nothing where access control is off."""

@@ -1,0 +1,10 @@
+"""The pictures of a job's page, drawn on the server as SVG: classes and presentation attributes only, no inline style.
+
+Every picture has a title and a description, says nothing by colour alone, and has its numbers as text beside it.
+"""
+
+from web.charts.curve import Point, reduction_curve, trials_curve
+from web.charts.graph import culprit_graph
+from web.charts.layers import layer_errors
+
+__all__ = ["Point", "culprit_graph", "layer_errors", "reduction_curve", "trials_curve"]

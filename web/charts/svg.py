@@ -1,0 +1,36 @@
+"""Small parts of SVG text. Everything that is not a number is escaped here."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from markupsafe import Markup, escape
+
+_numbers = count(1)
+
+
+def picture(kind: str, width: float, height: float, title: str, description: str, body: str) -> Markup:
+    """A whole picture; ``body`` is SVG, the words are plain text."""
+    name = f"picture-{next(_numbers)}"
+    return Markup(  # body is made of numbers and of what went through `text` and `tip`
+        f'<svg class="{kind}" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name} {name}-d">'
+        f'<title id="{name}">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}</svg>'
+    )
+
+
+def text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def tip(words: str) -> str:
+    """What a pointer that rests on a part reads."""
+    return f"<title>{escape(words)}</title>"
+
+
+def shorten(words: str, most: int) -> str:
+    """The end of a long path says more than its beginning."""
+    return words if len(words) <= most else f"\N{HORIZONTAL ELLIPSIS}{words[1 - most :]}"
+
+
+def figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"

@@ -1,0 +1,125 @@
+"""Who is to blame, as the page of a job shows it: the pictures, the ladder, and how sure all of it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from minimizer.confidence import Confidence, confidence
+from minimizer.releases import span
+from minimizer.report import Layer, Report
+from web.charts import Point, culprit_graph, layer_errors, trials_curve
+
+OUTCOMES = {
+    "passes": "passes", "different": "wrong values", "compile_error": "does not compile", "runtime_error": "raises an error",
+    "missing_error": "raises no error", "crash": "dies", "timeout": "hangs", "setup_error": "cannot run",
+    "eager_error": "fails in eager", "nondeterministic": "not reproducible", "lost": "no answer",
+}  # fmt: skip
+ADDS = {
+    "eager": "Dynamo alone",
+    "aot_eager": "with AOTAutograd",
+    "aot_eager_decomp_partition": "with decompositions and the partitioner",
+    "inductor": "with Inductor",
+}
+UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
+
+
+@dataclass(frozen=True)
+class RungView:
+    """A rung of the ladder; ``sign`` is one of ``good``, ``bad`` and ``unknown``."""
+
+    backend: str
+    adds: str
+    outcome: str
+    sign: str
+    seconds: float
+    is_first_to_fail: bool
+
+
+@dataclass(frozen=True)
+class LayersPicture:
+    """One picture of layers, and the rows behind it."""
+
+    title: str
+    picture: Markup
+    rows: list[Layer]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the report knows beyond culprit and repro."""
+
+    confidence: Confidence
+    ladder: list[RungView]
+    layers: list[LayersPicture]
+    graph: Markup | None
+    trials: Markup | None
+    span: str
+    """Since when it fails, and whether it is fixed."""
+    speed: str
+    """Whether compiling pays; empty if it is not known."""
+
+    @property
+    def has_backward(self) -> bool:
+        return len(self.layers) > 1
+
+
+def diagnosis(report: Report) -> Diagnosis:
+    """Gather what is shown of a report."""
+    return Diagnosis(
+        confidence=confidence(report),
+        ladder=_ladder(report),
+        layers=_layers(report),
+        graph=culprit_graph(report.graph),
+        trials=_trials(report),
+        span=str(span(report.versions)),
+        speed=_speed(report.health.eager_seconds, report.health.compiled_seconds),
+    )
+
+
+def outcome(word: str) -> str:
+    """The outcome of a trial, in words for a person."""
+    return OUTCOMES.get(word, word.replace("_", " "))
+
+
+def sign(word: str) -> str:
+    """``good``, ``bad`` or ``unknown``, for an outcome."""
+    return "good" if word in ("passes", "pass", "ok") else "unknown" if word in UNJUDGED else "bad"
+
+
+def _ladder(report: Report) -> list[RungView]:
+    views, has_failed = [], False
+    for rung in report.ladder:
+        is_bad = sign(rung.outcome) == "bad"
+        adds = ADDS.get(rung.backend, "a backend of the script's own")
+        is_first = is_bad and not has_failed
+        views.append(RungView(rung.backend, adds, outcome(rung.outcome), sign(rung.outcome), rung.seconds, is_first))
+        has_failed = has_failed or is_bad
+    return views
+
+
+def _layers(report: Report) -> list[LayersPicture]:
+    found = []
+    for phase, title in (("forward", "Error of every layer"), ("backward", "Error of every layer's gradients")):
+        rows = [layer for layer in report.layers if layer.phase == phase]
+        if (picture := layer_errors(rows, title)) is not None:
+            found.append(LayersPicture(title, picture, rows))
+    return found
+
+
+def _trials(report: Report) -> Markup | None:
+    reduction = report.reduction
+    if reduction is None or not reduction.history:
+        return None
+    start = [Point(0, reduction.nodes_before)] if reduction.level != "python" and reduction.nodes_before else []
+    points = [*start, *(Point(step.trial, step.nodes) for step in reduction.history)]
+    return trials_curve(points, until=max(reduction.trials, points[-1].at, 1))
+
+
+def _speed(eager: float | None, compiled: float | None) -> str:
+    if not eager or not compiled:
+        return ""
+    if compiled < eager:
+        return f"Compiling pays: {eager / compiled:.2f} times as fast as eager."
+    return f"Compiling does not pay here: {compiled / eager:.2f} times as slow as eager."

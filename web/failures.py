@@ -1,0 +1,245 @@
+"""Groups of jobs that failed in the same way: REST and pages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from flask_openapi.blueprint import APIBlueprint
+from flask_openapi.models.tag import Tag
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from werkzeug.wrappers import Response as BaseResponse
+
+from minimizer.options import Options
+from minimizer.store import FailureGroup, Job
+from minimizer.types import Kind
+from web.access import identity, submitter
+from web.answers import COMMON, SECURITY, problem_response
+from web.problems import Problem
+from web.schemas import JobBody, SignaturePath, job_body
+from web.service import service
+from web.submission import Submission
+
+ARCHIVE, REPRO = "repro.zip", "repro.py"
+
+failures = APIBlueprint(
+    "failures",
+    __name__,
+    url_prefix="/api/v1/failures",
+    abp_tags=[Tag(name="failures", description="Which jobs failed in the same way, and what is known of it.")],
+    abp_responses=COMMON,
+    abp_security=SECURITY,
+)
+failure_pages = Blueprint("failure_pages", __name__)
+
+UNKNOWN: dict[Any, Any] = {
+    404: problem_response("There is no such failure, or it is in a project that is not open to you.")
+}
+
+
+class FailureBody(BaseModel):
+    """Jobs that failed in the same way."""
+
+    signature: str
+    kind: Kind
+    project: str
+    jobs: int = Field(description="How many.")
+    first_seen: datetime
+    last_seen: datetime
+    latest: str | None = Field(description="Id of the newest of them.")
+    best: str | None = Field(description="Id of the one with the smallest verified repro.")
+    operators: list[str]
+    message: str
+    note: str
+    issue_url: str = Field(description="The issue upstream, if somebody has named it.")
+    fixed_in: str | None = Field(description="The torch in which the repro does not fail any more.")
+    url: str
+
+
+class FailuresBody(BaseModel):
+    failures: list[FailureBody]
+
+
+class MemberBody(BaseModel):
+    job: JobBody
+    because: str = Field(description="Why it is in this group.")
+
+
+class HistoryBody(BaseModel):
+    time: datetime
+    actor: str
+    what: str
+
+
+class WholeFailureBody(FailureBody):
+    """A group with its jobs, the newest first, and its history, the last first."""
+
+    members: list[MemberBody]
+    history: list[HistoryBody]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DescribeBody(_Strict):
+    """What is left out stays as it is."""
+
+    note: str | None = Field(None, max_length=4000)
+    issue_url: str | None = Field(None, max_length=2000, pattern=r"^(https?://\S+)?$")
+    fixed_in: str | None = Field(None, max_length=64, description="Empty: it is not fixed after all.")
+
+
+class MergeBody(_Strict):
+    other: str = Field(max_length=80, description="Signature of the group whose jobs come into this one.")
+
+
+class SplitBody(_Strict):
+    jobs: list[str] = Field(min_length=1, max_length=200, description="Ids of the jobs that go into a new group.")
+
+
+class RetestBody(_Strict):
+    toolchain: str | None = Field(
+        None,
+        max_length=200,
+        description="Name of the configured interpreter, with another torch; default: the worker's own.",
+    )
+
+
+@failures.get("", summary="Failures, the last seen first", responses={200: FailuresBody})
+def list_failures() -> dict[str, Any]:
+    groups = service().store.failures(projects=identity().projects)
+    return FailuresBody(failures=[_body(group) for group in groups]).model_dump(mode="json")
+
+
+@failures.get("/<signature>", summary="A failure and its jobs", responses={200: WholeFailureBody, **UNKNOWN})
+def get_failure(path: SignaturePath) -> dict[str, Any]:
+    return _whole(service().store.failure(path.signature, identity().projects))
+
+
+@failures.patch("/<signature>", summary="Say what is known of a failure", responses={200: WholeFailureBody, **UNKNOWN})
+def describe_failure(path: SignaturePath, body: DescribeBody) -> dict[str, Any]:
+    return _whole(
+        service().store.describe_failure(
+            path.signature, identity().label, projects=identity().projects, **body.model_dump()
+        )
+    )
+
+
+@failures.post("/<signature>/merge", summary="Two failures are one", responses={200: WholeFailureBody, **UNKNOWN})
+def merge_failures(path: SignaturePath, body: MergeBody) -> dict[str, Any]:
+    return _whole(service().store.merge_failures(path.signature, body.other, identity().label, identity().projects))
+
+
+@failures.post(
+    "/<signature>/split", summary="Some jobs are another failure", responses={200: WholeFailureBody, **UNKNOWN}
+)
+def split_failure(path: SignaturePath, body: SplitBody) -> dict[str, Any]:
+    return _whole(service().store.split_failure(path.signature, body.jobs, identity().label, identity().projects))
+
+
+@failures.post(
+    "/<signature>/retest",
+    summary="Run the best repro again",
+    description="As a new job. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
+    responses={202: JobBody, 409: problem_response("No job of this failure has a verified repro."), **UNKNOWN},
+)
+def retest_failure(path: SignaturePath, body: RetestBody) -> tuple[dict[str, Any], int]:
+    return job_body(_retest(path.signature, body.toolchain)).model_dump(mode="json"), 202
+
+
+@failure_pages.get("/failures")
+def index() -> str:
+    return render_template("failures.html", groups=service().store.failures(projects=identity().projects))
+
+
+@failure_pages.get("/failures/<signature>")
+def page(signature: str) -> str:
+    store, projects = service().store, identity().projects
+    group = store.failure(signature, projects)
+    return render_template(
+        "failure.html",
+        group=group,
+        members=store.failure_members(signature, projects),
+        history=store.failure_history(signature, projects),
+        others=[other for other in store.failures(projects=projects) if _may_merge(group, other)],
+        toolchains=sorted(entry.partition("=")[0] for entry in service().settings.toolchains.split(",") if entry),
+    )
+
+
+@failure_pages.post("/failures/<signature>")
+def change(signature: str) -> BaseResponse:
+    """One form for each ``action``: describe, merge, split, retest."""
+    store, who = service().store, identity()
+    try:
+        match request.form.get("action"):
+            case "describe":
+                fields = {name: request.form.get(name, "") for name in DescribeBody.model_fields}
+                store.describe_failure(
+                    signature, who.label, projects=who.projects, **DescribeBody.model_validate(fields).model_dump()
+                )
+            case "merge":
+                body = MergeBody.model_validate({"other": request.form.get("other")})
+                store.merge_failures(signature, body.other, who.label, who.projects)
+            case "split":
+                jobs = SplitBody.model_validate({"jobs": request.form.getlist("jobs")}).jobs
+                signature = store.split_failure(signature, jobs, who.label, who.projects).signature
+            case "retest":
+                job = _retest(signature, request.form.get("toolchain") or None)
+                return redirect(url_for("pages.job", job_id=job.id), 303)
+            case _:
+                raise Problem(422, "invalid-body", "There is no such action: describe, merge, split or retest.")
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Problem(422, "invalid-body", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return redirect(url_for("failure_pages.page", signature=signature), 303)
+
+
+def _retest(signature: str, toolchain: str | None) -> Job:
+    here, who = service(), identity()
+    group = here.store.failure(signature, who.projects)
+    if group.best is None:
+        raise Problem(409, "no-repro", "No job of this failure has a verified repro that could be run again.")
+    known = {entry.partition("=")[0] for entry in here.settings.toolchains.split(",")}
+    if toolchain is not None and toolchain not in known:
+        raise Problem(422, "invalid-option", f"There is no toolchain {toolchain!r}; MINIMIZER_TOOLCHAINS names them.")
+    best = group.best
+    _, script = here.store.artifact(best.id, REPRO)
+    names = {artifact.name for artifact in here.store.artifacts(best.id)}
+    archive = here.store.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
+    options = Options(toolchain=toolchain, device=best.options.device, witness=False)
+    submission = Submission(script, REPRO, options, archive)
+    ((job, _),) = here.submit([submission], group.project, submitter(here.settings), force=True)
+    here.store.mark_retest(signature, job.id, who.label, who.projects)
+    return job
+
+
+def _may_merge(group: FailureGroup, other: FailureGroup) -> bool:
+    return other.project == group.project and other.signature != group.signature
+
+
+def _body(group: FailureGroup) -> FailureBody:
+    return FailureBody(**_fields(group))
+
+
+def _fields(group: FailureGroup) -> dict[str, Any]:
+    return {
+        **{name: getattr(group, name) for name in FailureBody.model_fields if name not in ("latest", "best", "url")},
+        "operators": list(group.operators),
+        "latest": group.latest.id if group.latest else None,
+        "best": group.best.id if group.best else None,
+        "url": url_for("failures.get_failure", signature=group.signature),
+    }
+
+
+def _whole(group: FailureGroup) -> dict[str, Any]:
+    store, projects = service().store, identity().projects
+    return WholeFailureBody(
+        **_fields(group),
+        members=[
+            MemberBody(job=job_body(member.job), because=member.because)
+            for member in store.failure_members(group.signature, projects)
+        ],
+        history=[HistoryBody(**vars(line)) for line in store.failure_history(group.signature, projects)],
+    ).model_dump(mode="json")

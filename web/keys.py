@@ -1,0 +1,39 @@
+"""The page of one's own tokens."""
+
+from __future__ import annotations
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from pydantic import ValidationError
+from werkzeug.wrappers import Response as BaseResponse
+
+from web.access import identity
+from web.account import NewTokenBody, new_token
+from web.problems import Problem
+from web.service import service
+
+keys = Blueprint("keys", __name__)
+
+
+@keys.get("/tokens")
+def page() -> str:
+    return _page()
+
+
+@keys.post("/tokens")
+def create() -> str:
+    try:
+        body = NewTokenBody.model_validate(request.form.to_dict())
+    except ValidationError:
+        raise Problem(422, "invalid-body", "A token has a name, a scope and 1 to 3650 days to live.") from None
+    _, secret = new_token(body)
+    return _page(secret)
+
+
+@keys.post("/tokens/<token_id>/revoke")
+def revoke(token_id: str) -> BaseResponse:
+    service().store.revoke_token(token_id, identity().name)
+    return redirect(url_for("keys.page"), 303)
+
+
+def _page(secret: str | None = None) -> str:
+    return render_template("tokens.html", tokens=service().store.tokens(identity().name), secret=secret)

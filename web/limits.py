@@ -1,0 +1,65 @@
+"""How often one may ask: a moving window of a minute for each token, and a narrow one for strangers who try keys.
+
+With Redis as the broker all web processes count together, else each for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from urllib.parse import urlsplit
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage, Storage, storage_from_string
+from limits.strategies import MovingWindowRateLimiter
+
+from minimizer.settings import Settings
+from web.problems import Problem
+
+log = logging.getLogger(__name__)
+
+_STRANGER_PER_MINUTE = 20
+
+
+class Limits:
+    """The windows of one application."""
+
+    def __init__(self, settings: Settings) -> None:
+        url = settings.resolved_broker_url
+        is_redis = urlsplit(url).scheme in ("redis", "rediss")
+        shared: Storage = storage_from_string(url) if is_redis else MemoryStorage()  # type: ignore[assignment]
+        self._shared = MovingWindowRateLimiter(shared)
+        self._own = MovingWindowRateLimiter(MemoryStorage())
+        self._known = RateLimitItemPerMinute(settings.requests_per_minute)
+        self._stranger = RateLimitItemPerMinute(_STRANGER_PER_MINUTE)
+
+    def count(self, who: str) -> None:
+        """Count a request of somebody we know.
+
+        Raises:
+            Problem: 429, this token asks too often.
+        """
+        self._hit(self._known, f"known/{who}", "This token has asked too often.")
+
+    def count_stranger(self, address: str) -> None:
+        """Count a request with a key that opens nothing.
+
+        Raises:
+            Problem: 429, somebody tries keys from this address.
+        """
+        self._hit(self._stranger, f"stranger/{address}", "Too many attempts without a valid key from this address.")
+
+    def _hit(self, item: RateLimitItemPerMinute, key: str, words: str) -> None:
+        limiter = self._shared
+        try:
+            free = limiter.hit(item, key)
+        except Exception:
+            # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
+            log.warning("the shared request counter cannot be reached", exc_info=True)
+            limiter = self._own
+            free = limiter.hit(item, key)
+        if not free:
+            reset = limiter.get_window_stats(item, key).reset_time
+            wait = max(1, math.ceil(reset - time.time()))
+            raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})

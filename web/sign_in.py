@@ -1,0 +1,69 @@
+"""Signing in and out with a browser: by name and password, or by a token."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from flask import Blueprint, current_app, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from web import passwords
+from web.access import COOKIE
+from web.limits import Limits
+from web.service import service
+
+sign_in_pages = Blueprint("sign_in", __name__)
+
+_SESSION_SECONDS = 14 * 86_400
+
+
+@sign_in_pages.get("/login")
+def form() -> BaseResponse | str:
+    if service().settings.access == "off":
+        return redirect(url_for("pages.index"), 303)
+    return render_template("login.html", following=_own_path(request.args.get("next")), error="", name="")
+
+
+@sign_in_pages.post("/login")
+def sign_in() -> BaseResponse | tuple[str, int]:
+    here = service()
+    if here.settings.access == "off":
+        return redirect(url_for("pages.index"), 303)
+    following = _own_path(request.form.get("next"))
+    name, secret = request.form.get("name", "").strip(), request.form.get("secret", "").strip()
+    found = None if name else here.store.identify_token(secret)
+    user, token = (found.name, found.token) if found else (name, None)
+    if found is None and not (name and passwords.is_right(here.store, name, secret)):
+        limits = current_app.extensions["minimizer.limits"]
+        assert isinstance(limits, Limits)
+        limits.count_stranger(request.remote_addr or "")
+        error = "This password is not the one of this user." if name else "This token does not count (any more)."
+        return render_template("login.html", following=following, error=error, name=name), 401
+    response = redirect(following, 303)
+    response.set_cookie(
+        COOKIE,
+        here.store.create_session(user, token),
+        max_age=_SESSION_SECONDS,
+        httponly=True,
+        secure=request.is_secure,
+        samesite="Lax",
+    )
+    here.store.record(user, "sign_in", token or "", request.remote_addr or "")
+    return response
+
+
+@sign_in_pages.post("/logout")
+def sign_out() -> BaseResponse:
+    if cookie := request.cookies.get(COOKIE):
+        service().store.end_session(cookie)
+    response = redirect(url_for("sign_in.form"), 303)
+    response.delete_cookie(COOKIE, httponly=True, secure=request.is_secure, samesite="Lax")
+    return response
+
+
+def _own_path(wanted: str | None) -> str:
+    """Where to go afterwards: a path of ours, never another site's address."""
+    parts = urlsplit(wanted or "")
+    if not parts.path.startswith("/") or parts.scheme or parts.netloc or "\\" in (wanted or ""):
+        return url_for("pages.index")
+    return wanted or ""
