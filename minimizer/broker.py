@@ -6,11 +6,34 @@ nothing here has to be reliable; it has to be quick.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection
+
 from minimizer import mailbox
+from minimizer.options import Options
 from minimizer.settings import Settings
 
 TASK = "minimizer.run"
-"""The one task there is; its argument is the id of a job that waits."""
+"""The one task there is. Its argument, the id of a job that waits, is for the log: a worker takes whatever is its turn."""
+
+_QUEUE = "minimizer"
+
+
+def queue_name(device: str | None, toolchain: str | None) -> str:
+    """The queue that is rung for jobs with such needs; ``None`` where any worker will do."""
+    # Brokers are strict about names, and people are not.
+    python = toolchain and f"python-{hashlib.sha256(toolchain.encode()).hexdigest()[:12]}"
+    return ".".join([_QUEUE, *filter(None, [device, python])])
+
+
+def queue_names(devices: Collection[str], toolchains: Collection[str]) -> list[str]:
+    """The queues that a worker with these devices and interpreters listens to."""
+    return [queue_name(device, toolchain) for device in (None, *devices) for toolchain in (None, *toolchains)]
+
+
+def queue_of(options: Options) -> str:
+    """The queue that is rung for a job."""
+    return queue_name("cuda" if options.device == "cuda" else None, options.toolchain)
 
 
 def broker_config(settings: Settings) -> dict[str, object]:
@@ -24,7 +47,7 @@ def broker_config(settings: Settings) -> dict[str, object]:
         "broker_transport_options": options,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        "task_default_queue": "minimizer",
+        "task_default_queue": queue_name(None, None),
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_ignore_result": True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import os
 import pwd
@@ -44,8 +45,26 @@ def postgres() -> Iterator[str]:
 
 @contextlib.contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """The URL of a Redis database that may be emptied."""
-    url = os.environ.get(_REDIS, "redis://127.0.0.1:6379/15")
+    """The URL of a Redis database that may be emptied, and that no other test run uses meanwhile."""
+    with _claimed_database() as database:
+        yield from _redis_server(folder, os.environ.get(_REDIS, f"redis://127.0.0.1:6379/{database}"))
+
+
+@contextlib.contextmanager
+def _claimed_database() -> Iterator[int]:
+    """The number of a Redis database; test processes that run at once get different ones."""
+    for number in range(15, 0, -1):
+        with Path(tempfile.gettempdir(), f"minimizer-test-redis-{number}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield number
+            return
+    pytest.fail("fifteen test runs already use the Redis of this machine")
+
+
+def _redis_server(folder: Path, url: str) -> Iterator[str]:
     if _redis_answers(url):
         yield url
     elif _REDIS in os.environ:

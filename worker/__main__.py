@@ -16,11 +16,14 @@ from typing import Any
 
 from celery.signals import worker_shutting_down
 
+from minimizer import logs
+from minimizer.broker import queue_names
 from minimizer.errors import UserError
 from minimizer.settings import Settings
 from minimizer.store import Store
 from minimizer.store.migrate import require_current
 from worker.app import create_app, doorbell
+from worker.courier import Courier
 from worker.reaper import Reaper
 from worker.tasks import Engine, minimize
 
@@ -29,10 +32,13 @@ log = logging.getLogger("worker")
 
 def main(engine: Engine = minimize) -> int:
     """Run a worker with the settings of the environment; returns the exit status."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    settings = Settings()
+    logs.configure(settings)
     for chatty in ("alembic", "celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    settings = Settings()
+    if settings.access == "on":
+        # Whoever may submit is not always somebody whom this machine trusts.
+        settings = settings.model_copy(update={"sandbox": "required"})
     try:
         require_current(settings.resolved_database_url)
     except UserError as error:
@@ -49,7 +55,8 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
     """Take jobs until a signal says stop."""
     name = f"{socket.gethostname()}-{os.getpid()}"
     stopping = threading.Event()
-    app = create_app(settings, store, name, stopping, engine)
+    devices = _devices()
+    app = create_app(settings, store, name, devices, stopping, engine)
 
     # Celery's handler of SIGTERM sends this in the main thread, in the middle of the running job. Solo runs the job in this
     # very process, so that the engine's next look at its sink sees the flag.
@@ -58,10 +65,19 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
 
     worker_shutting_down.connect(stop)
     ring = doorbell(app)
-    store.register_worker(name, device=_device(), torch=_torch_version())
-    reaper = Reaper(store, settings, name, ring, stopping).start()
+    store.register_worker(
+        name,
+        device=", ".join(devices) or "cpu",
+        torch=_torch_version(),
+        toolchains=settings.interpreters,
+    )
+    threads = [
+        Reaper(store, settings, name, ring, stopping).start(),
+        Courier(store, settings.reap_seconds, stopping).start(),
+    ]
     worker = app.Worker(
         hostname=name,
+        queues=queue_names(devices, settings.interpreters),
         pool="solo",
         concurrency=1,
         without_gossip=True,
@@ -77,16 +93,17 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         status = 0 if stopping.is_set() else int(worker.exitcode or 0)
     finally:
         stopping.set()
-        reaper.join()
+        for thread in threads:
+            thread.join()
         store.remove_worker(name)
         # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
-        for job_id in store.stale_queued(older_than=0):
-            ring(job_id)
+        for job in store.stale_queued(older_than=0):
+            ring(job)
     return status
 
 
-def _device() -> str:
-    return "cuda" if Path("/dev/nvidiactl").exists() else "cpu"
+def _devices() -> list[str]:
+    return ["cuda"] if Path("/dev/nvidiactl").exists() else []
 
 
 def _torch_version() -> str:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from celery import Celery
 
-from minimizer.broker import TASK, broker_config
+from minimizer.broker import TASK, broker_config, queue_of
 from minimizer.settings import Settings
-from minimizer.store import Store
-from worker.tasks import Engine, minimize, run_job
+from minimizer.store import Job, Store
+from worker.tasks import Engine, minimize, take_jobs
 
 log = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings, store: Store, worker: str, stopping: threading.Event, engine: Engine = minimize
+    settings: Settings,
+    store: Store,
+    worker: str,
+    devices: Collection[str],
+    stopping: threading.Event,
+    engine: Engine = minimize,
 ) -> Celery:
-    """A Celery app whose task runs jobs from the store."""
+    """A Celery app whose task runs jobs from the store that this worker can do."""
     app = Celery("minimizer-worker")
     app.conf.update(broker_config(settings))
     app.conf.update(
@@ -37,18 +42,19 @@ def create_app(
 
     @app.task(name=TASK)  # type: ignore[untyped-decorator]
     def run(job_id: str) -> None:
-        run_job(store, settings, job_id, worker=worker, stopping=stopping, engine=engine)
+        log.debug("rung for job %s", job_id)
+        take_jobs(store, settings, worker=worker, devices=devices, stopping=stopping, engine=engine)
 
     return app
 
 
-def doorbell(app: Celery) -> Callable[[str], None]:
+def doorbell(app: Celery) -> Callable[[Job], None]:
     """Rings for a job. A broker that is away is no failure: the reaper rings again."""
 
-    def ring(job_id: str) -> None:
+    def ring(job: Job) -> None:
         try:
-            app.send_task(TASK, args=[job_id], ignore_result=True, retry=False)
+            app.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
         except Exception:
-            log.warning("job %s: the broker is away, nobody was rung for it", job_id, exc_info=True)
+            log.warning("job %s: the broker is away, nobody was rung for it", job.id, exc_info=True)
 
     return ring

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -26,7 +27,11 @@ class Lease:
         self._done = threading.Event()
         self._lost = threading.Event()
         self._cancelled = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"lease-{claim.job_id}", daemon=True)
+        # In a copy of our context: what it logs belongs to the same job.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._keep), name=f"lease-{claim.job_id}", daemon=True
+        )
 
     def __enter__(self) -> Lease:
         self._thread.start()

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from minimizer.settings import Settings
-from minimizer.store import Store
+from minimizer.store import Job, Store
 
 log = logging.getLogger(__name__)
 
 
+_RETIRE_SECONDS = 60.0
+
+
 class Reaper:
-    """Says that this worker is alive, requeues jobs of silent workers, and rings for jobs that wait unheard."""
+    """Says that this worker is alive, requeues jobs of silent workers, rings for jobs that wait unheard, and deletes old ones."""
 
     def __init__(
-        self, store: Store, settings: Settings, worker: str, ring: Callable[[str], None], stopping: threading.Event
+        self, store: Store, settings: Settings, worker: str, ring: Callable[[Job], None], stopping: threading.Event
     ) -> None:
         self._store = store
         self._settings = settings
         self._worker = worker
         self._ring = ring
         self._stopping = stopping
+        self._retire_at = time.monotonic()
 
     def start(self) -> threading.Thread:
         thread = threading.Thread(target=self._run, name="reaper", daemon=True)
@@ -33,10 +38,14 @@ class Reaper:
         """One round."""
         self._store.worker_seen(self._worker)
         expired = self._store.requeue_expired(self._settings.max_attempts)
-        for job_id in expired:
-            log.warning("job %s: its worker fell silent, it waits again", job_id)
-        for job_id in [*expired, *self._store.stale_queued(self._settings.lease_seconds)]:
-            self._ring(job_id)
+        for job in expired:
+            log.warning("job %s: its worker fell silent, it waits again", job.id)
+        for job in [*expired, *self._store.stale_queued(self._settings.lease_seconds)]:
+            self._ring(job)
+        if time.monotonic() >= self._retire_at:
+            self._retire_at = time.monotonic() + _RETIRE_SECONDS
+            for job_id in self._store.retire():
+                log.info("job %s was deleted: its project does not keep it any longer", job_id)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

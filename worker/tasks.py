@@ -1,4 +1,4 @@
-"""One job, from its claim to its end. What Celery has to do with it is in `worker.app`."""
+"""Jobs, from their claims to their ends. What Celery has to do with it is in `worker.app`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import logging
 import re
 import tempfile
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
+import structlog
+
+from minimizer import archive
 from minimizer.errors import NotRunnable
 from minimizer.options import Options
 from minimizer.report import Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.store import Claim, Store
+from minimizer.store import Claim, Job, Store
 from minimizer.types import Reason, Status
 from worker.lease import Lease
 from worker.sink import DatabaseSink
@@ -40,25 +44,32 @@ def minimize(script: Path, *, options: Options, settings: Settings, sink: Sink, 
     return pipeline.minimize(script, options=options, settings=settings, sink=sink, python=python)
 
 
-def run_job(
+def take_jobs(
     store: Store,
     settings: Settings,
-    job_id: str,
     *,
     worker: str,
+    devices: Collection[str],
     stopping: threading.Event,
     engine: Engine = minimize,
 ) -> None:
-    """Run a job if it waits; a message that comes twice, late, or for a deleted job finds that it does not.
+    """Take one job after the other, whoever's turn it is, until none is left that this worker can do.
 
-    When the worker is ``stopping``, it takes no job, and the running one goes back to the queue.
+    When the worker is ``stopping``, it takes none any more, and the running one goes back to the queue. A message that comes
+    twice, late, or for a job that was deleted finds nothing to do.
     """
-    if stopping.is_set():
-        return
-    claim = store.claim_job(job_id, worker, lease_seconds=settings.lease_seconds)
-    if claim is None:
-        log.info("job %s does not wait for a worker", job_id)
-        return
+    while not stopping.is_set():
+        claim = store.claim(
+            worker, lease_seconds=settings.lease_seconds, devices=devices, toolchains=settings.interpreters
+        )
+        if claim is None:
+            return
+        with structlog.contextvars.bound_contextvars(job=claim.job_id, project=claim.job.project):
+            _run(store, settings, claim, stopping, engine)
+
+
+def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Event, engine: Engine) -> None:
+    job_id = claim.job_id
     log.info("job %s: attempt %d", job_id, claim.job.attempt)
     with Lease(store, claim, settings) as lease:
         sink = DatabaseSink(store, claim, lease, stopping)
@@ -77,9 +88,9 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
     job = claim.job
     try:
         with tempfile.TemporaryDirectory(prefix="minimizer-job-") as folder:
-            script = Path(folder, job.filename if _PLAIN_NAME.fullmatch(job.filename) else "script.py")
-            script.write_bytes(store.script(job.id))
-            python = _interpreter(settings, job.options.toolchain)
+            script = _lay_out(store, job, Path(folder))
+            toolchain = job.options.toolchain
+            python = None if toolchain is None else settings.interpreters[toolchain]
             report = engine(script, options=job.options, settings=settings, sink=sink, python=python)
         if not report.status.is_final:
             raise RuntimeError(f"the engine returned a report that is {report.status}")
@@ -96,6 +107,16 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
         )
 
 
+def _lay_out(store: Store, job: Job, folder: Path) -> Path:
+    """Write what was submitted into an empty folder, and return the script in there."""
+    if (packed := store.archive(job.id)) is not None:
+        archive.unpack(packed, folder)
+        return folder / job.filename
+    script = folder / (job.filename if _PLAIN_NAME.fullmatch(job.filename) else "script.py")
+    script.write_bytes(store.script(job.id))
+    return script
+
+
 def _was_cut_short(report: Report) -> bool:
     return report.status is Status.CANCELLED or report.reason is Reason.INTERNAL_ERROR
 
@@ -103,15 +124,3 @@ def _was_cut_short(report: Report) -> bool:
 def _failed(found: Report, reason: Reason, summary: str) -> Report:
     """What was found so far, with an ending."""
     return found.model_copy(update={"status": Status.FAILED, "reason": reason, "summary": summary})
-
-
-def _interpreter(settings: Settings, toolchain: str | None) -> Path | None:
-    if toolchain is None:
-        return None
-    known = dict(part.strip().split("=", 1) for part in settings.toolchains.split(",") if "=" in part)
-    if toolchain not in known:
-        raise NotRunnable(
-            Reason.NOT_RUNNABLE,
-            f"This worker has no Python interpreter called {toolchain!r}: add it to MINIMIZER_TOOLCHAINS and retry.",
-        )
-    return Path(known[toolchain])

@@ -124,3 +124,11 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
     service = Service(tmp_path, database_url, broker_url)
     yield service
     service.close()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, sqlite_url: str) -> Iterator[Service]:
+    """SQLite with messages in a folder."""
+    service = Service(tmp_path, sqlite_url, "filesystem://")
+    yield service
+    service.close()

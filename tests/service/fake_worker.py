@@ -1,7 +1,8 @@
 """A worker process whose engine obeys the test: run as ``python fake_worker.py FOLDER``.
 
 For every job the engine leaves a line ``PID SCRIPT`` in ``FOLDER/runs``, and then does what the script says: ``# done`` ends
-well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process.
+well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process, ``# wrong`` ends with a
+verified failure of the operator that follows.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import time
 from pathlib import Path
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report import Culprit, Failure, Report, Source, Verification
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.types import Reason, Status
+from minimizer.types import Kind, Reason, Status
 from worker.__main__ import main
 
 FOLDER = Path(sys.argv[1])
@@ -36,6 +37,10 @@ def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, py
         time.sleep(0.02)
     sink.artifact("repro.py", f"# by {os.getpid()}\n".encode())
     report = Report(status=Status.MINIMIZED, summary=f"Done by {os.getpid()}.")
+    if text.startswith("# wrong"):
+        report.failure = Failure(kind=Kind.WRONG_OUTPUT, signature="wrong_output-1")
+        report.culprits = [Culprit(ops=[text.split()[-1]], source=Source(file=script.name, line=1))]
+        report.verification = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
     sink.report(report)
     return report
 

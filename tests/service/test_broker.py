@@ -13,7 +13,9 @@ from kombu import Connection
 from kombu.simple import SimpleQueue
 
 from minimizer.broker import broker_config
+from minimizer.options import Options
 from minimizer.settings import Settings
+from minimizer.store import Store
 from worker.app import doorbell
 
 
@@ -82,10 +84,15 @@ def test_redis_gives_messages_of_a_killed_worker_back_within_seconds() -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "filesystem://"])
-def test_a_broker_that_is_away_is_no_failure(settings: Settings, url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_away_is_no_failure(
+    settings: Settings, url: str, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store.open(sqlite_url)
+    job, _ = store.submit(b"x = 1\n", "a.py", Options())
+    store.close()
     with _client(settings.model_copy(update={"broker_url": url})) as client:
         shutil.rmtree(settings.data_dir, ignore_errors=True)
-        doorbell(client)("job")
+        doorbell(client)(job)
     assert "the broker is away, nobody was rung for it" in caplog.text
 
 

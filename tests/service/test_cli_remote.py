@@ -16,7 +16,7 @@ from minimizer.cli import main
 from minimizer.options import Options
 from minimizer.report import Failure, Report
 from minimizer.settings import Settings
-from minimizer.store import Claim, Store
+from minimizer.store import Claim, Job, Store
 from minimizer.store.migrate import upgrade
 from minimizer.types import Kind, Reason, Status
 from web.factory import create_app
@@ -50,9 +50,9 @@ class Service:
         self._server.server_close()
         self.store.close()
 
-    def _ring(self, job_id: str) -> None:
+    def _ring(self, job: Job) -> None:
         if self.work is not None:
-            self._jobs.append(threading.Thread(target=self._run, args=(self.work, job_id)))
+            self._jobs.append(threading.Thread(target=self._run, args=(self.work, job.id)))
             self._jobs[-1].start()
 
     def _run(self, work: Work, job_id: str) -> None:

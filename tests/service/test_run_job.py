@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +16,9 @@ from minimizer.options import Options
 from minimizer.report import Failure, Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.store import Job, Store, results
+from minimizer.store import Job, NewJob, Store, results
 from minimizer.types import Kind, Reason, Status
-from worker.tasks import run_job
+from worker.tasks import take_jobs
 
 SETTINGS = Settings(
     lease_seconds=1000, heartbeat_seconds=0.05, toolchains="nightly=/opt/nightly/bin/python,old=/opt/old/python"
@@ -33,7 +35,7 @@ def run(store: Store, job: Job, work: Callable[[Path, Sink], Report], stopping: 
         assert (options, settings) == (job.options, SETTINGS)
         return work(script, sink)
 
-    run_job(store, SETTINGS, job.id, worker="w", stopping=stopping or threading.Event(), engine=engine)
+    take_jobs(store, SETTINGS, worker="w", devices=(), stopping=stopping or threading.Event(), engine=engine)
     return store.job(job.id)
 
 
@@ -70,15 +72,47 @@ def test_the_toolchain_is_an_interpreter(store: Store, toolchain: str | None, pa
         given.append(python)
         return DONE
 
-    job = submit(store, toolchain=toolchain)
-    run_job(store, SETTINGS, job.id, worker="w", stopping=threading.Event(), engine=engine)
+    submit(store, toolchain=toolchain)
+    take_jobs(store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=engine)
     assert given == [path]
 
 
-def test_a_toolchain_that_this_worker_lacks_is_said(store: Store) -> None:
-    job = run(store, submit(store, toolchain="newest"), lambda script, sink: DONE)
-    assert (job.status, job.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
-    assert "no Python interpreter called 'newest'" in job.summary
+@pytest.mark.parametrize("options", [{"toolchain": "newest"}, {"device": "cuda"}])
+def test_what_this_worker_lacks_is_left_to_another(store: Store, options: dict[str, str]) -> None:
+    lacking, able = submit(store, **options), submit(store)
+    assert run(store, able, lambda script, sink: DONE).status is Status.MINIMIZED
+    assert store.job(lacking.id).status is Status.QUEUED
+    there = {"devices": ("cuda",), "toolchains": ("newest",)}
+    assert (claim := store.claim("other", lease_seconds=60, **there)) and claim.job_id == lacking.id
+
+
+def test_one_message_is_enough_for_all_that_waits(store: Store) -> None:
+    jobs = [submit(store, f"{number}.py") for number in range(3)]
+    seen = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        seen.append(script.name)
+        return DONE
+
+    run(store, jobs[0], work)
+    assert seen == ["0.py", "1.py", "2.py"]
+
+
+def test_an_archive_lies_around_its_script(store: Store) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("train/run.py", "import ops")
+        file.writestr("train/ops.py", "x = 1")
+    new = NewJob(b"import ops", "train/run.py", Options(), buffer.getvalue())
+    ((job, _),) = store.submit_many([new])
+    seen = []
+
+    def work(script: Path, sink: Sink) -> Report:
+        seen.append((script.parts[-2:], sorted(path.name for path in script.parent.iterdir())))
+        return DONE
+
+    run(store, job, work)
+    assert seen == [(("train", "run.py"), ["ops.py", "run.py"])]
 
 
 def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Store) -> None:
@@ -207,7 +241,7 @@ def test_the_next_attempt_finds_what_a_killed_one_has_left(store: Store) -> None
     store.put_artifact(claim, "checkpoint.json", b"so far")
     with store._database.write() as session:
         session.execute(text("UPDATE jobs SET lease_until = '2000-01-01 00:00:00'"))
-    assert store.requeue_expired(max_attempts=3) == [job.id]
+    assert [one.id for one in store.requeue_expired(max_attempts=3)] == [job.id]
     found = []
 
     def work(script: Path, sink: Sink) -> Report:

@@ -1,0 +1,35 @@
+"""Logs of the service: a line of text, or of JSON, with what is bound to the thread (job, request) on every one.
+
+The modules log with the standard library; structlog only renders, so that lines of Celery and SQLAlchemy look the same.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import structlog
+
+from minimizer.settings import Settings
+
+
+def configure(settings: Settings) -> None:
+    """Send the log of this process to standard error."""
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[structlog.types.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if settings.log_format == "json"
+        else [structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0)]
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)

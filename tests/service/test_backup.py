@@ -1,0 +1,103 @@
+"""Backup and restore as docs/deploy.md has them, with jobs, files and users in the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from webtest import SCRIPT, Hands
+
+from minimizer.options import Options
+from minimizer.store import Store
+from minimizer.store.migrate import require_current
+from minimizer.types import Role, Scope, Status
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def fill(url: str) -> tuple[str, str, str]:
+    """A job that has ended, one that runs, and a token."""
+    store = Store.open(url)
+    done = Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    running = Hands(store, store.submit(SCRIPT, "other.py", Options())[0]).claim.job
+    store.create_user("anna", Role.MEMBER, ["default"])
+    _, secret = store.create_token("anna", "CI", Scope.WRITE)
+    store.close()
+    return done.id, running.id, secret
+
+
+def check(url: str, done: str, running: str, secret: str) -> None:
+    require_current(url)
+    store = Store.open(url)
+    assert store.job(done).status is Status.MINIMIZED
+    assert store.artifact(done, "repro.py")[1].startswith(b"import torch")
+    assert store.script(done) == SCRIPT and store.report(done) is not None
+    assert store.job(running).status is Status.RUNNING
+    assert (who := store.identify_token(secret)) is not None and who.name == "anna"
+    assert store.submit(SCRIPT, "next.py", Options())[0].id not in (done, running), "numbers go on"
+    store.close()
+
+
+def backup(folder: Path, file: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "minimizer", "db", "backup", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINIMIZER_DATA_DIR": str(folder), **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_sqlite(sqlite_url: str, tmp_path: Path) -> None:
+    kept = fill(sqlite_url)
+    writer = Store.open(sqlite_url)  # the service is running
+    file = tmp_path / "backup" / "copy.db"
+    file.parent.mkdir()
+    assert backup(tmp_path, file).returncode == 0
+    writer.delete(kept[0])
+    writer.close()
+    for path in tmp_path.glob("minimizer.db*"):
+        path.unlink()
+    shutil.copy(file, tmp_path / "minimizer.db")
+    check(sqlite_url, *kept)
+
+
+def test_postgresql(postgres_url: str, empty_postgres_url: str, tmp_path: Path) -> None:
+    kept = fill(postgres_url)
+    file, restored = tmp_path / "minimizer.dump", empty_postgres_url
+    plain = [url.replace("+psycopg", "") for url in (postgres_url, restored)]
+    subprocess.run([_tool("pg_dump"), "--format=custom", f"--file={file}", plain[0]], check=True)
+    subprocess.run([_tool("pg_restore"), "--no-owner", f"--dbname={plain[1]}", str(file)], check=True)
+    check(restored, *kept)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [({"MINIMIZER_DATABASE_URL": "postgresql://x/y"}, "use pg_dump"), ({}, "there is no database")],
+)
+def test_what_cannot_be_copied_is_said(tmp_path: Path, environment: dict[str, str], words: str) -> None:
+    ended = backup(tmp_path, tmp_path / "copy.db", **environment)
+    assert ended.returncode == 2 and words in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_the_manifests_start_what_there_is() -> None:
+    manifests = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
+    deployments = {one["metadata"]["name"]: one["spec"]["template"] for one in manifests if one["kind"] == "Deployment"}
+    assert set(deployments) == {"web", "worker", "worker-gpu"}
+    for name, template in deployments.items():
+        (container,) = template["spec"]["containers"]
+        assert {entry["name"] for entry in container["env"]} == {"MINIMIZER_DATABASE_URL", "MINIMIZER_BROKER_URL"}
+        assert template["metadata"]["labels"]["part"] == name
+    config = next(one["data"] for one in manifests if one["kind"] == "ConfigMap")
+    from minimizer.settings import Settings
+
+    values = {key.removeprefix("MINIMIZER_").lower(): value for key, value in config.items()}
+    assert set(values) <= set(Settings.model_fields)
+    assert Settings.model_validate(values).access == "on"
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
+    assert found, f"{name} is part of PostgreSQL's client programs"
+    return found

@@ -1,0 +1,107 @@
+"""`minimizer admin` on a database of its own: what is done with it holds in the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minimizer.cli.admin import admin
+from minimizer.errors import UserError
+from minimizer.store import InvalidName, NameTaken, SchemaOutdated, Store, UnknownProject, UnknownUser
+from minimizer.types import Role, Scope
+from web.passwords import is_right
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    store = Store.open(sqlite_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def run(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("MINIMIZER_DATABASE_URL", sqlite_url)
+
+    def run(line: str, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(admin, line.split(), input=typed)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_a_user_is_added_changed_and_listed(run: Run, store: Store) -> None:
+    run("project add compiler")
+    run("user add anna --project compiler --role viewer --password", "correct horse battery\ncorrect horse battery\n")
+    assert is_right(store, "anna", "correct horse battery") and not is_right(store, "anna", "wrong")
+    run("user change anna --role member --join default --leave compiler")
+    (anna,) = store.users()
+    assert (anna.role, anna.projects, anna.active) == (Role.MEMBER, ("default",), True)
+    run("user change anna --inactive")
+    assert not is_right(store, "anna", "correct horse battery")
+    assert "anna" in run("user list").output and "(inactive)" in run("user list").output
+
+
+def test_a_token_is_printed_once_and_revoked(run: Run, store: Store) -> None:
+    run("user add anna")
+    secret = run("token add anna --scope write --days 30").output.strip()
+    assert (who := store.identify_token(secret)) is not None and (who.name, who.scope) == ("anna", Scope.WRITE)
+    (token,) = store.tokens()
+    assert token.expires_at is not None and token.expires_at - datetime.now(UTC) < timedelta(days=30)
+    listed = run("token list").output
+    assert token.id in listed and secret not in listed
+    run(f"token revoke {token.id}")
+    assert store.identify_token(secret) is None and "(revoked)" in run("token list").output
+
+
+def test_projects_say_what_they_keep(run: Run, store: Store) -> None:
+    run("project add compiler")
+    run("project keep compiler --days 90")
+    assert "keeps 90 days, all bytes" in run("project list").output
+    run("project keep compiler --bytes 1000")
+    assert "keeps all days, 1000 bytes" in run("project list").output
+    run("project remove compiler")
+    assert [project.name for project in store.projects()] == ["default"]
+
+
+def test_what_was_done_is_audited_and_what_failed_is_not(run: Run) -> None:
+    run("user add anna")
+    with pytest.raises(NameTaken):
+        run("user add anna")
+    lines = run("audit").output.splitlines()
+    assert len(lines) == 1 and "user.add anna" in lines[0] and " cli:" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("user add Anna", InvalidName),
+        ("user add anna --project nowhere", UnknownProject),
+        ("user change nobody --role admin", UnknownUser),
+        ("token add nobody", UnknownUser),
+        ("project keep nowhere --days 1", UnknownProject),
+        ("project remove default", UserError),
+    ],
+)
+def test_mistakes_are_told(run: Run, line: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        run(line)
+
+
+def test_a_short_password_is_refused(run: Run, store: Store) -> None:
+    with pytest.raises(UserError, match="at least 12"):
+        run("user add anna --password", "short\nshort\n")
+    assert store.users() == []
+
+
+def test_a_database_without_tables_is_named(run: Run, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMIZER_DATABASE_URL", f"sqlite:///{tmp_path}/other.db")
+    with pytest.raises(SchemaOutdated, match="db upgrade"):
+        run("user list")

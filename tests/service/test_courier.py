@@ -1,0 +1,129 @@
+"""Webhooks from the end of a job to a receiver: a real server that checks signatures, refuses, and comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from sqlalchemy import update
+
+from minimizer.options import Options
+from minimizer.report import Report
+from minimizer.store import Claim, Store
+from minimizer.store.models import DeliveryRow
+from minimizer.store.webhooks import MAX_ATTEMPTS
+from minimizer.types import Status
+from worker.courier import Courier
+
+
+class Receiver:
+    """Answers as it is told, and keeps what came."""
+
+    def __init__(self) -> None:
+        self.answer = 204
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                self.send_response(receiver.answer)
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    thread = threading.Thread(target=receiver.server.serve_forever)
+    thread.start()
+    yield receiver
+    receiver.server.shutdown()
+    thread.join()
+    receiver.server.server_close()
+
+
+@pytest.fixture
+def courier(store: Store) -> Courier:
+    return Courier(store, 0.1, threading.Event())
+
+
+def claimed(store: Store, project: str = "default") -> Claim:
+    job, _ = store.submit(b"x = 1\n", "a.py", Options(), project=project)
+    claim = store.claim_job(job.id, "w", lease_seconds=60)
+    assert claim is not None
+    return claim
+
+
+def let_time_pass(store: Store) -> None:
+    with store._database.write() as session:
+        past = store._database.now(session) - timedelta(seconds=1)
+        session.execute(update(DeliveryRow).where(DeliveryRow.next_at.is_not(None)).values(next_at=past))
+
+
+def test_the_end_of_a_job_is_told_signed_and_once(store: Store, courier: Courier, receiver: Receiver) -> None:
+    store.create_project("other")
+    hook, secret = store.create_webhook("default", receiver.url)
+    store.finish(claimed(store, "other"), Report(status=Status.HEALTHY))
+    claim = claimed(store)
+    courier.round()
+    assert receiver.got == [], "another project's job, and one that has not ended"
+    store.finish(claim, Report(status=Status.HEALTHY, summary="All is well."))
+    courier.round()
+    courier.round()
+    ((headers, body),) = receiver.got
+    signed = headers["x-minimizer-timestamp"].encode() + b"." + body
+    assert headers["x-minimizer-signature"] == "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    told = json.loads(body)
+    assert (told["event"], told["job"]["id"], told["job"]["status"]) == ("job.ended", claim.job_id, "healthy")
+    (delivery,) = store.deliveries(hook.id)
+    assert (delivery.attempts, delivery.answer, delivery.next_at) == (1, "204 No Content", None)
+    assert delivery.delivered_at is not None and str(delivery.number) == headers["x-minimizer-delivery"]
+
+
+def test_what_does_not_arrive_is_tried_again(store: Store, courier: Courier, receiver: Receiver) -> None:
+    hook, _ = store.create_webhook("default", receiver.url)
+    store.request_cancel(store.submit(b"x = 1\n", "a.py", Options())[0].id)
+    for answer in (500, 302):
+        receiver.answer = answer
+        courier.round()
+        assert store.deliveries(hook.id)[0].answer.startswith(str(answer))
+        courier.round()  # it is not due yet
+        let_time_pass(store)
+    receiver.answer = 200
+    courier.round()
+    (delivery,) = store.deliveries(hook.id)
+    assert (delivery.attempts, delivery.answer, len(receiver.got)) == (3, "200 OK", 3)
+
+
+def test_a_receiver_that_never_answers_is_given_up(store: Store, courier: Courier, receiver: Receiver) -> None:
+    hook, _ = store.create_webhook("default", "http://127.0.0.1:1/nobody")
+    store.finish(claimed(store), Report(status=Status.HEALTHY))
+    for _ in range(MAX_ATTEMPTS + 2):
+        courier.round()
+        let_time_pass(store)
+    (delivery,) = store.deliveries(hook.id)
+    assert (delivery.attempts, delivery.next_at, delivery.delivered_at) == (MAX_ATTEMPTS, None, None)
+    assert "refused" in delivery.answer
+
+
+def test_a_webhook_takes_its_messages_with_it(store: Store, courier: Courier, receiver: Receiver) -> None:
+    hook, _ = store.create_webhook("default", receiver.url)
+    store.finish(claimed(store), Report(status=Status.HEALTHY))
+    store.delete_webhook(hook.id)
+    courier.round()
+    assert receiver.got == [] and store.webhooks() == []

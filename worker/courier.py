@@ -1,0 +1,83 @@
+"""The thread that sends the messages of webhooks, signed, and tells the store what became of them.
+
+A receiver checks `X-Minimizer-Signature`: ``sha256=`` and the HMAC, under the secret of the webhook, of the timestamp header, a
+dot, and the body. Any answer of 200 to 299 within ten seconds is an arrival; redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from minimizer import __version__
+from minimizer.store import Message, Store
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_SECONDS = 10
+
+
+def sign(secret: str, timestamp: str, body: bytes) -> str:
+    """The signature of a message."""
+    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+class Courier:
+    """Sends what is due. Every worker has one; the store gives each message to one of them at a time."""
+
+    def __init__(self, store: Store, pause_seconds: float, stopping: threading.Event) -> None:
+        self._store = store
+        self._pause_seconds = pause_seconds
+        self._stopping = stopping
+
+    def start(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        thread.start()
+        return thread
+
+    def round(self) -> None:
+        """Send all that is due now."""
+        while not self._stopping.is_set() and (messages := self._store.take_messages()):
+            for message in messages:
+                arrived, answer = send(message)
+                self._store.settle_message(message.number, arrived=arrived, answer=answer)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._pause_seconds):
+            try:
+                self.round()
+            except Exception:
+                # Whatever it is (most likely the database is away), the next round must come.
+                log.warning("this round of the courier failed", exc_info=True)
+
+
+def send(message: Message) -> tuple[bool, str]:
+    """Send a message once; whether it arrived, and what the other side said."""
+    body, timestamp = message.body.encode(), str(int(time.time()))
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"minimizer/{__version__}",
+        "X-Minimizer-Delivery": str(message.number),
+        "X-Minimizer-Timestamp": timestamp,
+        "X-Minimizer-Signature": sign(message.secret, timestamp, body),
+    }
+    request = urllib.request.Request(message.url, data=body, headers=headers)
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as response:
+            return True, f"{response.status} {response.reason}"
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False, f"{error.code} {error.reason}"
+    except (OSError, ValueError) as error:
+        return False, str(getattr(error, "reason", error))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
