@@ -27,6 +27,7 @@ COMMANDS = {
     "status": ("minimizer.cli.remote", "Show the jobs of a service, or one of them."),
     "download": ("minimizer.cli.remote", "Fetch the results of a job."),
     "doctor": ("minimizer.cli.doctor", "Say what this machine lacks and how to get it."),
+    "admin": ("minimizer.cli.admin", "Look after users, tokens and projects of a service."),
     "db": ("minimizer.cli.db", "Bring the database to the current schema."),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import urllib.error
 import urllib.parse
@@ -15,6 +16,8 @@ from minimizer.options import Options
 
 Job = dict[str, Any]
 
+TOKEN_VARIABLE = "MINIMIZER_TOKEN"
+"""An option would show the token to everyone who can list processes."""
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 MAX_ANSWER_BYTES = 1 << 30
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -82,6 +85,14 @@ class Client:
         jobs: list[Job] = self._call(f"/api/v1/jobs?limit={limit}").json()["jobs"]
         return jobs
 
+    def is_known(self, fingerprint: str) -> bool:
+        """Whether somebody has given this failure a note or an issue on the service."""
+        try:
+            group = self._call(f"/api/v1/failures/{urllib.parse.quote(fingerprint, safe='')}").json()
+        except Refused:
+            return False
+        return bool(group.get("note") or group.get("issue_url"))
+
     def artifacts(self, job_id: str) -> list[str]:
         listing = self._call(_job_path(job_id) + "/artifacts").json()
         return [str(entry["name"]) for entry in listing["artifacts"]]
@@ -92,6 +103,9 @@ class Client:
 
     def _call(self, path: str, data: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
         request = urllib.request.Request(self.server + path, data=data, headers=headers or {})
+        if token := os.environ.get(TOKEN_VARIABLE):
+            # Unredirected: another host, to which a redirect may lead, must not see it.
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
             with self._open(request, timeout=self._timeout) as response:
                 received = {name.lower(): value for name, value in response.headers.items()}
@@ -100,6 +114,8 @@ class Client:
             if error.code == 304:
                 return Answer(304, {}, b"")
             detail = _detail(error)
+            if error.code == 401:
+                detail = f"{detail} This command takes the token from {TOKEN_VARIABLE}."
             if 400 <= error.code < 500:
                 raise Refused(detail) from None
             raise NotReachable(f"the service at {self.server} has a problem: {detail}") from None

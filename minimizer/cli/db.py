@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import click
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
+import click
+from sqlalchemy import make_url
+
+from minimizer.errors import UserError
 from minimizer.settings import Settings
 
 
@@ -22,3 +28,19 @@ def upgrade() -> None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     migrate(settings.resolved_database_url)
     click.echo("The database is at the current schema.")
+
+
+@db.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def backup(file: Path) -> None:
+    """Copy a SQLite database to FILE while the service runs. For PostgreSQL there is pg_dump (docs/deploy.md)."""
+    url = make_url(Settings().resolved_database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise UserError("this database is no SQLite file: use pg_dump, as docs/deploy.md shows")
+    if not Path(url.database).exists():
+        raise UserError(f"there is no database at {url.database}: set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL")
+    if file.exists():
+        raise UserError(f"{file} exists: give a file that does not")
+    with closing(sqlite3.connect(url.database)) as source, closing(sqlite3.connect(file)) as target:
+        source.backup(target)
+    click.echo(f"{file} has {file.stat().st_size:,} bytes.")

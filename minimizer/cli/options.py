@@ -27,7 +27,7 @@ METAVARS = {
     "steps": "N",
     "hang_after": "SECONDS",
     "env": "NAME",
-    "seed": "N",
+    "nproc": "N",
 }
 
 
@@ -82,7 +82,7 @@ def _option(name: str) -> Callable[[Command], Command]:
             show_default=True,
             help=help_text,
         )
-    kind = int if name in ("budget", "steps", "hang_after", "seed") else str
+    kind = int if name in ("budget", "steps", "hang_after", "nproc") else str
     return click.option(
         flag,
         type=kind,

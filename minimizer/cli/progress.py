@@ -24,6 +24,8 @@ STEP_TEXT = {
     Step.EMIT: "Write repro.py",
     Step.VERIFY: "Run repro.py in a clean process",
     Step.BLAME: "Find the stage to blame",
+    Step.MEASURE: "Measure every layer, and the health of what was compiled",
+    Step.DIAGNOSE: "Find the part to blame and a workaround",
     Step.WITNESS: "Ask PyTorch's own minifier",
 }
 
@@ -57,6 +59,10 @@ def sentence(event: Event) -> str | None:
         case "repro":
             state = "verified" if event.get("verified") else "not verified yet"
             return f"repro.py: {event.get('lines')} lines, {_nodes(event.get('nodes'))}, {state}"
+        case "blame":
+            return f"To blame: {printable(event['blame']['what'], 400)}"
+        case "workaround":
+            return f"The script passes with: {printable(event['workaround']['code'], 400)}"
         case "note":
             return printable(event["message"])
         case _:

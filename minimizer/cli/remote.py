@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
+from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
+from minimizer.errors import InvalidOption
+from minimizer.fingerprint import fingerprint
 from minimizer.options import check_script
 from minimizer.sink import FolderSink
 from minimizer.types import Exit, Reason, Status, exit_status
@@ -50,19 +53,36 @@ def out_option(command: Command) -> Command:
 @click.option("--wait", is_flag=True, help="Wait for the end, fetch the results, and exit as `run` does.")
 @out_option
 @job_options()
+@gate_options
 @click.option("--json", "as_json", is_flag=True, help="The job, or with --wait the report, as JSON on stdout.")
-def submit(script: Path, server: str, wait: bool, out: Path | None, as_json: bool, **job_values: Any) -> int:
+def submit(
+    script: Path,
+    server: str,
+    wait: bool,
+    out: Path | None,
+    as_json: bool,
+    fail_on: FailOn | None,
+    baseline: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
+    **job_values: Any,
+) -> int:
     """Send SCRIPT to a service and print the address of its job.
 
     \b
     Examples:
       minimizer submit train.py --server http://127.0.0.1:8000
       minimizer submit train.py --wait --out bug -- --batch-size 4
+      minimizer submit train.py --wait --fail-on new --baseline known-failures --junit junit.xml
 
     The service runs the script alone: files beside it are not sent. Ctrl-C while waiting leaves the job running.
     """
     content = script.read_bytes()
     check_script(content, str(script))
+    gate = Gate(fail_on, baseline, junit, sarif)
+    if not wait and gate != Gate(None, None, None, None):
+        raise InvalidOption("--fail-on, --baseline, --junit and --sarif need --wait: they tell of a job that has ended")
+    gate.known()
     client = Client(server)
     job = client.submit(content, script.name, options_from(job_values))
     click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
@@ -79,7 +99,12 @@ def submit(script: Path, server: str, wait: bool, out: Path | None, as_json: boo
         return Exit.CANCELLED
     folder = out or _default_folder(job["id"])
     _fetch(client, job, folder)
-    return _conclude(job, folder, as_json)
+    exit_ = _conclude(job, folder, as_json)
+    if not job.get("report"):
+        return exit_
+    name = fingerprint(job["report"]) if fail_on == "new" else None
+    on_server = name is not None and client.is_known(name)
+    return conclude(gate, script, job["report"], folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
 
 
 @click.command()

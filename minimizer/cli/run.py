@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from minimizer.api import default_folder
+from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import find_interpreter, job_options, options_from, settings_from_environment
 from minimizer.cli.progress import View, open_view
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.options import check_script
 from minimizer.sink import Event, FolderSink
-from minimizer.types import Exit, exit_status
+from minimizer.types import Exit
 
 if TYPE_CHECKING:
     from minimizer.report import Report
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     help="Further file or folder that the script may read. May be repeated.",
 )
 @click.option("--network", is_flag=True, help="Let the script use the network.")
+@gate_options
 @click.option("--json", "as_json", is_flag=True, help="Events as NDJSON on stdout; the last line is the report.")
 def run(
     script: Path,
@@ -67,6 +69,10 @@ def run(
     bind: tuple[Path, ...],
     network: bool,
     as_json: bool,
+    fail_on: FailOn | None,
+    baseline: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
     **job: Any,
 ) -> int:
     """Reduce SCRIPT, which fails under torch.compile, to the smallest repro.py that still fails.
@@ -88,10 +94,12 @@ def run(
     check_script(script.read_bytes(), str(script))
     options = options_from(job)
     _require_set(options.env)
+    gate = Gate(fail_on, baseline, junit, sarif)
+    gate.known()
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_sandbox(sandbox)
-    folder = out or _default_folder(script)
+    folder = out or default_folder(script.stem)
     view = open_view()
     try:
         with _stop_on_signal() as stopped:
@@ -114,7 +122,7 @@ def run(
     finally:
         view.close()
     _finish(report, folder, as_json)
-    return exit_status(report.status, report.reason)
+    return conclude(gate, script, report.to_json(), folder)
 
 
 class RunSink(FolderSink):
@@ -162,10 +170,6 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
         return
     for line in verdict_lines(report.to_json(), folder):
         click.echo(line)
-
-
-def _default_folder(script: Path) -> Path:
-    return Path("minimizer-out") / f"{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _require_sandbox(mode: Mode) -> None:

@@ -26,7 +26,10 @@ STOP_SECONDS = 10.0
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on.  [default: MINIMIZER_PORT, else 8000]")
-@click.option("--host", help="Address to listen on; loopback only.  [default: MINIMIZER_HOST, else 127.0.0.1]")
+@click.option(
+    "--host",
+    help="Address to listen on; beyond loopback only with MINIMIZER_ACCESS=on.  [default: MINIMIZER_HOST, else 127.0.0.1]",
+)
 @click.option("--data-dir", metavar="DIR", help="Folder of the database and the queue.  [default: minimizer-data]")
 def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
     """Start the web page, the REST interface and one worker, and stay until Ctrl-C.
@@ -37,8 +40,8 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
       minimizer serve --port 8080 --data-dir ~/minimizer
 
     Nothing else has to run: the database is SQLite and the queue is a folder, both in the data folder. All other
-    settings are environment variables (docs/settings.md). The service runs the scripts it is sent and knows no
-    users yet, so it listens on loopback only; reach it from elsewhere through an SSH tunnel.
+    settings are environment variables (docs/settings.md). The service runs the scripts it is sent, so it listens on
+    loopback only, unless access control is on (MINIMIZER_ACCESS=on, docs/deploy.md).
     """
     values: dict[str, Any] = {"port": port, "host": host, "data_dir": data_dir}
     settings = settings_from_environment(**{name: value for name, value in values.items() if value is not None})

@@ -30,6 +30,9 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     lines += [
         f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
     ]
+    blame, workaround = report.get("blame"), report.get("workaround")
+    if blame and blame["items"]:
+        lines.append(f"to blame   {printable(blame['what'], 400)}{' (confirmed)' if blame['confirmed'] else ''}")
     if reduction and reduction["nodes_before"]:
         minimal = ", 1-minimal" if reduction["one_minimal"] else ""
         lines.append(
@@ -38,6 +41,10 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         )
     if verification := report.get("verification"):
         lines.append(f"verified   {verification['failed_same']} of {verification['runs']} runs in a clean process")
+    if workaround and workaround["code"]:
+        lines.append(f"workaround {printable(workaround['code'], 400)} ({printable(workaround['where'], 200)})")
+    elif workaround:
+        lines.append(f"workaround {printable(workaround['what'], 400)}")
     if folder is not None:
         lines += _files(folder)
     return lines

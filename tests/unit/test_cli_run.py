@@ -92,7 +92,7 @@ def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkey
     folder.mkdir()
     settings = ["--jobs", "3", "--sandbox", "off", "--bind", str(folder), "--network", "--python", sys.executable]
     job = ["--budget", "60", "--device", "cpu", "--expect", "crash", "--target", "blocks.1", "--steps", "2"]
-    more = ["--hang-after", "9", "--env", "DATA", "--no-witness", "--seed", "7"]
+    more = ["--hang-after", "9", "--env", "DATA", "--no-witness", "--nproc", "7"]
     minimizer("run", script, *settings, *job, *more, "--", "--batch", "4")
 
     (call,) = minimizer.calls
@@ -105,7 +105,7 @@ def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkey
         hang_after=9,
         env=["DATA"],
         witness=False,
-        seed=7,
+        nproc=7,
         args=["--batch", "4"],
     )
     assert (call["settings"].trial_jobs, call["settings"].sandbox) == (3, "off")

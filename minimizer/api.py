@@ -1,0 +1,135 @@
+"""``minimizer.minimize``: the pipeline as a function, for a script, or for a function with its inputs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from minimizer.captured import write_script
+from minimizer.errors import InvalidScript, UserError
+from minimizer.options import check_script, parse_options
+from minimizer.report import Checked, Report
+from minimizer.settings import Settings
+from minimizer.sink import Event, FolderSink
+from minimizer.types import Reason, Status, counted
+
+Subject = str | os.PathLike[str] | Callable[..., Any]
+
+
+def minimize(
+    subject: Subject,
+    /,
+    *inputs: Any,
+    out: str | os.PathLike[str] | None = None,
+    compile: Mapping[str, Any] | None = None,
+    python: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    sandbox: Literal["auto", "required", "off"] = "auto",
+    bind: Sequence[str | os.PathLike[str]] = (),
+    network: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+    **options: Any,
+) -> Report:
+    """Reduce what fails under ``torch.compile`` to the smallest repro that still fails.
+
+    A failing subject is no error: the report says what it is, and ``report.folder`` is where ``repro.py`` lies.
+
+    Args:
+        subject: the path of a script, which is run in a sandbox; or a function or module, which is called once in this process,
+            compiled and checked, before the graph that fails is reduced in a sandbox.
+        inputs: what a function is called with; it may change them.
+        out: folder for the results, made if need be; by default ``minimizer-out/<name>-<time>``.
+        compile: further arguments of ``torch.compile`` for a function, such as ``{"dynamic": True}``; not ``backend``.
+        python: the interpreter that runs a script, by default this one.
+        jobs: trials at once, by default one a core.
+        sandbox: as ``--sandbox`` of the command line.
+        bind: further paths the script may read.
+        network: whether the script may use the network.
+        on_event: is told of progress, event by event (docs/rest.md has their fields).
+        options: ``budget`` and all others that a job has (docs/cli.md), such as ``args`` of a script.
+
+    Raises:
+        UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
+        MissingTool: bubblewrap is required and does not work here.
+    """
+    chosen = parse_options({"witness": False, **options})
+    given: dict[str, Any] = {} if jobs is None else {"trial_jobs": jobs}
+    settings = Settings(sandbox=sandbox, script_env="*", **given)
+    name = _name(subject)
+    folder = Path(out) if out is not None else default_folder(name)
+    further = 0
+    if callable(subject):
+        found = _captured(subject, inputs, folder, dict(compile or {}))
+        if isinstance(found, Report):
+            return found
+        script, further = found
+    else:
+        if inputs or compile:
+            raise UserError("inputs and compile= belong to a function; a script takes args=[...]")
+        script = Path(subject)
+    try:
+        check_script(script.read_bytes(), str(script))
+    except OSError as error:
+        raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
+
+    from minimizer.pipeline import minimize as run
+    from minimizer.sandbox import Sandbox
+
+    Sandbox.choose(sandbox)
+    report = run(
+        script.resolve(),
+        options=chosen,
+        settings=settings,
+        sink=FolderSink(folder, on_event or (lambda event: None)),
+        python=Path(python) if python is not None else None,
+        binds=[Path(path).resolve() for path in bind],
+        network=network,
+    )
+    if further:
+        report.notes.append(
+            f"{counted(further, 'further graph')} of the function failed; each has a script in {folder}."
+        )
+    report.folder = folder
+    return report
+
+
+def default_folder(name: str) -> Path:
+    return Path("minimizer-out") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _name(subject: Subject) -> str:
+    if callable(subject):
+        return str(getattr(subject, "__name__", type(subject).__name__)).strip("<>") or "function"
+    return Path(subject).stem
+
+
+def _captured(
+    function: Callable[..., Any], inputs: tuple[Any, ...], folder: Path, compile_kwargs: dict[str, Any]
+) -> Report | tuple[Path, int]:
+    """The script of the first graph that fails and the number of the others; or the verdict if there is none."""
+    if "backend" in compile_kwargs:
+        raise UserError("compile= cannot name a backend: a function is compiled by inductor")
+    # By name, so that nothing here imports torch: whoever hands in a function has done so already.
+    backend = import_module("minimizer.inside.backend")
+    try:
+        spent = backend.collect(function, inputs, str(folder), compile_kwargs)
+    except Exception as error:
+        if backend.fails_in_eager(function, inputs):
+            summary = f"It fails without the compiler too: {type(error).__name__}: {error}"
+            return Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, summary=summary)
+        raise UserError(
+            f"it fails outside of any graph ({type(error).__name__}): put the call into a script, and minimize that"
+        ) from error
+    graphs = sorted(folder.glob("graph-*"))
+    if graphs:
+        return write_script(graphs[0]), len(graphs) - 1
+    checked = Checked(frames=spent.frames, calls=spent.calls, backward=spent.backward)
+    if not spent.calls:
+        summary = " ".join(["No compiled graph was checked.", *spent.notes])
+        return Report(status=Status.FAILED, reason=Reason.NOTHING_COMPILED, summary=summary, checked=checked)
+    summary = f"Compiled and eager agree in {counted(spent.calls, 'call')} of {counted(spent.frames, 'graph')}."
+    return Report(status=Status.HEALTHY, summary=summary, checked=checked, notes=list(spent.notes))

@@ -1,0 +1,185 @@
+"""A report as CI systems read it: GitHub's workflow commands and step summary, JUnit XML, SARIF 2.1.0."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from minimizer import __version__
+from minimizer.cli.progress import printable
+from minimizer.cli.verdict import verdict_lines
+from minimizer.types import Kind, Status
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT_KEY = "minimizerFailure/v1"
+WHAT = {
+    Kind.CRASH: "The process of a compiled program dies",
+    Kind.HANG: "A compiled program does not end",
+    Kind.COMPILE_ERROR: "The compiler raises an exception",
+    Kind.RUNTIME_ERROR: "A compiled program raises an exception that eager does not",
+    Kind.MISSING_ERROR: "A compiled program does not raise the exception that eager does",
+    Kind.WRONG_OUTPUT: "A compiled program computes wrong values",
+    Kind.WRONG_GRADIENT: "A compiled program computes wrong gradients",
+    Kind.WRONG_METADATA: "A compiled program gives another dtype, shape, stride or aliasing",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What there is to tell of one script. ``counts``: a gate is to fail for it."""
+
+    script: Path
+    report: dict[str, Any]
+    fingerprint: str | None
+    counts: bool
+    is_known: bool
+    url: str | None
+    repro: str
+
+    @property
+    def uri(self) -> str:
+        """The script's path relative to the folder that the command runs in, where it lies below that."""
+        path = self.script.resolve()
+        return (path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path).as_posix()
+
+    @property
+    def line(self) -> int:
+        """Of the culprit, where it lies in the script itself; else the first."""
+        for culprit in self.report.get("culprits") or ():
+            source = culprit.get("source")
+            if source and Path(source["file"]).name == self.script.name:
+                return max(1, int(source["line"]))
+        return 1
+
+    @property
+    def could_judge(self) -> bool:
+        return self.report["status"] not in (Status.FAILED, Status.CANCELLED)
+
+    @property
+    def message(self) -> str:
+        said = printable(self.report.get("summary") or self.report.get("reason") or str(self.report["status"]), 2000)
+        return said + (f" {self.url}" if self.url else "")
+
+
+def annotation(finding: Finding) -> str:
+    """A workflow command of GitHub Actions; empty where there is nothing to point at."""
+    if finding.report["status"] == Status.HEALTHY:
+        return ""
+    level = "error" if finding.counts or not finding.could_judge else "warning"
+    title = _title(finding)
+    properties = {"file": finding.uri, "line": str(finding.line), "title": title}
+    said = ",".join(f"{name}={_escape(value, more=True)}" for name, value in properties.items())
+    return f"::{level} {said}::{_escape(finding.message)}"
+
+
+def step_summary(finding: Finding) -> str:
+    """Markdown for the summary page of a workflow run."""
+    lines = verdict_lines(finding.report)
+    state = [f"`{finding.fingerprint}`, {'known' if finding.is_known else 'new'}"] if finding.fingerprint else []
+    link = [f"[The job]({finding.url})"] if finding.url else []
+    text = [f"### {_title(finding)} in `{finding.uri}`", "", _fenced("\n".join(lines)), *state, "", *link]
+    if finding.repro:
+        text += [
+            "",
+            "<details><summary>repro.py</summary>",
+            "",
+            _fenced(finding.repro.rstrip(), "python"),
+            "",
+            "</details>",
+        ]
+    return "\n".join(text) + "\n\n"
+
+
+def junit(finding: Finding) -> str:
+    """One test case: failed if the failure counts, skipped if it is known or not verified, an error if nothing could be judged."""
+    report = finding.report
+    seconds = f"{sum((report.get('timings') or {}).values()):.3f}"
+    is_failure = bool(report.get("failure"))
+    totals = {
+        "tests": "1",
+        "failures": str(int(finding.counts)),
+        "errors": str(int(not finding.could_judge)),
+        "skipped": str(int(is_failure and finding.could_judge and not finding.counts)),
+        "time": seconds,
+    }
+    root = ElementTree.Element("testsuites", {"name": "minimizer", **totals})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "minimizer", **totals})
+    case = ElementTree.SubElement(
+        suite, "testcase", {"classname": "torch.compile", "name": finding.uri, "file": finding.uri, "time": seconds}
+    )
+    details = _xml(
+        "\n".join([*verdict_lines(report), *([finding.url] if finding.url else []), "", finding.repro]).strip()
+    )
+    message = _xml(finding.message)
+    if not finding.could_judge:
+        ElementTree.SubElement(case, "error", {"type": str(report.get("reason")), "message": message}).text = details
+    elif finding.counts:
+        kind = report["failure"]["kind"]
+        ElementTree.SubElement(case, "failure", {"type": kind, "message": message}).text = details
+    elif is_failure:
+        why = "known failure" if finding.is_known else "not verified"
+        ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"})
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def sarif(finding: Finding) -> str:
+    """One run of one tool, with one result if there is a failure."""
+    report = finding.report
+    rules = [
+        {
+            "id": str(kind),
+            "name": "".join(word.title() for word in kind.split("_")),
+            "shortDescription": {"text": f"{text}."},
+        }
+        for kind, text in WHAT.items()
+    ]
+    run: dict[str, Any] = {
+        "tool": {"driver": {"name": "minimizer", "version": __version__, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": finding.could_judge}],
+        "results": [],
+    }
+    if report.get("failure"):
+        kind = report["failure"]["kind"]
+        place = {"artifactLocation": {"uri": finding.uri}, "region": {"startLine": finding.line}}
+        run["results"].append(
+            {
+                "ruleId": kind,
+                "ruleIndex": [rule["id"] for rule in rules].index(kind),
+                "level": "error" if finding.counts else "warning",
+                "message": {"text": finding.message},
+                "locations": [{"physicalLocation": place}],
+                "partialFingerprints": {FINGERPRINT_KEY: finding.fingerprint},
+                "baselineState": "unchanged" if finding.is_known else "new",
+                **({"hostedViewerUri": finding.url} if finding.url else {}),
+            }
+        )
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _title(finding: Finding) -> str:
+    failure = finding.report.get("failure")
+    if failure:
+        return f"torch.compile: {failure['kind']}"
+    return "torch.compile: healthy" if finding.report["status"] == Status.HEALTHY else "torch.compile: not judged"
+
+
+def _escape(text: str, *, more: bool = False) -> str:
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if more else text
+
+
+def _fenced(text: str, language: str = "text") -> str:
+    """A code block whose fence is longer than any in the text."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot hold."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

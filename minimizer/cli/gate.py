@@ -1,0 +1,129 @@
+"""What a CI system is told: whether a failure counts, and the same in the forms that such systems read.
+
+``--fail-on`` turns the exit status of a search, where 0 means that a repro was found, into that of a gate, where 0 means that the
+build may go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import click
+
+from minimizer.cli import ci_formats
+from minimizer.errors import InvalidOption
+from minimizer.fingerprint import fingerprint
+from minimizer.types import Exit, Reason, Status, exit_status
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FailOn = Literal["any", "new"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The options of the command line that concern CI."""
+
+    fail_on: FailOn | None
+    baseline: Path | None
+    junit: Path | None
+    sarif: Path | None
+
+    def known(self) -> frozenset[str]:
+        """The fingerprints of the baseline.
+
+        Raises:
+            InvalidOption: it cannot be read.
+        """
+        if self.baseline is None:
+            return frozenset()
+        try:
+            lines = self.baseline.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOption(f"--baseline {self.baseline} cannot be read: {error}") from None
+        return frozenset(name for line in lines if (name := line.partition("#")[0].strip()))
+
+
+def gate_options(command: Command) -> Command:
+    """Add the options that `Gate` holds."""
+    options = (
+        click.option(
+            "--fail-on",
+            type=click.Choice(("any", "new")),
+            help="Exit as a gate: 6 for a verified failure (new: one that the baseline does not name), 0 if there is none.",
+        ),
+        click.option(
+            "--baseline",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Fingerprints of known failures, one a line; what follows # is a comment.",
+        ),
+        click.option(
+            "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML."
+        ),
+        click.option(
+            "--sarif", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write SARIF 2.1.0."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def conclude(
+    gate: Gate, script: Path, report: dict[str, Any], folder: Path, *, url: str | None = None, on_server: bool = False
+) -> int:
+    """Tell the CI system of a final report, as far as it asked; the exit status.
+
+    Args:
+        gate: what was asked for.
+        script: its path as the user gave it, which CI systems take for one in the repository.
+        report: in its contract form.
+        folder: where the results are.
+        url: the job's page, if there is one.
+        on_server: somebody has given this failure a note or an issue on the service.
+    """
+    status, reason = Status(report["status"]), Reason(report["reason"]) if report.get("reason") else None
+    name = fingerprint(report)
+    is_known = on_server or (name is not None and name in gate.known())
+    is_verified = _is_verified(report)
+    counts = is_verified and not (gate.fail_on == "new" and is_known)
+    finding = ci_formats.Finding(script, report, name, counts=counts, is_known=is_known, url=url, repro=_repro(folder))
+    if gate.junit is not None:
+        _write(gate.junit, ci_formats.junit(finding))
+    if gate.sarif is not None:
+        _write(gate.sarif, ci_formats.sarif(finding))
+    if os.environ.get("GITHUB_ACTIONS") == "true" and (line := ci_formats.annotation(finding)):
+        click.echo(line, err=True)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a") as file:
+            file.write(ci_formats.step_summary(finding))
+    if gate.fail_on is None:
+        return exit_status(status, reason)
+    if name is not None and is_verified:
+        said = "known" if is_known else f"new; to accept it, put this line into a --baseline file: {name}"
+        click.echo(f"fingerprint {name} ({said})", err=True)
+    if counts:
+        return Exit.COUNTS
+    if status in (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL):
+        return 0
+    return exit_status(status, reason)
+
+
+def _is_verified(report: dict[str, Any]) -> bool:
+    """Whether every run of the repro in a clean process has failed in the same way."""
+    found = report.get("verification") or {}
+    return bool(report.get("failure") and found.get("runs") and found["runs"] == found.get("failed_same"))
+
+
+def _repro(folder: Path) -> str:
+    path = folder / "repro.py"
+    return path.read_text() if path.exists() else ""
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)

@@ -1,0 +1,253 @@
+"""A compiled graph that is not trusted before its first calls agreed with eager, in the process of the user's own program.
+
+On a checked call the program gets eager's results, computed from its own tensors; the compiled graph runs beside it on copies,
+as does its backward. So a wrong value never reaches the program, and a graph that fails once is never used again: it goes on
+in eager. The judging is that of the survey (`capture`): the referee's rules, and no blame where eager changes its mind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import referee, snapshot
+from .failures import CONTROL_FLOW, describe
+from .graphs import concrete, copy_graph
+
+Compile = Callable[[], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What checking may cost: ``calls`` of each graph, ``seconds`` in all (no check begins later), ``nbytes`` of inputs copied
+    for one call (three times at once)."""
+
+    calls: int = 4
+    seconds: float = 60.0
+    nbytes: int = 1 << 30
+
+
+@dataclass
+class Spent:
+    """What checking has cost this process, and why something was left unchecked."""
+
+    seconds: float = 0.0
+    frames: int = 0
+    calls: int = 0
+    backward: int = 0
+    notes: dict[str, None] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A call of a graph in which the compiler fails: all that is needed to see it again."""
+
+    module: fx.GraphModule
+    inputs: list[Any]
+    rng: dict[str, Any]
+    kind: str
+    what: str
+    """The difference or the exception, in one line."""
+    call: int
+    """From 0; -1 where it does not compile."""
+    grad: bool
+    backward: bool = False
+    error: Exception | None = None
+
+
+class CheckedGraph:
+    """What Dynamo calls in place of a compiled graph.
+
+    ``on_fault`` is told of the first fault, before the call in which it was found returns; what it raises reaches the user.
+    """
+
+    def __init__(self, module: fx.GraphModule, bounds: Bounds, spent: Spent, on_fault: Callable[[Fault], None]) -> None:
+        self._module = fx.GraphModule(module, copy_graph(module.graph))
+        self._bounds, self._spent, self._on_fault = bounds, spent, on_fault
+        self._compiled: Callable[..., Any] = self._module
+        self._left = bounds.calls
+        self._is_broken = False
+        self._is_random = False
+        spent.frames += 1
+
+    def compile(self, compile_: Compile, inputs: list[Any]) -> CheckedGraph:
+        """Compile; a graph that only the compiler cannot take goes on in eager.
+
+        Raises:
+            Exception: what eager raises as well, or what Dynamo steers itself with.
+        """
+        rng = snapshot.rng_state()
+        try:
+            self._compiled = compile_()
+        except Exception as error:
+            if CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__}:
+                raise
+            values = self._when_eager_runs(inputs, rng)
+            if values is None:
+                raise
+            self._fail(Fault(self._module, values, rng, "compile_error", _said(error), -1, _grad(), error=error))
+        return self
+
+    def __call__(self, *args: Any) -> Any:
+        if self._is_broken:
+            return self._module(*args)
+        if self._left <= 0 or not self._may_check(args):
+            return self._compiled(*args)
+        self._left -= 1
+        return self._checked(list(args))
+
+    def _may_check(self, args: tuple[Any, ...]) -> bool:
+        if self._spent.seconds >= self._bounds.seconds:
+            note = f"{self._bounds.seconds:g} s were spent on checking; later calls are not checked"
+        elif (size := _nbytes(args)) > self._bounds.nbytes:
+            note = f"a graph with {size >> 20:,} MiB of inputs is not checked"
+        else:
+            return True
+        self._left = 0
+        self._spent.notes[note] = None
+        return False
+
+    def _checked(self, args: list[Any]) -> Any:
+        rng = snapshot.rng_state()
+        with self._spent.timed():
+            try:
+                before, copies = snapshot.clone(args), snapshot.clone(args)
+            except Exception as error:  # ours, and must not reach the user
+                self._cannot_check(error)
+                return self._compiled(*args)
+        expected = self._module(*args)
+        after = snapshot.rng_state()
+        try:
+            with self._spent.timed():
+                fault = self._compare(before, rng, expected, args, copies)
+        except Exception as error:
+            self._cannot_check(error)
+            fault = None
+        finally:
+            snapshot.set_rng_state(after)
+        if fault is not None:
+            self._fail(fault)
+        return expected
+
+    def _compare(
+        self, before: list[Any], rng: dict[str, Any], expected: Any, args: list[Any], copies: list[Any]
+    ) -> Fault | None:
+        self._spent.calls += 1
+        call = self._bounds.calls - self._left - 1
+        if call == 0:
+            snapshot.set_rng_state(rng)
+            self._is_random = referee.is_random(self._module, snapshot.clone(before))
+        snapshot.set_rng_state(rng)
+        try:
+            actual = self._compiled(*copies)
+        except Exception as error:
+            fault = Fault(self._module, before, rng, "runtime_error", _said(error), call, _grad(), error=error)
+            return fault if referee.is_steady(self._forward, before, rng, ()) else None
+        if isinstance(expected, (tuple, list)):  # backends answer with lists
+            actual = type(expected)(actual)
+        verdict = referee.judge(self._module, before, rng, expected, args, actual, copies)
+        backward = False
+        if not verdict.fault and not self._is_random and _grad() and _wants_gradients(before):
+            gradients = self._compare_gradients(before, rng)
+            if isinstance(gradients, Exception):
+                return Fault(
+                    self._module, before, rng, "compile_error", _said(gradients), call, True, True, error=gradients
+                )
+            if gradients is not None:
+                verdict, backward = gradients, True
+                self._spent.backward += 1
+        if not verdict.fault:
+            return None
+        wrong = [difference.where for difference in verdict.differences]
+        if not referee.is_steady(self._backward if backward else self._forward, before, rng, wrong):
+            self._spent.notes["eager differs from eager in a graph: nothing can be said about the compiler there"] = (
+                None
+            )
+            return None
+        first = verdict.differences[0]
+        said = f"{first.where}: expected {first.expected}, got {first.actual}"
+        return Fault(self._module, before, rng, str(verdict.kind), said, call, _grad(), backward)
+
+    def _compare_gradients(self, before: list[Any], rng: dict[str, Any]) -> referee.Verdict | Exception | None:
+        """The verdict on the gradients of the sum of all outputs; None if eager has none, or what only compiling it raises."""
+        try:
+            snapshot.set_rng_state(rng)
+            expected = referee.gradients(self._module, snapshot.clone(before), None)
+        except Exception:
+            return None
+        try:
+            snapshot.set_rng_state(rng)
+            actual = referee.gradients(self._compiled, snapshot.clone(before), None)
+        except Exception as error:
+            return error
+        return referee.judge_gradients(self._module, before, rng, None, expected, actual)
+
+    def _forward(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        return self._module(*values), values, []
+
+    def _backward(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        return None, [], referee.gradients(self._module, values, None)
+
+    def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
+        """The inputs as plain values if eager takes them."""
+        try:
+            with self._spent.timed():
+                values = list(snapshot.clone(concrete(self._module.graph, inputs)))
+                self._module(*snapshot.clone(values))
+        except Exception:
+            return None
+        finally:
+            snapshot.set_rng_state(rng)
+        return values
+
+    def _fail(self, fault: Fault) -> None:
+        self._is_broken = True
+        self._compiled = self._module
+        self._on_fault(fault)
+
+    def _cannot_check(self, error: Exception) -> None:
+        self._left = 0
+        self._spent.notes[f"a graph could not be checked: {_said(error)}"] = None
+
+
+def _grad() -> bool:
+    return torch.is_grad_enabled()
+
+
+def _wants_gradients(values: list[Any]) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
+
+
+def _nbytes(values: tuple[Any, ...]) -> int:
+    """Bytes of all strided storages, each counted once."""
+    storages = {
+        value.untyped_storage()._cdata: value.untyped_storage().nbytes()
+        for value in values
+        if isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and type(value) in (torch.Tensor, torch.nn.Parameter)
+    }
+    return sum(storages.values())
+
+
+def _said(error: Exception) -> str:
+    said = describe(error)
+    return (
+        f"{said['root_type']}: {said['root_message'].strip().splitlines()[0] if said['root_message'].strip() else ''}"[
+            :300
+        ]
+    )

@@ -1,0 +1,84 @@
+"""A fault on disk: the captured graph as data and the tensors it was called with, for `minimizer.captured` to make a script of."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from . import snapshot, state
+from .checked import Fault
+from .lowering import tensors, write_down
+
+CAPTURE, TENSORS = "capture.json", "inputs.pt"
+RNG = "random state"
+"""Key in ``inputs.pt`` of the state that ``torch.set_rng_state`` takes; no input can have a name with a space."""
+
+
+def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
+    """Write ``capture.json`` and ``inputs.pt`` into a new folder.
+
+    Args:
+        fault: the call to save.
+        folder: is made.
+        compile_kwargs: what ``torch.compile`` was called with beside the backend.
+
+    Raises:
+        graphs.Opaque: the graph, or an option, holds something that no source text can name.
+        OSError: it cannot be written.
+    """
+    module, inputs, body = write_down(
+        fault.module,
+        fault.inputs,
+        fault.rng,
+        level="auto",
+        script="",
+        cotangents=_ones(fault) if fault.backward else None,
+    )
+    names = body.pop("names")
+    for node in body["nodes"]:
+        node["source"] = _source(names[node["name"]])
+    state.take_defaults_for_baseline()
+    setup, opaque = state.setup_lines(None)
+    body |= {
+        "setup": setup,
+        "compile_kwargs": {name: state.literal_text(value) for name, value in compile_kwargs.items() if value},
+        "grad": fault.grad and body["level"] == "dynamo",
+    }
+    about = {"kind": fault.kind, "what": fault.what, "call": fault.call, "program": sys.argv[0], "opaque": opaque}
+    about["backward"] = fault.backward and body["level"] == "dynamo"
+    placeholders = dict(zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    found: dict[str, torch.Tensor] = {}
+    for item in body["inputs"]:
+        if key := item.get("golden"):
+            node = names[key]
+            value = placeholders[node] if node in placeholders else operator.attrgetter(str(node.target))(module)
+            found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
+    os.makedirs(folder)
+    torch.save({**found, RNG: fault.rng["torch"]}, os.path.join(folder, TENSORS))
+    with open(os.path.join(folder, CAPTURE), "w") as file:
+        json.dump({"program": body, "about": about}, file)
+
+
+def _ones(fault: Fault) -> list[torch.Tensor]:
+    with torch.enable_grad():
+        outputs = tensors(fault.module(*snapshot.clone(fault.inputs)))
+    return [torch.ones_like(output) for output in outputs if output.requires_grad]
+
+
+def _source(node: Any) -> list[Any] | None:
+    """``[file, line, code]`` of the innermost frame of a node that lies outside of torch."""
+    found = None
+    lines = (node.stack_trace or "").splitlines()
+    home = os.path.dirname(torch.__file__)
+    for number, line in enumerate(lines):
+        path, _, rest = line.strip().removeprefix('File "').partition('", line ')
+        if rest and not path.startswith(home):
+            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
+            found = [path, int(rest.partition(",")[0]), code]
+    return found

@@ -1,0 +1,84 @@
+"""The public interface: what it is, what it hands to the pipeline, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minimizer
+from minimizer.report import Report
+from minimizer.types import Status
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What reaches the pipeline, which answers that all is healthy."""
+    found: list[dict[str, Any]] = []
+
+    def run(script: Path, **arguments: Any) -> Report:
+        found.append({"script": script, **arguments})
+        arguments["sink"].event("note", text="here")
+        return Report(status=Status.HEALTHY)
+
+    module = types.ModuleType("minimizer.pipeline")
+    module.minimize = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "minimizer.pipeline", module)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n")
+    return found
+
+
+def test_the_public_surface() -> None:
+    assert minimizer.__all__ == ["MinimizerError", "Report", "UserError", "__version__", "minimize"]
+    assert all(getattr(minimizer, name) is not None and name in dir(minimizer) for name in minimizer.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'reduce_it'"):
+        minimizer.reduce_it  # noqa: B018
+
+
+def test_importing_it_loads_neither_torch_nor_the_engine() -> None:
+    code = "import sys, minimizer; assert not {'torch', 'pydantic', 'minimizer.api'} & set(sys.modules); minimizer.minimize; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_options_and_paths_reach_the_pipeline(calls: list[dict[str, Any]], tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    report = minimizer.minimize(
+        "train.py", budget=77, args=["--fast"], out="bug", bind=["."], jobs=3, sandbox="off", on_event=events.append
+    )
+    (call,) = calls
+    assert call["script"] == tmp_path / "train.py"
+    assert (call["options"].budget, call["options"].args, call["options"].witness) == (77, ["--fast"], False)
+    assert (call["settings"].trial_jobs, call["settings"].sandbox) == (3, "off")
+    assert call["binds"] == [tmp_path]
+    assert report.folder == Path("bug")
+    assert [event["text"] for event in events] == ["here"]
+    assert "folder" not in report.to_json()
+
+
+def test_the_default_folder_is_named_after_the_script(calls: list[dict[str, Any]]) -> None:
+    folder = minimizer.minimize("train.py").folder
+    assert folder is not None
+    assert folder.is_dir()
+    assert str(folder).startswith("minimizer-out/train-")
+
+
+@pytest.mark.parametrize(
+    ("subject", "arguments", "message"),
+    [
+        ("absent.py", {}, "absent.py cannot be read: No such file"),
+        ("train.py", {"budgets": 3}, "unknown option 'budgets'"),
+        ("train.py", {"compile": {"dynamic": True}}, "belong to a function"),
+        (len, {"compile": {"backend": "eager"}}, "cannot name a backend"),
+    ],
+)
+def test_what_cannot_be_used_is_explained(
+    calls: list[dict[str, Any]], subject: Any, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(minimizer.UserError, match=message):
+        minimizer.minimize(subject, **arguments)
+    assert calls == []

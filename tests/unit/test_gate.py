@@ -1,0 +1,189 @@
+"""What CI is told: exit status of the gate, annotations, step summary, JUnit XML, SARIF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from pydantic import BaseModel
+from sarif_pydantic import Sarif
+
+from minimizer.cli.gate import Gate, conclude
+from minimizer.errors import InvalidOption
+from minimizer.fingerprint import fingerprint
+from minimizer.report import Culprit, Failure, Report, Source, Verification
+from minimizer.types import Kind, Reason, Stage, Status
+
+NO_GATE = Gate(None, None, None, None)
+ANY, NEW = Gate("any", None, None, None), Gate("new", None, None, None)
+
+
+def wrong_relu(**changes: Any) -> Report:
+    culprit = Culprit(ops=["aten.relu"], module="blocks.2", source=Source(file="train.py", line=25))
+    report = Report(
+        status=Status.MINIMIZED,
+        summary="torch.compile gives wrong values: 100% of them, in aten.relu.\nSee, there: it is.",
+        failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="wrong_output-1"),
+        culprits=[culprit],
+        verification=Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True),
+        timings={"survey": 2.5, "reduce": 4.0},
+    )
+    return report.model_copy(update=changes)
+
+
+HEALTHY = Report(status=Status.HEALTHY, summary="Compiled and eager agree.")
+FAILS_IN_EAGER = Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, summary="It fails in eager too.")
+UNVERIFIED = wrong_relu(
+    status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, verification=Verification(runs=3, failed_same=1)
+)
+NOT_MINIMAL = wrong_relu(status=Status.PARTIAL, reason=Reason.BUDGET)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "models").mkdir()
+    path = tmp_path / "models" / "train.py"
+    path.write_text("import torch\n")
+    return path.relative_to(tmp_path)
+
+
+def tell(gate: Gate, script: Path, report: Report, **known: Any) -> int:
+    return conclude(gate, script, report.to_json(), Path("out"), **known)
+
+
+@pytest.mark.parametrize(
+    ("report", "plain", "any_", "new", "known"),
+    [
+        (wrong_relu(), 0, 6, 6, 0),
+        (NOT_MINIMAL, 4, 6, 6, 0),
+        (UNVERIFIED, 4, 0, 0, 0),
+        (HEALTHY, 3, 0, 0, 0),
+        (FAILS_IN_EAGER, 5, 5, 5, 5),
+        (Report(status=Status.FAILED, reason=Reason.INTERNAL_ERROR), 1, 1, 1, 1),
+        (Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED), 130, 130, 130, 130),
+    ],
+    ids=["minimized", "not minimal", "not verified", "healthy", "fails in eager", "internal", "cancelled"],
+)
+def test_exit_status(script: Path, report: Report, plain: int, any_: int, new: int, known: int) -> None:
+    assert tell(NO_GATE, script, report) == plain
+    assert tell(ANY, script, report) == any_
+    assert tell(NEW, script, report) == new
+    assert tell(NEW, script, report, on_server=True) == known
+    (baseline := Path("known")).write_text(f"# ours\n\n{fingerprint(report.to_json())}  # relu, reported\n")
+    assert tell(Gate("new", baseline, None, None), script, report) == known
+
+
+def test_a_baseline_that_cannot_be_read_is_refused(script: Path) -> None:
+    with pytest.raises(InvalidOption, match="--baseline absent cannot be read"):
+        Gate("new", Path("absent"), None, None).known()
+
+
+def test_how_to_accept_a_new_failure_is_said(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(NEW, script, wrong_relu())
+    assert f"put this line into a --baseline file: {fingerprint(wrong_relu().to_json())}" in capsys.readouterr().err
+
+
+def test_a_fingerprint_is_that_of_the_failure_not_of_the_place() -> None:
+    name = fingerprint(wrong_relu().to_json())
+    assert name is not None and name.startswith("wrong_output-")
+    elsewhere = Culprit(ops=["aten.relu"], module="encoder.7", source=Source(file="serve.py", line=2))
+    assert fingerprint(wrong_relu(culprits=[elsewhere], summary="Other words.").to_json()) == name
+    assert fingerprint(wrong_relu(culprits=[Culprit(ops=["aten.gelu"])]).to_json()) != name
+    other = Failure(kind=Kind.WRONG_OUTPUT, signature="wrong_output-2")
+    assert fingerprint(wrong_relu(failure=other).to_json()) != name
+    assert fingerprint(HEALTHY.to_json()) is None
+
+
+def test_annotations_point_at_the_line_and_are_escaped(
+    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(report: Report, gate: Gate = ANY) -> str:
+        tell(gate, script, report, url="https://ci.example/jobs/1")
+        return "".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("::"))
+
+    assert said(wrong_relu()) == "", "outside of GitHub nobody reads them"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert said(wrong_relu()) == (
+        "::error file=models/train.py,line=25,title=torch.compile%3A wrong_output::torch.compile gives wrong values: "
+        "100%25 of them, in aten.relu. See, there: it is. https://ci.example/jobs/1"
+    )
+    assert said(UNVERIFIED).startswith("::warning file=models/train.py,line=25,")
+    assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,line=1,title=torch.compile%3A not judged::")
+    assert said(HEALTHY) == ""
+
+
+def test_the_step_summary_is_appended_and_holds_the_repro(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = Path("summary.md")
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    Path("out").mkdir()
+    Path("out/repro.py").write_text('print("""```""")\n')
+    tell(ANY, script, wrong_relu(), url="https://ci.example/jobs/1")
+    text = summary.read_text()
+    assert text.startswith("before\n### torch.compile: wrong_output in `models/train.py`")
+    assert '````python\nprint("""```""")\n````' in text, "no text can end its own code block"
+    assert f"`{fingerprint(wrong_relu().to_json())}`, new" in text
+    assert "[The job](https://ci.example/jobs/1)" in text
+
+
+@pytest.mark.parametrize(
+    ("report", "gate", "outcome", "counts"),
+    [
+        (wrong_relu(summary="a \x00 control"), ANY, "failure", ("1", "0", "0")),
+        (UNVERIFIED, ANY, "skipped", ("0", "0", "1")),
+        (FAILS_IN_EAGER, ANY, "error", ("0", "1", "0")),
+        (HEALTHY, ANY, None, ("0", "0", "0")),
+    ],
+)
+def test_junit(
+    script: Path, report: Report, gate: Gate, outcome: str | None, counts: tuple[str, str, str], tmp_path: Path
+) -> None:
+    tell(Gate(gate.fail_on, None, Path("results/junit.xml"), None), script, report)
+    root = ElementTree.parse(tmp_path / "results" / "junit.xml").getroot()
+    assert root.tag == "testsuites"
+    (suite,) = root
+    (case,) = suite
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == counts
+    assert (case.get("name"), case.get("file")) == ("models/train.py", "models/train.py")
+    assert float(case.get("time", "-1")) == sum(report.timings.values())
+    assert [child.tag for child in case] == ([outcome] if outcome else [])
+
+
+def unknown_fields(model: BaseModel) -> set[str]:
+    """The properties that the SARIF object model does not have, at any depth."""
+    found = set(model.model_extra or ())
+    for value in vars(model).values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, BaseModel):
+                found |= unknown_fields(item)
+    return found
+
+
+@pytest.mark.parametrize("report", [wrong_relu(), UNVERIFIED, FAILS_IN_EAGER, HEALTHY])
+def test_sarif(script: Path, report: Report) -> None:
+    tell(Gate("any", None, None, Path("results.sarif")), script, report, url="https://ci.example/jobs/1")
+    text = Path("results.sarif").read_text()
+    log = Sarif.model_validate_json(text)
+    # The schema has baselineState and columnKind; the model of this library lacks them.
+    assert unknown_fields(log) <= {"$schema", "baselineState", "columnKind"}
+    raw = json.loads(text)
+    assert raw["version"] == "2.1.0" and raw["$schema"].endswith("sarif-schema-2.1.0.json")
+    (run,) = raw["runs"]
+    assert run["invocations"] == [{"executionSuccessful": report.status is not Status.FAILED}]
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == set(Kind)
+    if report.failure is None:
+        assert run["results"] == []
+        return
+    (result,) = run["results"]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "wrong_output"
+    assert result["partialFingerprints"] == {"minimizerFailure/v1": fingerprint(report.to_json())}
+    assert result["level"] == ("error" if report.status is Status.MINIMIZED else "warning")
+    assert result["baselineState"] == "new"
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "models/train.py"}, "region": {"startLine": 25}}
