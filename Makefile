@@ -21,7 +21,7 @@ serve: $(INSTALLED) ## Start the service and leave it running; the page to open 
 
 test: lint ## Lint and run the everyday tests (at most 15 minutes on 2 cores)
 	@VENV=$(VENV) tests/prepare.sh
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not quality and not gpu"
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not quality and not gpu"
 
 lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -30,7 +30,7 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/lint-imports
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
-	$(BIN)/python -m pytest -m quality tests/quality
+	$(BIN)/python -m pytest -m quality tests/quality tests/docs
 
 test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
