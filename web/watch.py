@@ -95,9 +95,10 @@ class Watcher:
             log.warning("cannot read job versions", exc_info=True)
             return
         with self._changed:
-            for job_id in ids:
-                if job_id in self._watched:
-                    self._versions[job_id] = versions.get(job_id, _DELETED)
+            seen = {job_id: versions.get(job_id, _DELETED) for job_id in ids if job_id in self._watched}
+            if seen.items() <= self._versions.items():
+                return  # hundreds of sleepers, woken four times a second for nothing, would keep everybody else waiting
+            self._versions |= seen
             self._changed.notify_all()
 
 

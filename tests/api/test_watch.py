@@ -12,16 +12,18 @@ from web.watch import Slots, Watcher
 
 
 class Versions:
-    """Stands where the store's query stands, and remembers who asked."""
+    """Stands where the store's query stands, and remembers who asked, and how often."""
 
     def __init__(self) -> None:
         self.now = {"a": 1, "b": 1}
         self.readers: set[threading.Thread] = set()
+        self.reads = 0
         self.failures = 0
         self.asked = threading.Event()
 
     def __call__(self, ids: Collection[str]) -> Mapping[str, int]:
         self.readers.add(threading.current_thread())
+        self.reads += 1
         self.asked.set()
         if self.failures:
             self.failures -= 1
@@ -61,6 +63,27 @@ def test_nobody_is_woken_for_another_job(watcher: Watcher, versions: Versions) -
         versions.now["a"] = 2
         assert for_a.result(timeout=60) is True
         assert for_b.result(timeout=60) is False
+
+
+def test_nobody_is_woken_while_nothing_changes(versions: Versions) -> None:
+    """Hundreds that wake up at every look of the watcher would slow down everybody else."""
+    looks: list[str] = []
+
+    class Counting(Watcher):
+        def _is_newer(self, job_id: str, version: int) -> bool:
+            looks.append(job_id)
+            return super()._is_newer(job_id, version)
+
+    watcher = Counting(versions, interval=0.001)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(wait, watcher, "a")
+        while versions.reads < 50:
+            versions.asked.clear()
+            assert versions.asked.wait(60)
+        versions.now["a"] = 2
+        assert waiting.result(timeout=60) is True
+    watcher.close()
+    assert len(looks) <= 6
 
 
 def test_what_the_client_knows_is_newer_than_what_was_seen(watcher: Watcher) -> None:
