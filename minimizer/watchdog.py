@@ -7,6 +7,7 @@ before it is called slow, which is another verdict than a hang. So does one that
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,11 +73,18 @@ class Silence:
         return f"{named.function} ({named.file}, line {named.line})" if named is not None else "an unknown place"
 
 
+def crowding() -> float:
+    """How many processes want each core of this machine, at least 1: what takes a second may take so many."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 class Watchdog:
     """Watches one task. Not thread-safe: the thread that waits for the task asks it."""
 
-    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limits, self._clock = limits, clock
+    def __init__(
+        self, limits: Limits, *, clock: Callable[[], float] = time.monotonic, crowd: Callable[[], float] = crowding
+    ) -> None:
+        self.limits, self._clock, self._crowd = limits, clock, crowd
         self._started = self._since = self._sampled = clock()
         self._phase: dict[str, Any] = {}
         self._samples: list[Stack] = []
@@ -100,7 +108,7 @@ class Watchdog:
         if self.verdict is None and self._is_enough(now, silent):
             self._asked_to_stop.append(now)
             return Action.STOP
-        limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds"))
+        limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds")) * self._crowd()
         if self.verdict is not None or silent < limit or self._doing not in (*_COMPILED, "script"):
             return None
         self.verdict = self._judge(silent, limit)

@@ -29,9 +29,9 @@ class Task:
     clock: Clock
 
     @staticmethod
-    def watched(**limits: Any) -> Task:
+    def watched(*, crowding: float = 1.0, **limits: Any) -> Task:
         clock = Clock()
-        return Task(Watchdog(Limits(**{"floor": 60.0, **limits}), clock=clock), clock)
+        return Task(Watchdog(Limits(**{"floor": 60.0, **limits}), clock=clock, crowd=lambda: crowding), clock)
 
     def says(self, doing: str = "compile", **more: Any) -> Task:
         self.watchdog.heard({"type": "phase", "doing": doing, **more})
@@ -87,6 +87,12 @@ def test_whatever_is_compiled_or_runs_compiled_is_watched(doing: str) -> None:
 @pytest.mark.parametrize("doing", ["compare", "setup", "eager", ""])
 def test_our_own_work_and_eager_are_not(doing: str) -> None:
     assert Task.watched().says(doing).sampled(STUCK) is None
+
+
+def test_on_a_machine_that_has_too_much_to_do_everything_takes_longer() -> None:
+    crowded = Task.watched(crowding=3.0).says()
+    assert crowded.sampled(STUCK, until=179.0) is None
+    assert crowded.sampled(STUCK) is Action.KILL
 
 
 def test_a_task_that_was_given_up_is_killed_once() -> None:
