@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from minimizer.errors import InvalidOption, InvalidScript
 
 MAX_SCRIPT_BYTES = 1 << 20
+MAX_BUDGET = 86_400
+"""Seconds."""
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
@@ -19,7 +21,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     budget: int = Field(
-        900, ge=10, le=86_400, description="Seconds the job may take before the best result so far is returned."
+        900, ge=10, le=MAX_BUDGET, description="Seconds the job may take before the best result so far is returned."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device the script needs; auto takes what the script asks for."

@@ -11,9 +11,10 @@ from typing import Any, Literal
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from minimizer.options import MAX_BUDGET
 from minimizer.report import Report
 from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
-from minimizer.types import Status
+from minimizer.types import Reason, Status
 from web import highlight
 from web.charts import Point, reduction_curve
 from web.diagnosis import Diagnosis, diagnosis
@@ -56,6 +57,11 @@ class JobView:
     repro: str | None
     has_worker: bool
     """Whether somebody is there to take it, should it wait."""
+
+    @property
+    def more_seconds(self) -> int | None:
+        """A larger budget, for a job that could have gone on."""
+        return min(2 * self.job.options.budget, MAX_BUDGET) if self.job.reason is Reason.BUDGET else None
 
     @property
     def failure(self) -> dict[str, Any] | None:

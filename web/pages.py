@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
@@ -15,6 +16,7 @@ from web import job_view
 from web.access import home, identity, submitter
 from web.examples import EXAMPLES, example
 from web.problems import Problem, problem_of
+from web.schemas import RetryQuery
 from web.service import service
 from web.verdict import KINDS
 
@@ -102,7 +104,11 @@ def cancel(job_id: str) -> BaseResponse:
 
 @pages.post("/jobs/<job_id>/retry")
 def retry(job_id: str) -> BaseResponse:
-    return _to(service().retry(job_id))
+    try:
+        asked = RetryQuery.model_validate(request.form.to_dict())
+    except ValidationError:
+        raise Problem(422, "invalid-budget", "A time budget is a number of seconds between 10 and 86400.") from None
+    return _to(service().retry(job_id, asked.budget))
 
 
 @pages.post("/jobs/<job_id>/delete")

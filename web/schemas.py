@@ -8,7 +8,7 @@ from typing import Any, Literal
 from flask import url_for
 from pydantic import BaseModel, ConfigDict, Field
 
-from minimizer.options import Options
+from minimizer.options import MAX_BUDGET, Options
 from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.types import Kind, Reason, Status
 from web.submission import Handling
@@ -59,7 +59,10 @@ class RetryQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     budget: int | None = Field(
-        None, ge=10, le=86_400, description="Seconds for the next run, which goes on from where the last one stopped."
+        None,
+        ge=10,
+        le=MAX_BUDGET,
+        description="Seconds for the next run, which goes on from where the last one stopped.",
     )
 
 

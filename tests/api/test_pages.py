@@ -193,6 +193,19 @@ def test_every_end_has_a_page(client: FlaskClient, hands: Hands, status: Status)
     assert verdict.label(status) in page and "Run again" in page
 
 
+def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store: Store, hands: Hands) -> None:
+    job_id = hands.claim.job_id
+    hands.finish(Report(status=Status.PARTIAL, reason=Reason.BUDGET))
+    page = client.get(f"/jobs/{job_id}").text
+    (seconds,) = re.findall(r'name="budget" value="(\d+)"', page)
+    assert int(seconds) > store.job(job_id).options.budget
+    assert client.post(f"/jobs/{job_id}/retry", data={"budget": "soon"}).status_code == 422
+    assert store.job(job_id).status is Status.PARTIAL
+    client.post(f"/jobs/{job_id}/retry", data={"budget": seconds})
+    assert store.job(job_id).options.budget == int(seconds)
+    assert 'name="budget"' not in client.get(f"/jobs/{job_id}").text
+
+
 def test_every_word_has_a_sentence() -> None:
     assert set(verdict.KINDS) == set(Kind)
     assert set(verdict.STEPS) == set(Step)
