@@ -21,7 +21,7 @@ serve: $(INSTALLED) ## Start the service and leave it running; the page to open 
 
 test: lint ## Lint and run the everyday tests (at most 15 minutes on 2 cores)
 	@VENV=$(VENV) tests/prepare.sh
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not quality and not gpu"
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --durations=10 -m "not quality and not gpu"
 
 lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
