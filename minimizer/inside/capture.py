@@ -2,7 +2,7 @@
 
 The hook sits where Dynamo hands a graph to its backend, before the compiler touches it: a copy of the graph is eager's side.
 Each call starts both sides from the same state, so that training never amplifies rounding into an alarm. At the first fault
-the script is stopped, and the process stays as the holder of that call's graph and inputs (`_Held`), which the torch-free
+the script is stopped, and the process stays as the holder of that call's graph and inputs (`HeldCall`), which the torch-free
 side asks for golden values.
 """
 
@@ -24,13 +24,12 @@ from torch import fx
 from torch._dynamo.repro import after_dynamo
 
 from . import referee, snapshot, state, subsystems
+from .calls import BackwardCall, CapturedGraph, HeldCall
 from .failures import CONTROL_FLOW, describe
-from .golden import GoldenGraph
-from .graphs import Opaque, concrete, copy_graph
+from .graphs import concrete
 from .health import Health, trace_to
-from .lowering import tensors, write_down
 from .raised import Raised
-from .ranks import communicates, other_ranks
+from .ranks import other_ranks
 from .script import run_script
 from .wire import STOP, Channel, Message
 
@@ -44,21 +43,6 @@ def survey(message: Message, channel: Channel) -> None:
     """Task of a forked child: run the script once and report; see `Survey`."""
     subsystems.install(message, channel)
     Survey(message, channel).run()
-
-
-class _Graph:
-    """One graph that Dynamo captured, as it was before the compiler touched it."""
-
-    def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
-        self.index, self.backend = index, backend
-        self.module = fx.GraphModule(module, copy_graph(module.graph))
-        self.communicates = communicates(module)
-        self.calls = 0
-        self.eager_seconds = 0.0
-        self.random = False
-        self.has_backward: bool | None = None
-        """Whether the script ran a backward through a call that was compared; None until that is known."""
-        self.eager_error: BaseException | None = None
 
 
 class Survey:
@@ -80,9 +64,9 @@ class Survey:
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
         self._tolerance, self._values = message["tolerance"], message.get("values", True)
         self._channel = channel
-        self._graphs: list[_Graph] = []
+        self._graphs: list[CapturedGraph] = []
         self._compared = 0
-        self._backward: list[_Backward] = []
+        self._backward: list[BackwardCall] = []
         self._backwards = 0
         self._notes: dict[str, None] = {}
         self._suspects: list[dict[str, Any]] = []
@@ -165,7 +149,7 @@ class Survey:
         torch.testing.assert_close = assert_close
 
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
-        graph = _Graph(len(self._graphs), module, backend)
+        graph = CapturedGraph(len(self._graphs), module, backend)
         self._graphs.append(graph)
         rng = snapshot.rng_state()
         try:
@@ -199,7 +183,7 @@ class Survey:
         snapshot.set_rng_state(rng)
         return lambda *args: self._on_call(graph, compiled, list(args))
 
-    def _on_call(self, graph: _Graph, compiled: Any, args: list[Any]) -> Any:
+    def _on_call(self, graph: CapturedGraph, compiled: Any, args: list[Any]) -> Any:
         call, graph.calls = graph.calls, graph.calls + 1
         if call >= self._trusted_after or graph.communicates:
             result = compiled(*args)
@@ -213,7 +197,7 @@ class Survey:
             self._stop()
         return result
 
-    def _compared_call(self, graph: _Graph, call: int, compiled: Any, args: list[Any]) -> Any:
+    def _compared_call(self, graph: CapturedGraph, call: int, compiled: Any, args: list[Any]) -> Any:
         self._check_gradients(graph)
         rng = snapshot.rng_state()
         try:
@@ -273,15 +257,15 @@ class Survey:
         if verdict.note:
             self._notes[verdict.note] = None
         if torch.is_grad_enabled() and not graph.random:
-            self._keep_for_backward(_Backward(graph, compiled, before, rng, actual))
+            self._keep_for_backward(BackwardCall(graph, compiled, before, rng, actual))
         return actual
 
-    def _keep_for_backward(self, backward: _Backward) -> None:
+    def _keep_for_backward(self, backward: BackwardCall) -> None:
         if backward.can_run:
             self._backward.append(backward)
             del self._backward[:-MOST_BACKWARD]
 
-    def _check_gradients(self, again: _Graph | None = None) -> None:
+    def _check_gradients(self, again: CapturedGraph | None = None) -> None:
         """Replay, on both sides, every backward that the script ran since the last look.
 
         One that has not come may still do so, since a step may take several graphs; but not once its graph is called ``again``.
@@ -301,7 +285,7 @@ class Survey:
         """Whether a call was compared whose backward may be about to come, the first of its graph."""
         return any(not backward.ran and backward.graph.has_backward is None for backward in self._backward)
 
-    def _check_gradient(self, backward: _Backward) -> None:
+    def _check_gradient(self, backward: BackwardCall) -> None:
         self._phase("backward", backward.graph, backward.graph.calls - 1)
         rng = snapshot.rng_state()
         try:
@@ -319,7 +303,7 @@ class Survey:
             self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
 
     def _is_steady(
-        self, graph: _Graph, program: referee.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
+        self, graph: CapturedGraph, program: referee.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
     ) -> bool:
         """Whether eager does the same every time: else the failure is no fault of the compiler, and that is told."""
         is_steady = referee.is_steady(program, inputs, rng, wrong)
@@ -327,16 +311,16 @@ class Survey:
             self._note_unsteady(graph)
         return is_steady
 
-    def _note_unsteady(self, graph: _Graph) -> None:
+    def _note_unsteady(self, graph: CapturedGraph) -> None:
         self._unsteady = self._unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
-    def _cannot_compare(self, graph: _Graph, error: Exception) -> None:
+    def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
         text = f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"
         self._notes[text[:300]] = None
 
     # holding -----------------------------------------------------------------------------------------------------
 
-    def _phase(self, doing: str, graph: _Graph, call: int | None) -> None:
+    def _phase(self, doing: str, graph: CapturedGraph, call: int | None) -> None:
         """Say what comes next, so that a crash or a hang can be attributed, and how much was seen until now.
 
         ``doing`` is ``compile``, ``run`` (compiled code), ``backward`` (its gradients), ``compare`` (our own work) or ``script``.
@@ -383,144 +367,24 @@ class Survey:
             os._exit(0)
 
     def _hold_call(
-        self, graph: _Graph, inputs: list[Any], rng: Any, failure: Message, cotangents: list[torch.Tensor] | None = None
+        self,
+        graph: CapturedGraph,
+        inputs: list[Any],
+        rng: Any,
+        failure: Message,
+        cotangents: list[torch.Tensor] | None = None,
     ) -> None:
         """Stop the script here for good: answer questions about this call until the other end hangs up."""
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
         try:
             failure["health"] = self._health.to_json()
-            _Held(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
+            HeldCall(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
         except BaseException:  # ours; the user's script, which may catch anything, must not go on
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
-
-
-class _Backward:
-    """A call whose outputs took part in a backward pass of the script, kept until it can be replayed."""
-
-    def __init__(self, graph: _Graph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
-        self.graph, self.before, self.rng = graph, before, rng
-        self.state = snapshot.global_state()
-        """The switches that the call ran under."""
-        self._compiled = compiled
-        self._cotangents: dict[int, torch.Tensor] = {}
-        self._outputs = [output for output in tensors(actual) if output.requires_grad]
-        for index, output in enumerate(self._outputs):
-            output.register_hook(self._keeper(index))
-
-    @property
-    def can_run(self) -> bool:
-        return bool(self._outputs)
-
-    @property
-    def ran(self) -> bool:
-        return bool(self._cotangents)
-
-    def cotangents(self) -> list[torch.Tensor]:
-        """One for each output that requires grad: what the script's backward gave it, zeros where it gave nothing."""
-        return [
-            self._cotangents[index] if index in self._cotangents else torch.zeros_like(output)
-            for index, output in enumerate(self._outputs)
-        ]
-
-    def judge(self, tolerance: dict[str, float] | None) -> referee.Verdict | None:
-        """Compare the gradients of all inputs; None if eager cannot replay this backward."""
-        try:
-            expected = self._gradients(self.graph.module)
-        except Exception:
-            return None
-        actual = self._gradients(self._compiled)
-        return referee.judge_gradients(
-            self.graph.module, self.before, self.rng, self.cotangents(), expected, actual, tolerance=tolerance
-        )
-
-    def gradients(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        """Eager's gradients on these inputs, as a program of the referee."""
-        return None, [], referee.gradients(self.graph.module, values, self.cotangents())
-
-    def _gradients(self, run: Any) -> list[torch.Tensor | None]:
-        snapshot.set_rng_state(self.rng)
-        return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
-
-    def _keeper(self, index: int) -> Any:
-        def keep(cotangent: torch.Tensor | None) -> None:
-            if cotangent is not None:
-                self._cotangents[index] = cotangent.detach().clone()
-
-        return keep
-
-
-class _Held:
-    """A captured call and the questions it answers: its program, golden values, literals."""
-
-    def __init__(
-        self, graph: _Graph, inputs: list[Any], rng: Any, script: str, cotangents: list[torch.Tensor] | None
-    ) -> None:
-        self._graph, self._inputs, self._rng, self._script = graph, inputs, rng, script
-        self._cotangents = cotangents
-        self._grad = torch.is_grad_enabled()
-        self._setup, self._opaque = state.setup_lines(getattr(graph.backend, "dynamic", None))
-        self._golden: GoldenGraph | None = None
-
-    def serve(self, failure: Message, channel: Channel) -> None:
-        """Answer until the other end hangs up."""
-        try:
-            program: Message | None = self._program("auto")
-        except Exception:
-            traceback.print_exc()
-            program = None
-        channel.send({"type": "held", "failure": failure, "program": program})
-        while (question := channel.receive()) is not None:
-            try:
-                answer = self._answer(question)
-            except Exception as error:
-                answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
-            channel.send({"type": "answer", "ask": question["ask"], **answer})
-
-    def _answer(self, question: Message) -> Message:
-        what = question["what"]
-        if what == "program":
-            return {"program": self._program(question["level"])}
-        assert self._golden is not None
-        if what == "golden":
-            names = question.get("names", {})
-            found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
-            torch.save(found, question["file"])
-            return {"saved": sorted(found)}
-        if what == "literal":
-            return {"text": self._golden.literal(question["key"])}
-        raise ValueError(f"no such question: {what}")
-
-    def _program(self, level: str) -> Message:
-        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
-        try:
-            module, inputs, body = write_down(
-                self._graph.module,
-                self._inputs,
-                self._rng,
-                level=level,
-                script=self._script,
-                cotangents=self._cotangents,
-            )
-        except Opaque as opaque:
-            if level == "dynamo":
-                return {"error": str(opaque)}
-            raise
-        self._golden = GoldenGraph(module, inputs, self._rng, body.pop("names"))
-        return {**body, **self._surroundings(body["level"])}
-
-    def _surroundings(self, level: str) -> Message:
-        """What a program needs around it."""
-        backend = self._graph.backend
-        return {
-            "setup": self._setup,
-            "opaque_settings": self._opaque,
-            "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
-            "grad": self._grad and level == "dynamo",
-        }
 
 
 def _forward(module: Any) -> referee.Program:

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from .marks import Calls, MarkedRun
+from .rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 from .snapshot import clone
-from .survey import Calls, Survey, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 
 
 class InvalidInFp64(Exception):
@@ -58,26 +59,26 @@ def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tens
     return result.requires_grad_(tensor.requires_grad)
 
 
-def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], survey: Survey, calls: Calls) -> Any:
+def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], marked: MarkedRun, calls: Calls) -> Any:
     """Run the program on widened inputs.
 
     Args:
         program: takes the list of inputs, returns what is to be looked at.
         inputs: in their own precision, before the call.
-        survey: of the eager run; holds the random numbers that it drew.
+        marked: the eager run; holds the random numbers that it drew.
         calls: of the eager run.
 
     Raises:
         InvalidInFp64: there is no such truth; the message says why.
     """
-    if survey.invalid_in_fp64:
-        raise InvalidInFp64(survey.invalid_in_fp64)
+    if marked.invalid_in_fp64:
+        raise InvalidInFp64(marked.invalid_in_fp64)
     default = torch.get_default_dtype()
     here = Calls()
     wide = widen(inputs)
     try:
         torch.set_default_dtype(torch.float64)
-        with _Double(survey.drawn), here:
+        with _Double(marked.drawn), here:
             result = program(wide)
     except InvalidInFp64:
         raise

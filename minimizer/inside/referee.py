@@ -36,22 +36,20 @@ from torch import Tensor
 
 from . import fp64
 from .compare import WRONG_GRADIENT, WRONG_OUTPUT, Difference, compare, places
-from .elements import default_tolerance, plain, wide
+from .distance import ELEMENTWISE, MARGIN, Distance, in_double, moved_elements, outside, rounding_floor, same_bits
+from .marks import Calls, Mark, MarkedRun
+from .perturbation import Perturbation
+from .rounding import generator_states, is_inexact
 from .snapshot import clone, rng_state, set_rng_state
-from .survey import Calls, Mark, Perturbation, Survey, generator_states, is_inexact
 
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
-
-MARGIN = 3
-"""Compiled may be this many times as far from the truth as eager."""
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 """How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""
 
 Program = Callable[[list[Any]], "tuple[Any, Sequence[Any], Sequence[Any]]"]
 _SEEDS = (1, 2)  # repetitions with redrawn roundings
-_ELEMENTWISE = ("value", "nan", "inf")
 
 
 @dataclass
@@ -227,12 +225,6 @@ def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     return None if bench.truth is None else bench.truth_outputs
 
 
-def discrete_producers(function: Callable[..., Any], inputs: Sequence[Any]) -> list[str]:
-    """The places whose value comes from rounded floats through an operator that jumps, such as ``output[1]``."""
-    bench = _Bench(lambda values: (function(*values), values, []), inputs, rng_state(), ({}, {}))
-    return [where for where, marks in bench.marks.items() if Mark.DISCRETE in marks]
-
-
 Side = Mapping[str, Tensor]
 
 
@@ -261,38 +253,38 @@ class _Bench:
     # reruns, each at most once ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _surveyed(self) -> tuple[Survey, Calls, dict[str, Tensor], dict[str, Mark]]:
-        survey, calls = Survey(), Calls()
+    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, Mark]]:
+        marked, calls = MarkedRun(), Calls()
         values = clone(list(self._inputs))
-        with self._same_random_numbers(), survey, calls:
+        with self._same_random_numbers(), marked, calls:
             result = self._program(values)
         again, before = places(*result), places(None, self._inputs)
-        marks = {where: survey.marks(tensor) for where, tensor in again.items()}
+        marks = {where: marked.marks(tensor) for where, tensor in again.items()}
         for where in before.keys() & again.keys():
             # Some operators write to an operand without saying so (running statistics): then its history is unknown.
-            if marks[where] is Mark.EXACT and not _same_bits(before[where], again[where]):
+            if marks[where] is Mark.EXACT and not same_bits(before[where], again[where]):
                 marks[where] = Mark.ROUNDED
-        return survey, calls, again, marks
+        return marked, calls, again, marks
 
     @property
-    def survey(self) -> Survey:
-        return self._surveyed[0]
+    def marked(self) -> MarkedRun:
+        return self._eager_run[0]
 
     @property
     def again(self) -> Side:
         """A second eager run."""
-        return self._surveyed[2]
+        return self._eager_run[2]
 
     @property
     def marks(self) -> Mapping[str, Mark]:
-        return self._surveyed[3]
+        return self._eager_run[3]
 
     @cached_property
     def truth(self) -> Side | None:
         """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
-        survey, calls, _, _ = self._surveyed
+        marked, calls, _, _ = self._eager_run
         try:
-            result = fp64.run(self._program, self._inputs, survey, calls)
+            result = fp64.run(self._program, self._inputs, marked, calls)
         except fp64.InvalidInFp64 as error:
             self.why_no_truth = str(error)
             return None
@@ -348,31 +340,31 @@ class _Bench:
         """Differences too small for the tolerance at places that have one right answer."""
         expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
         actual = {where: self._actual[where] for where in expected if where in self._actual}
-        unequal = [w for w in actual if expected[w].shape == actual[w].shape and not _same_bits(expected[w], actual[w])]
+        unequal = [w for w in actual if expected[w].shape == actual[w].shape and not same_bits(expected[w], actual[w])]
         unequal = [where for where in unequal if where not in {difference.where for difference in known}]
         found = []
         for where in unequal:
             if self.marks.get(where, Mark.ROUNDED) is Mark.EXACT and expected[where].dtype == actual[where].dtype:
                 tiny = torch.finfo(expected[where].dtype).tiny
                 (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
-                if bits is not None and bits.what in _ELEMENTWISE:
+                if bits is not None and bits.what in ELEMENTWISE:
                     kind = WRONG_GRADIENT if where.startswith("grad") else WRONG_OUTPUT
                     found.append(Difference(**{**vars(bits), "where": where, "kind": kind}))
         return found
 
     def _is_noise(self, differences: list[Difference]) -> bool:
         """Whether everything that differs also differs between eager and eager."""
-        return all(d.what in _ELEMENTWISE and self._eager_differs(d.where) for d in differences)
+        return all(d.what in ELEMENTWISE and self._eager_differs(d.where) for d in differences)
 
     def _eager_differs(self, where: str) -> bool:
         one, other = self._expected.get(where), self.again.get(where)
         if one is None or other is None:
             return False
-        return any(difference.what in _ELEMENTWISE for difference in compare(one, other))
+        return any(difference.what in ELEMENTWISE for difference in compare(one, other))
 
     def _rule(self, difference: Difference) -> Verdict:
         where = difference.where
-        if difference.what not in _ELEMENTWISE:
+        if difference.what not in ELEMENTWISE:
             return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
         if self._eager_differs(where):
             return _excused(difference, "nondeterministic", "eager differs from eager")
@@ -390,8 +382,8 @@ class _Bench:
     def _rule_discrete(self, difference: Difference) -> Verdict:
         where = difference.where
         expected, actual = self._expected[where], self._actual[where]
-        moved = _moved_elements(expected, actual)
-        legal = [_moved_elements(expected, run[where]) for run in self.redrawn if where in run]
+        moved = moved_elements(expected, actual)
+        legal = [moved_elements(expected, run[where]) for run in self.redrawn if where in run]
         count, step = max((n for n, _ in legal), default=0), max((s for _, s in legal), default=0.0)
         if moved[0] <= MARGIN * count and moved[1] <= max(step, 1.0) * MARGIN:
             return _excused(difference, "amplified rounding", "discrete values differ by amplified rounding")
@@ -399,14 +391,16 @@ class _Bench:
         return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
 
     def _rule_fp64(self, difference: Difference, truth: Tensor) -> Verdict:
-        expected, actual = _wide(self._expected[difference.where]), _wide(self._actual[difference.where])
-        truth = _wide(truth)
+        expected, actual = in_double(self._expected[difference.where]), in_double(self._actual[difference.where])
+        truth = in_double(truth)
         dtype = self._expected[difference.where].dtype
-        floor = rounding_floor(dtype, self.survey.terms)
-        compiled, eager = _Error.of(actual, truth), _Error.of(expected, truth)
+        floor = rounding_floor(dtype, self.marked.terms)
+        compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
         if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
             return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
-        noise = [_Error.of(_wide(run[difference.where]), truth) for run in self.redrawn if difference.where in run]
+        noise = [
+            Distance.of(in_double(run[difference.where]), truth) for run in self.redrawn if difference.where in run
+        ]
         loosest = eager.worst_of(noise)
         spread = max((error.norm for error in noise), default=0.0)
         if compiled.exceeds(loosest, floor, truth, expected, actual, dtype):
@@ -414,7 +408,7 @@ class _Bench:
         return self._with_errors(_excused(difference, "fp64", "amplified rounding"), compiled, eager, spread)
 
     @staticmethod
-    def _with_errors(verdict: Verdict, compiled: _Error, eager: _Error, noise: float) -> Verdict:
+    def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
         verdict.compiled_error, verdict.eager_error, verdict.noise = compiled.norm, eager.norm, noise
         return verdict
 
@@ -422,98 +416,24 @@ class _Bench:
         why = self.why_no_truth or "no such place in fp64"
         where = difference.where
         if difference.what != "value":
-            spread = any(_moved_elements(self._expected[where], run[where])[0] for run in self.redrawn if where in run)
+            spread = any(moved_elements(self._expected[where], run[where])[0] for run in self.redrawn if where in run)
             if spread:
                 return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
             return _fault([difference], f"ulps (no fp64: {why})")
-        expected, actual = _wide(self._expected[where]), _wide(self._actual[where])
+        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         eps = torch.finfo(self._expected[where].dtype).eps
         legal = ULPS * eps * expected.abs()
         for run in self.redrawn:
             if where in run:
-                legal = torch.maximum(legal, MARGIN * (_wide(run[where]) - expected).abs().max())
-        if bool((((actual - expected).abs() > legal) & _outside(expected, actual, expected.dtype)).any()):
+                legal = torch.maximum(legal, MARGIN * (in_double(run[where]) - expected).abs().max())
+        if bool((((actual - expected).abs() > legal) & outside(expected, actual, expected.dtype)).any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "")
-
-
-@dataclass(frozen=True)
-class _Error:
-    """How far one side is from the truth: relative in the norm, and by element in units of the tolerance."""
-
-    norm: float
-    worst: float
-    missing: int
-    """Elements that are NaN or Inf where the truth is not, or the other way round."""
-
-    @classmethod
-    def of(cls, value: Tensor, truth: Tensor) -> _Error:
-        finite = value.isfinite() & truth.isfinite()
-        lost = ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
-        error = torch.where(finite, (value - truth).abs(), 0.0)
-        size = torch.where(finite, truth.abs(), 0.0)
-        scale = float(size.norm())
-        norm = float(error.norm())
-        worst = float(error.max()) if error.numel() else 0.0
-        return cls(norm / scale if scale else norm, worst, int(lost.count_nonzero()))
-
-    def worst_of(self, others: Sequence[_Error]) -> _Error:
-        every = (self, *others)
-        return _Error(max(e.norm for e in every), max(e.worst for e in every), max(e.missing for e in every))
-
-    def exceeds(
-        self, eager: _Error, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
-    ) -> bool:
-        """Whether this error of the compiled side is a fault, given eager's."""
-        if self.missing > MARGIN * eager.missing:
-            return True
-        if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
-            return True
-        legal = torch.clamp(floor * truth.abs(), min=MARGIN * eager.worst)
-        wrong = ((actual - truth).abs() > legal) & _outside(expected, actual, dtype) & truth.isfinite()
-        return bool(wrong.any())
-
-
-def rounding_floor(dtype: torch.dtype, terms: int) -> float:
-    """The relative error that any correct implementation may have: one result's rounding and that of a sum of this many terms.
-
-    Sums of half precision are kept in single precision, so their length costs little.
-    """
-    if not (dtype.is_floating_point or dtype.is_complex):
-        return 0.0
-    eps = torch.finfo(dtype).eps
-    summed = min(eps, torch.finfo(torch.float32).eps)
-    return 2 * eps + 2 * summed * math.sqrt(terms)
 
 
 def _numbers(tolerance: Mapping[str, Any] | None) -> dict[str, Any]:
     """The rtol and atol of a script's comparison; a script that gave none compared with the defaults."""
     return {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
-
-
-def _outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
-    tolerance = default_tolerance(dtype)
-    return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
-
-
-def _moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
-    """How many elements differ beyond the tolerance, and by how much at most."""
-    if expected.shape != actual.shape:
-        return expected.numel(), math.inf
-    found = [difference for difference in compare(expected, actual) if difference.what in _ELEMENTWISE]
-    return sum(d.mismatched or 0 for d in found), max((d.max_abs or 0.0 for d in found), default=0.0)
-
-
-def _same_bits(expected: Tensor, actual: Tensor) -> bool:
-    try:
-        return torch.equal(plain(expected), plain(actual))
-    except (RuntimeError, NotImplementedError):
-        return False
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    tensor = wide(plain(tensor))
-    return tensor if is_inexact(tensor) else tensor.to(torch.float64)
 
 
 def _fault(differences: list[Difference], rule: str) -> Verdict:

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from minimizer.inside import referee
+from minimizer.inside.distance import Distance
+from minimizer.inside.marks import Mark, MarkedRun
 from minimizer.inside.referee import Verdict, judge, judge_gradients
 from minimizer.inside.snapshot import clone, rng_state, set_rng_state
 
@@ -76,8 +78,8 @@ def test_the_worst_element_decides_where_the_norm_is_within_bounds() -> None:
     eager = truth + 1e-3 * torch.randn(10_000, dtype=torch.float64)
     compiled = eager.clone()
     compiled[17] += 0.05
-    error = referee._Error.of(compiled, truth)
-    of_eager = referee._Error.of(eager, truth)
+    error = Distance.of(compiled, truth)
+    of_eager = Distance.of(eager, truth)
     assert error.norm < 3 * of_eager.norm
     assert error.exceeds(of_eager, 1e-7, truth, eager, compiled, torch.float32)
 
@@ -86,7 +88,7 @@ def test_the_norm_decides_where_no_element_is_worse_than_eager_s_worst() -> None
     truth = torch.ones(10_000, dtype=torch.float64)
     eager, compiled = truth.clone(), truth + 1e-3
     eager[3] += 2e-3
-    error, of_eager = referee._Error.of(compiled, truth), referee._Error.of(eager, truth)
+    error, of_eager = Distance.of(compiled, truth), Distance.of(eager, truth)
     assert error.worst < of_eager.worst
     assert error.exceeds(of_eager, 1e-7, truth, eager, compiled, torch.float32)
 
@@ -244,8 +246,9 @@ def test_discrete_producers_are_jumps_fed_with_rounded_values() -> None:
             torch.where(v * w > 0, v, w),
         )
 
-    found = referee.discrete_producers(many, [torch.randn(4), torch.randn(4)])
-    assert found == ["output[1]", "output[2]", "output[5]", "output[7]"]
+    with MarkedRun() as run:
+        results = many(torch.randn(4), torch.randn(4))
+    assert [n for n, result in enumerate(results) if Mark.DISCRETE in run.marks(result)] == [1, 2, 5, 7]
 
 
 # --- noise and randomness -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,156 @@
+"""What is kept of a run: the captured graphs, the calls whose backward may still come, and the one that failed."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import referee, snapshot, state
+from .golden import GoldenGraph
+from .graphs import Opaque, copy_graph
+from .lowering import tensors, write_down
+from .ranks import communicates
+from .wire import Channel, Message
+
+
+class CapturedGraph:
+    """One graph that Dynamo captured, as it was before the compiler touched it."""
+
+    def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
+        self.index, self.backend = index, backend
+        self.module = fx.GraphModule(module, copy_graph(module.graph))
+        self.communicates = communicates(module)
+        self.calls = 0
+        self.eager_seconds = 0.0
+        self.random = False
+        self.has_backward: bool | None = None
+        """Whether the script ran a backward through a call that was compared; None until that is known."""
+        self.eager_error: BaseException | None = None
+
+
+class BackwardCall:
+    """A call whose outputs took part in a backward pass of the script, kept until it can be replayed."""
+
+    def __init__(self, graph: CapturedGraph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
+        self.graph, self.before, self.rng = graph, before, rng
+        self.state = snapshot.global_state()
+        """The switches that the call ran under."""
+        self._compiled = compiled
+        self._cotangents: dict[int, torch.Tensor] = {}
+        self._outputs = [output for output in tensors(actual) if output.requires_grad]
+        for index, output in enumerate(self._outputs):
+            output.register_hook(self._keeper(index))
+
+    @property
+    def can_run(self) -> bool:
+        return bool(self._outputs)
+
+    @property
+    def ran(self) -> bool:
+        return bool(self._cotangents)
+
+    def cotangents(self) -> list[torch.Tensor]:
+        """One for each output that requires grad: what the script's backward gave it, zeros where it gave nothing."""
+        return [
+            self._cotangents[index] if index in self._cotangents else torch.zeros_like(output)
+            for index, output in enumerate(self._outputs)
+        ]
+
+    def judge(self, tolerance: dict[str, float] | None) -> referee.Verdict | None:
+        """Compare the gradients of all inputs; None if eager cannot replay this backward."""
+        try:
+            expected = self._gradients(self.graph.module)
+        except Exception:
+            return None
+        actual = self._gradients(self._compiled)
+        return referee.judge_gradients(
+            self.graph.module, self.before, self.rng, self.cotangents(), expected, actual, tolerance=tolerance
+        )
+
+    def gradients(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
+        """Eager's gradients on these inputs, as a program of the referee."""
+        return None, [], referee.gradients(self.graph.module, values, self.cotangents())
+
+    def _gradients(self, run: Any) -> list[torch.Tensor | None]:
+        snapshot.set_rng_state(self.rng)
+        return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
+
+    def _keeper(self, index: int) -> Any:
+        def keep(cotangent: torch.Tensor | None) -> None:
+            if cotangent is not None:
+                self._cotangents[index] = cotangent.detach().clone()
+
+        return keep
+
+
+class HeldCall:
+    """A captured call and the questions it answers: its program, golden values, literals."""
+
+    def __init__(
+        self, graph: CapturedGraph, inputs: list[Any], rng: Any, script: str, cotangents: list[torch.Tensor] | None
+    ) -> None:
+        self._graph, self._inputs, self._rng, self._script = graph, inputs, rng, script
+        self._cotangents = cotangents
+        self._grad = torch.is_grad_enabled()
+        self._setup, self._opaque = state.setup_lines(getattr(graph.backend, "dynamic", None))
+        self._golden: GoldenGraph | None = None
+
+    def serve(self, failure: Message, channel: Channel) -> None:
+        """Answer until the other end hangs up."""
+        try:
+            program: Message | None = self._program("auto")
+        except Exception:
+            traceback.print_exc()
+            program = None
+        channel.send({"type": "held", "failure": failure, "program": program})
+        while (question := channel.receive()) is not None:
+            try:
+                answer = self._answer(question)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            channel.send({"type": "answer", "ask": question["ask"], **answer})
+
+    def _answer(self, question: Message) -> Message:
+        what = question["what"]
+        if what == "program":
+            return {"program": self._program(question["level"])}
+        assert self._golden is not None
+        if what == "golden":
+            names = question.get("names", {})
+            found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
+            torch.save(found, question["file"])
+            return {"saved": sorted(found)}
+        if what == "literal":
+            return {"text": self._golden.literal(question["key"])}
+        raise ValueError(f"no such question: {what}")
+
+    def _program(self, level: str) -> Message:
+        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
+        try:
+            module, inputs, body = write_down(
+                self._graph.module,
+                self._inputs,
+                self._rng,
+                level=level,
+                script=self._script,
+                cotangents=self._cotangents,
+            )
+        except Opaque as opaque:
+            if level == "dynamo":
+                return {"error": str(opaque)}
+            raise
+        self._golden = GoldenGraph(module, inputs, self._rng, body.pop("names"))
+        return {**body, **self._surroundings(body["level"])}
+
+    def _surroundings(self, level: str) -> Message:
+        """What a program needs around it."""
+        backend = self._graph.backend
+        return {
+            "setup": self._setup,
+            "opaque_settings": self._opaque,
+            "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
+            "grad": self._grad and level == "dynamo",
+        }

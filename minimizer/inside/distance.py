@@ -1,0 +1,94 @@
+"""How far results are from each other and from the truth, and how far they may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .compare import compare
+from .elements import default_tolerance, plain, wide
+from .rounding import is_inexact
+
+MARGIN = 3
+"""Compiled may be this many times as far from the truth as eager."""
+
+ELEMENTWISE = ("value", "nan", "inf")
+"""What differs element by element, and may be legal rounding."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far one side is from the truth: relative in the norm, and by element in units of the tolerance."""
+
+    norm: float
+    worst: float
+    missing: int
+    """Elements that are NaN or Inf where the truth is not, or the other way round."""
+
+    @classmethod
+    def of(cls, value: Tensor, truth: Tensor) -> Distance:
+        finite = value.isfinite() & truth.isfinite()
+        lost = ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
+        error = torch.where(finite, (value - truth).abs(), 0.0)
+        size = torch.where(finite, truth.abs(), 0.0)
+        scale = float(size.norm())
+        norm = float(error.norm())
+        worst = float(error.max()) if error.numel() else 0.0
+        return cls(norm / scale if scale else norm, worst, int(lost.count_nonzero()))
+
+    def worst_of(self, others: Sequence[Distance]) -> Distance:
+        every = (self, *others)
+        return Distance(max(e.norm for e in every), max(e.worst for e in every), max(e.missing for e in every))
+
+    def exceeds(
+        self, eager: Distance, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
+    ) -> bool:
+        """Whether this error of the compiled side is a fault, given eager's."""
+        if self.missing > MARGIN * eager.missing:
+            return True
+        if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
+            return True
+        legal = torch.clamp(floor * truth.abs(), min=MARGIN * eager.worst)
+        wrong = ((actual - truth).abs() > legal) & outside(expected, actual, dtype) & truth.isfinite()
+        return bool(wrong.any())
+
+
+def rounding_floor(dtype: torch.dtype, terms: int) -> float:
+    """The relative error that any correct implementation may have: one result's rounding and that of a sum of this many terms.
+
+    Sums of half precision are kept in single precision, so their length costs little.
+    """
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    eps = torch.finfo(dtype).eps
+    summed = min(eps, torch.finfo(torch.float32).eps)
+    return 2 * eps + 2 * summed * math.sqrt(terms)
+
+
+def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
+    tolerance = default_tolerance(dtype)
+    return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
+
+
+def moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
+    """How many elements differ beyond the tolerance, and by how much at most."""
+    if expected.shape != actual.shape:
+        return expected.numel(), math.inf
+    found = [difference for difference in compare(expected, actual) if difference.what in ELEMENTWISE]
+    return sum(d.mismatched or 0 for d in found), max((d.max_abs or 0.0 for d in found), default=0.0)
+
+
+def same_bits(expected: Tensor, actual: Tensor) -> bool:
+    try:
+        return torch.equal(plain(expected), plain(actual))
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+def in_double(tensor: Tensor) -> Tensor:
+    tensor = wide(plain(tensor))
+    return tensor if is_inexact(tensor) else tensor.to(torch.float64)

@@ -1,0 +1,202 @@
+"""What an eager run is made of: which of its results may legally differ when compiled, and how.
+
+Every result carries marks, and operators pass them on:
+
+* none: exact. The values were given, or only moved, selected or compared. Every correct implementation gives the same bits.
+* ``ROUNDED``: float arithmetic took part. Another order of summation, a fused multiply-add or a kept intermediate precision
+  changes the last bits.
+* ``DISCRETE``: a rounded value went through an operator that jumps (round, floor, comparison, argmax, sort indices, a cast to
+  integers, ...). A last bit upstream becomes a whole step here.
+* ``RANDOM``: drawn from a generator.
+
+An operator that jumps but was fed exact values is exact: ``v // w`` on given inputs has one right answer.
+
+Uninitialised memory (``torch.empty``) is filled with a value of ours: whoever reads it differs from a plain eager run and is
+found to be nondeterministic, however often the allocator hands out the same bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from .rounding import (
+    DRAWN_ONCE,
+    EXACT,
+    UNINITIALISED,
+    call_and_see_draws,
+    computes,
+    is_inexact,
+    is_view,
+    jumps,
+    narrows,
+    operator_name,
+    tensors,
+    terms_of,
+    written_operands,
+)
+
+_FILL, _SMALL_FILL = 12345, 77
+
+
+class Mark(enum.Flag):
+    """What has happened to a value on its way."""
+
+    EXACT = 0
+    ROUNDED = enum.auto()
+    DISCRETE = enum.auto()
+    RANDOM = enum.auto()
+
+
+class MarkedRun(TorchDispatchMode):
+    """Watches an eager run. Read ``marks`` of its results afterwards, while they are alive."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = False
+        self.terms = 1
+        self.invalid_in_fp64 = ""
+        self.drawn: list[Tensor] = []
+        self._marks: dict[int, Mark] = {}
+
+    def marks(self, tensor: Tensor) -> Mark:
+        """The marks of a tensor that this run was given or has made."""
+        return self._marks.get(_storage(tensor), Mark.EXACT)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+            return self._watch(func, args, kwargs or {})
+
+    def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        operands = tensors((args, kwargs))
+        before = {id(operand): self.marks(operand) for operand in operands}
+        union = _union(before.values())
+        if not isinstance(func, torch._ops.OpOverload):  # a higher-order operator, whose inner operators are not seen
+            self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
+            result = func(*args, **kwargs)
+            for output in tensors(result):
+                self._marks[_storage(output)] = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
+            return result
+        result, drew = call_and_see_draws(func, args, kwargs)
+        name = operator_name(func)
+        self._notice(func, name, operands, drew)
+        if is_view(func):
+            return result
+        if name in UNINITIALISED:
+            _overwrite(result)
+        written = list(written_operands(func, args, kwargs))
+        for output in written or tensors(result):
+            mark = union | Mark.RANDOM if drew else _mark_of(name, args, kwargs, output, union)
+            # A fresh storage may have the address of one that is gone: its marks are replaced. A write in place may be partial.
+            storage = _storage(output)
+            self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if written else mark
+        if drew:
+            self.drawn.extend(output.detach().clone() for output in tensors(result))
+        return result
+
+    def _notice(self, func: Any, name: str, operands: list[Tensor], drew: bool) -> None:
+        self.random = self.random or drew
+        self.terms = max(self.terms, terms_of(name, operands))
+        if not self.invalid_in_fp64:
+            self.invalid_in_fp64 = _why_invalid_in_fp64(func, name, operands, drew)
+
+
+def _mark_of(name: str, args: Any, kwargs: Any, output: Tensor, union: Mark) -> Mark:
+    stepped = Mark.DISCRETE if Mark.ROUNDED in union else Mark.EXACT
+    if not is_inexact(output):
+        return (union & ~Mark.ROUNDED) | stepped
+    if jumps(name, kwargs):
+        return union | stepped
+    if name not in EXACT or narrows(name, args, output) or computes(name, args, kwargs):
+        return union | Mark.ROUNDED
+    return union
+
+
+def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: bool) -> str:
+    """Why a program with this operator means something else in double precision; empty if it does not."""
+    if name in ("nextafter", "frexp"):
+        return f"{name} depends on the precision of its operand"
+    if name == "view" and func._overloadname == "dtype" and any(map(is_inexact, operands)):
+        return "view(dtype) reads the bits of floating values"
+    if drew and name not in DRAWN_ONCE:
+        return f"{name} mixes drawn numbers with computed values"
+    return ""
+
+
+class Calls(TorchFunctionMode):
+    """The torch calls of a run with their plain numbers: a program that branches on a dtype makes other calls in another one.
+
+    Numbers belong to it, since ``torch.finfo(x.dtype).min`` shows nowhere else. Casts do not: they vanish when everything has
+    one dtype.
+    """
+
+    _CASTS = frozenset(
+        [
+            "to",
+            "type",
+            "type_as",
+            "float",
+            "half",
+            "bfloat16",
+            "double",
+            "clone",
+            "contiguous",
+            "_to_copy",
+            "detach",
+            "alias",
+        ]
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[float, ...]]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", str(func)).split(".")[0]
+        if name not in self._CASTS and not name.startswith("__"):
+            numbers = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, float))
+            self.seen.append((name, tuple(numbers)))
+        return func(*args, **kwargs)
+
+    def agrees_with(self, other: Calls) -> bool:
+        """Whether both runs made the same calls, with the same numbers up to rounding."""
+        if [name for name, _ in self.seen] != [name for name, _ in other.seen]:
+            return False
+        pairs = zip(self.seen, other.seen, strict=True)
+        return all(len(one) == len(two) and all(map(_near, one, two)) for (_, one), (_, two) in pairs)
+
+
+def _overwrite(tensor: Tensor) -> None:
+    with torch.no_grad():
+        if tensor.dtype is torch.bool:
+            tensor.fill_(True)
+        elif tensor.layout is torch.strided:
+            tensor.fill_(_FILL if tensor.dtype.itemsize > 1 else _SMALL_FILL)
+
+
+def _union(marks: Any) -> Mark:
+    union = Mark.EXACT
+    for mark in marks:
+        union |= mark
+    return union
+
+
+def _near(one: float, two: float) -> bool:
+    return one == two or (one != one and two != two) or math.isclose(one, two, rel_tol=1e-2)
+
+
+def _storage(tensor: Tensor) -> int:
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        return -id(tensor)

@@ -1,0 +1,308 @@
+"""Facts about operators: which only move values, which round, jump, sum up or draw, and what they write to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+# Operators that hand on given values: they move, select or compare, and never round. Views are recognised by their schema.
+EXACT = frozenset(
+    [
+        "abs",
+        "amax",
+        "amin",
+        "as_strided_scatter",
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "cat",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "clone",
+        "complex",
+        "constant_pad_nd",
+        "copy",
+        "diag_embed",
+        "diagonal_scatter",
+        "embedding",
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "eye",
+        "fill",
+        "flip",
+        "fmax",
+        "fmin",
+        "full",
+        "full_like",
+        "gather",
+        "hardtanh",
+        "index",
+        "index_copy",
+        "index_fill",
+        "index_put",
+        "index_select",
+        "kthvalue",
+        "lift",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "masked_fill",
+        "masked_scatter",
+        "masked_select",
+        "max",
+        "max_pool1d",
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "maximum",
+        "median",
+        "min",
+        "minimum",
+        "mode",
+        "nan_to_num",
+        "nanmedian",
+        "neg",
+        "new_empty",
+        "new_empty_strided",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "nonzero",
+        "ones",
+        "ones_like",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "put",
+        "reflection_pad1d",
+        "reflection_pad2d",
+        "reflection_pad3d",
+        "relu",
+        "repeat",
+        "repeat_interleave",
+        "replication_pad1d",
+        "replication_pad2d",
+        "replication_pad3d",
+        "roll",
+        "rot90",
+        "scalar_tensor",
+        "scatter",
+        "select_scatter",
+        "slice_scatter",
+        "sort",
+        "stack",
+        "take",
+        "topk",
+        "trace_copy",
+        "tril",
+        "triu",
+        "unfold_copy",
+        "unique_consecutive",
+        "upsample_nearest1d",
+        "upsample_nearest2d",
+        "upsample_nearest3d",
+        "where",
+        "zero",
+        "zeros",
+        "zeros_like",
+        "_to_copy",
+        "_unique2",
+        "_local_scalar_dense",
+        "_unsafe_index",
+        "_unsafe_view",
+    ]
+)
+
+# Operators with a floating result that jumps where its operand moves by a last bit.
+JUMPING = frozenset(
+    [
+        "ceil",
+        "fake_quantize_per_channel_affine_cachemask",
+        "fake_quantize_per_tensor_affine_cachemask",
+        "fix",
+        "floor",
+        "floor_divide",
+        "fmod",
+        "frac",
+        "frexp",
+        "hardshrink",
+        "heaviside",
+        "nextafter",
+        "quantize_per_channel",
+        "quantize_per_tensor",
+        "remainder",
+        "round",
+        "sgn",
+        "sign",
+        "threshold",
+        "trunc",
+    ]
+)
+
+UNINITIALISED = frozenset(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"))
+
+# Operators that add up many products or terms, with the number of terms of each result.
+_MATMULS = frozenset(
+    ["mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot", "linear", "matmul", "addr"]
+)
+_REDUCTIONS = frozenset(
+    [
+        "sum",
+        "mean",
+        "var",
+        "std",
+        "var_mean",
+        "std_mean",
+        "norm",
+        "linalg_vector_norm",
+        "prod",
+        "logsumexp",
+        "nansum",
+        "nanmean",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_functional",
+        "cudnn_batch_norm",
+        "native_batch_norm_backward",
+        "_softmax",
+        "_log_softmax",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
+        "cumsum",
+        "cumprod",
+        "logcumsumexp",
+        "trace",
+        "native_layer_norm_backward",
+        "native_group_norm_backward",
+        "_fused_rms_norm",
+        "avg_pool2d",
+        "_adaptive_avg_pool2d",
+        "nll_loss_forward",
+        "mse_loss",
+        "embedding_dense_backward",
+        "index_add",
+        "scatter_add",
+        "scatter_reduce",
+    ]
+)
+_CONVOLUTIONS = frozenset(["convolution", "convolution_backward", "mkldnn_convolution", "cudnn_convolution"])
+_ATTENTION = "_scaled_dot_product"
+
+# Random operators whose numbers can be drawn once and fed to a run in another precision.
+DRAWN_ONCE = frozenset(
+    [
+        "rand",
+        "randn",
+        "randint",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "randperm",
+        "bernoulli",
+        "uniform",
+        "normal",
+        "random",
+        "exponential",
+        "log_normal",
+        "cauchy",
+        "geometric",
+        "normal_functional",
+    ]
+)
+
+
+def operator_name(func: Any) -> str:
+    """``add`` for ``aten.add_.Tensor`` and ``aten._foreach_add``: in place and foreach variants compute the same."""
+    name = func._schema.name.split("::")[-1].removeprefix("_foreach_")
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
+    """Call an operator and say whether it took numbers from a generator; attention without dropout does not."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return func(*args, **kwargs), False
+    generator = kwargs.get("generator")
+    before = generator_states(generator)
+    result = func(*args, **kwargs)
+    return result, any(not torch.equal(one, two) for one, two in zip(before, generator_states(generator), strict=True))
+
+
+def generator_states(generator: torch.Generator | None = None) -> list[Tensor]:
+    """The states of the default generators, and of one more."""
+    states = [torch.get_rng_state()]
+    if generator is not None:
+        states.append(generator.get_state())
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.extend(torch.cuda.get_rng_state_all())
+    return states
+
+
+def is_view(func: Any) -> bool:
+    returns = func._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
+    """The tensors that an operator writes to."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            yield from tensors(value)
+
+
+def tensors(values: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def is_inexact(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def is_rounding(value: Any) -> bool:
+    return isinstance(value, Tensor) and is_inexact(value) and value.layout is torch.strided and value.numel() > 0
+
+
+def sums(name: str) -> bool:
+    return name in _MATMULS or name in _REDUCTIONS or name in _CONVOLUTIONS or name.startswith(_ATTENTION)
+
+
+def terms_of(name: str, operands: list[Tensor]) -> int:
+    """About how many terms each result of this operator is the sum of."""
+    if not sums(name) or not operands:
+        return 1
+    if name in _MATMULS:
+        return max(operand.shape[-1] if operand.dim() else 1 for operand in operands)
+    if name in _CONVOLUTIONS:
+        weight = max(operands, key=lambda operand: operand.dim())
+        return max(1, math.prod(weight.shape[1:]))
+    return max(operand.numel() for operand in operands)
+
+
+def narrows(name: str, args: Any, output: Tensor) -> bool:
+    if name not in ("_to_copy", "copy") or not args:
+        return False
+    source = args[1] if name == "copy" and len(args) > 1 else args[0]
+    if not isinstance(source, Tensor):
+        return False
+    if not is_inexact(source):
+        return source.dtype.itemsize >= output.dtype.itemsize  # int32 does not fit into float32
+    return torch.finfo(output.dtype).eps > torch.finfo(source.dtype).eps
+
+
+def computes(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether an operator that is mostly exact rounds after all with these arguments."""
+    if name == "abs":
+        return args[0].is_complex()
+    return name == "index_put" and (bool(kwargs.get("accumulate")) or (len(args) > 3 and bool(args[3])))
+
+
+def jumps(name: str, kwargs: Any) -> bool:
+    return name in JUMPING or kwargs.get("rounding_mode") is not None
