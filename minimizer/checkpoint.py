@@ -20,13 +20,13 @@ from minimizer import protocol
 from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
 from minimizer.errors import ChildFailed
 from minimizer.evidence import details_of
+from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region
 from minimizer.oracle import Oracle
 from minimizer.program import Program, as_json
 from minimizer.report import HistoryStep, Layer
 from minimizer.sink import Sink
-from minimizer.triage import Case
 
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from minimizer.emit import Details
+from minimizer.findings import message_of, signal_name
 from minimizer.oracle import Signature
 from minimizer.program import Node, Program
 from minimizer.protocol import Difference, Outcome
 from minimizer.report import Culprit, Error, Failure, Report, Source
-from minimizer.triage import message_of, signal_name
 from minimizer.types import counted
 
 BOOKKEEPING = {

@@ -15,6 +15,7 @@ from minimizer.checkpoint import data_of
 from minimizer.emit import SCRIPT_FILE, Repro, bundle, emit
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.evidence import culprit_of, details_of, failure_of
+from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, cut, narrow
 from minimizer.oracle import Oracle, signature_of
@@ -24,7 +25,6 @@ from minimizer.protocol import Outcome
 from minimizer.publish import publish
 from minimizer.reduce import reduce
 from minimizer.report import Culprit, Reproducibility
-from minimizer.triage import Case
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 
 MOST = 3

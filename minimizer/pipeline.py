@@ -25,6 +25,7 @@ from minimizer.diagnose.trials import ProgramTrials
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.evidence import verdict_sentence
 from minimizer.executor import Executor
+from minimizer.findings import Case, ScriptCase, Settled
 from minimizer.further import Found, write_further
 from minimizer.health import examine
 from minimizer.journal import Journal
@@ -38,7 +39,7 @@ from minimizer.sandbox import Sandbox
 from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Case, ScriptCase, Settled, Triage
+from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 from minimizer.versions import compare

@@ -19,6 +19,7 @@ from minimizer.emit import Repro
 from minimizer.emit.script import emit_script
 from minimizer.evidence import BOOKKEEPING
 from minimizer.executor import Executor
+from minimizer.findings import Settled, message_of, signal_name
 from minimizer.journal import Journal
 from minimizer.oracle import Signature
 from minimizer.protocol import Outcome
@@ -26,7 +27,6 @@ from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction,
 from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
 from minimizer.script.inline import bundled
-from minimizer.triage import Settled, message_of, signal_name
 from minimizer.types import Kind, Reason, Stage, Step
 
 STAGE = re.compile(

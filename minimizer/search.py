@@ -20,6 +20,7 @@ from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.evidence import culprit_of, details_of, dispute, failure_of
 from minimizer.executor import Executor
+from minimizer.findings import Case, Settled
 from minimizer.further import Found
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region, confirm_discrete, confirm_local, cut, find_root, localize, narrow
@@ -29,7 +30,7 @@ from minimizer.program import Program
 from minimizer.publish import publish
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
-from minimizer.triage import Case, Settled, Triage
+from minimizer.triage import Triage
 from minimizer.types import Kind, Reason, Status, Step, counted
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"

@@ -7,22 +7,37 @@ to reduce, for a reason that the user is told.
 from __future__ import annotations
 
 import re
-import signal
 import time
 import tokenize
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Executor, Survey
+from minimizer.findings import (
+    Case,
+    ScriptCase,
+    Settled,
+    checked_of,
+    hang_signature,
+    is_healthy,
+    line_of,
+    message_of,
+    missing_signature,
+    not_runnable,
+    opaque,
+    place_of,
+    signal_name,
+    unmade,
+)
 from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
-from minimizer.protocol import ExceptionInfo, Verdict
+from minimizer.protocol import ExceptionInfo
 from minimizer.types import Kind, Reason, Status, counted
 from minimizer.watchdog import Limits, Silence, Watchdog
 
@@ -40,44 +55,6 @@ SURVEYS, REPEAT_SECONDS = 5, 45.0
 EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
 """One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A failure, and the survey that holds the call it happens in. ``tolerance`` is set where only the script's own counts."""
-
-    survey: Survey
-    program: Program
-    signature: Signature
-    message: str
-    exception: ExceptionInfo | None = None
-    verdict: Verdict | None = None
-    tolerance: dict[str, Any] | None = None
-    checked: protocol.Checked = field(default_factory=protocol.Checked)
-    runs: int = 1
-    """Runs of the script until the failure showed, that one included."""
-    otherwise: Settled | None = None
-    """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A verdict without a failure that can be reduced at graph level."""
-
-    status: Status
-    reason: Reason | None
-    summary: str
-    checked: protocol.Checked = field(default_factory=protocol.Checked)
-    kind: Kind | None = None
-    exception: ExceptionInfo | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ScriptCase:
-    """A failure that no compiled graph shows by itself; ``otherwise`` is the verdict if the script does not either."""
-
-    otherwise: Settled
 
 
 class Triage:
@@ -112,13 +89,13 @@ class Triage:
         started, runs = time.monotonic(), 1
         found = self._once()
         with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
-            while _is_healthy(found) and runs < SURVEYS and time.monotonic() - started < self._repeat_seconds:
+            while is_healthy(found) and runs < SURVEYS and time.monotonic() - started < self._repeat_seconds:
                 found, runs = self._once(), runs + 1
         if isinstance(found, Case):
             return replace(found, runs=found.runs + runs - 1)
         if runs == 1:
             return found
-        said = f"The script was run {runs} times." if _is_healthy(found) else f"This showed in 1 of {runs} runs."
+        said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
         settled = found.otherwise if isinstance(found, ScriptCase) else found
         settled = replace(settled, summary=f"{settled.summary} {said}")
         return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
@@ -128,7 +105,7 @@ class Triage:
         if self._first is None and survey.finished is not None:
             self._first = survey.finished.health
         if survey.held is not None:
-            return _opaque(survey.held) if survey.held.program is None else self._held(survey)
+            return opaque(survey.held) if survey.held.program is None else self._held(survey)
         if survey.finished is not None:
             return self._finished(survey.finished)
         return self._died(survey)
@@ -141,9 +118,9 @@ class Triage:
                 return survey.finished is not None and bool(survey.finished.suspects)
             if case.signature.kind is Kind.MISSING_ERROR:
                 missing = survey.finished.missing if survey.finished is not None else ()
-                return any(case.signature.matches(_missing_signature(call)) for call in missing)
+                return any(case.signature.matches(missing_signature(call)) for call in missing)
             if survey.silence is not None:
-                return survey.silence.hangs and case.signature.matches(_hang_signature(survey.silence))
+                return survey.silence.hangs and case.signature.matches(hang_signature(survey.silence))
             return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
         again = self._held(survey).signature
         survey.close()
@@ -179,7 +156,7 @@ class Triage:
         if finished is None or finished.unsteady or (case.otherwise is not None and finished.suspects):
             return None
         if case.signature.kind is Kind.MISSING_ERROR:
-            is_missing = any(case.signature.matches(_missing_signature(call)) for call in finished.missing)
+            is_missing = any(case.signature.matches(missing_signature(call)) for call in finished.missing)
             return None if is_missing else finished.checked.frames
         return finished.checked.frames if finished.exception is None else None
 
@@ -281,7 +258,7 @@ class Triage:
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
         eager = self._eager_runs()
         if eager[-1].finished is None:
-            return _not_runnable(eager[-1], "without the compiler")
+            return not_runnable(eager[-1], "without the compiler")
         raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
         if raised:
             always = len(raised) == len(eager)
@@ -289,7 +266,7 @@ class Triage:
             return Settled(
                 Status.FAILED,
                 Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
-                f"The script fails without the compiler too{how}: {_line(raised[0])}. Mend this first; torch.compile is not to blame.",
+                f"The script fails without the compiler too{how}: {line_of(raised[0])}. Mend this first; torch.compile is not to blame.",
                 finished.checked,
                 exception=raised[0],
             )
@@ -301,7 +278,7 @@ class Triage:
                 disputed = Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
-                    f"The script's own check fails ({_line(error)}), but every compiled call that was compared agrees with eager within the "
+                    f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
                     "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute.",
                     finished.checked,
                     kind=Kind.WRONG_OUTPUT,
@@ -309,7 +286,7 @@ class Triage:
                 )
                 return ScriptCase(disputed)
         kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
-        return ScriptCase(_unmade(f"({_line(error)})", kind, finished.checked, error))
+        return ScriptCase(unmade(f"({line_of(error)})", kind, finished.checked, error))
 
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
@@ -327,18 +304,18 @@ class Triage:
         if survey.silence is not None:
             return self._silent(survey, survey.silence)
         if survey.timed_out:
-            return _not_runnable(survey, "with the compiler")
+            return not_runnable(survey, "with the compiler")
         eager = self._eager()
         if eager.finished is None:
-            return _not_runnable(eager, "with and without the compiler")
+            return not_runnable(eager, "with and without the compiler")
         if survey.signal is None or survey.signal in OOM_SIGNALS:
-            return _not_runnable(survey, "with the compiler")
-        place = _place(survey.phase)
+            return not_runnable(survey, "with the compiler")
+        place = place_of(survey.phase)
         held = self._survey(hold=place) if place is not None else survey
         signature = Signature(Kind.CRASH, signal=survey.signal)
         if held.held is None or held.held.program is None:
-            unmade = _unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
-            return ScriptCase(unmade if place is not None else _not_runnable(survey, "with the compiler"))
+            by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
+            return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
         return replace(self._held(held, signature=signature), message=message)
 
@@ -355,7 +332,7 @@ class Triage:
 
     def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
         """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
-        place = _place(survey.phase)
+        place = place_of(survey.phase)
         message = f"had not come back after {silence.seconds:.0f} seconds"
         if not silence.hangs:
             return Settled(
@@ -363,19 +340,19 @@ class Triage:
                 Reason.NOT_VERIFIED,
                 f"Slow, but no hang: torch.compile {message}, and was seen at work in different places. A larger --hang-after "
                 "lets it go on.",
-                _checked(survey.phase),
+                checked_of(survey.phase),
             )
         message = f"torch.compile {message}, and is in {silence.text} all the while"
         if place is not None:
             held = self._survey(hold=place)
             if held.held is not None and held.held.program is not None:
-                return replace(self._held(held, signature=_hang_signature(silence)), message=message)
+                return replace(self._held(held, signature=hang_signature(silence)), message=message)
         else:
             eager = self._eager()
             if eager.finished is None:
-                return _not_runnable(eager, "with and without the compiler")
+                return not_runnable(eager, "with and without the compiler")
         return ScriptCase(
-            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", _checked(survey.phase), kind=Kind.HANG)
+            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", checked_of(survey.phase), kind=Kind.HANG)
         )
 
     def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:
@@ -386,12 +363,12 @@ class Triage:
         eager = self._eager().finished
         raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
         for call in missing:
-            signature = _missing_signature(call)
+            signature = missing_signature(call)
             if any(signature.matches(other) for other in raised):
                 held = self._survey(hold={"graph": call.graph, "call": call.call})
                 if held.held is not None and held.held.program is not None:
                     case = self._held(held, signature=signature)
-                    return replace(case, message=_line(call.exception), exception=call.exception)
+                    return replace(case, message=line_of(call.exception), exception=call.exception)
         return None
 
     def _eager(self) -> Survey:
@@ -408,84 +385,3 @@ class Triage:
             },
             timeout=EAGER_SECONDS,
         )
-
-
-def _is_healthy(found: Case | ScriptCase | Settled) -> bool:
-    return isinstance(found, Settled) and found.status is Status.HEALTHY
-
-
-def _missing_signature(call: protocol.Missing) -> Signature:
-    return exception_signature(Kind.MISSING_ERROR, call.exception)
-
-
-def signal_name(number: int) -> str:
-    """``SIGABRT`` for 6, and so on."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _unmade(
-    how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None
-) -> Settled:
-    """The verdict on a script that fails only when compiled, where that is all that can be said."""
-    return Settled(
-        Status.PARTIAL,
-        Reason.NOT_VERIFIED,
-        f"The script fails only with the compiler {how}, but no compiled graph fails by itself, and run without being watched "
-        "it does not fail: no repro was made.",
-        checked or protocol.Checked(),
-        kind=kind,
-        exception=error,
-    )
-
-
-def _opaque(held: protocol.Held) -> ScriptCase:
-    """A failing call whose graph or inputs cannot be written down."""
-    failure = held.failure
-    kind = Kind(failure.kind) if failure.kind else Kind.CRASH
-    return ScriptCase(_unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
-
-
-def _place(phase: dict[str, Any]) -> dict[str, Any] | None:
-    """The graph and call that a survey last spoke of; None if it spoke of none."""
-    graph, call = phase.get("graph"), phase.get("call")
-    is_known = isinstance(graph, int) and (call is None or isinstance(call, int))
-    return {"graph": graph, "call": call} if is_known else None
-
-
-def _hang_signature(silence: Silence) -> Signature:
-    return Signature(Kind.HANG, where=silence.where)
-
-
-def _checked(phase: dict[str, Any]) -> protocol.Checked:
-    """What a survey had compared when it spoke last."""
-    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in ("frames", "calls", "backward")})
-
-
-def _not_runnable(survey: Survey, how: str) -> Settled:
-    if survey.timed_out:
-        why = "it did not end in time"
-    elif survey.signal is not None:
-        why = f"it died by {signal_name(survey.signal)}"
-    else:
-        why = f"it ended with status {survey.exit}"
-    tail = survey.log.strip().splitlines()[-1:] or [""]
-    return Settled(
-        Status.FAILED, Reason.NOT_RUNNABLE, f"The script does not run here {how}: {why}. {tail[0][:300]}".strip()
-    )
-
-
-def message_of(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
-    """What a failure says: the line of its exception, or its first difference."""
-    if error is not None:
-        return _line(error)
-    first = verdict.differences[0] if verdict and verdict.differences else None
-    return f"{first.where}: {first.what}: expected {first.expected}, got {first.actual}"[:1000] if first else ""
-
-
-def _line(error: ExceptionInfo) -> str:
-    name = error.root_type.rpartition(".")[2]
-    first = next((line for line in error.root_message.splitlines() if line.strip()), "")
-    return f"{name}: {first}"[:500]

@@ -9,10 +9,11 @@ from pathlib import Path
 from minimizer.diagnose.sets import Setting
 from minimizer.diagnose.trials import switches
 from minimizer.diagnose.workaround import Tried
+from minimizer.findings import Case
 from minimizer.report import Reproducibility
 from minimizer.script import Rerun
 from minimizer.sequential import least_rate
-from minimizer.triage import Case, Triage
+from minimizer.triage import Triage
 
 MISS, MOST_PASSES = 0.02, 10
 """The chance that is taken that a script passes although nothing has changed, and how often it is run at most."""

@@ -10,10 +10,11 @@ from children import SECONDS, place, script, survey, trial
 
 from minimizer.errors import Cancelled
 from minimizer.executor import Executor, Survey
+from minimizer.findings import Case, Settled
 from minimizer.inside.wire import STOP
 from minimizer.oracle import Oracle, Signature, signature_of
 from minimizer.script import Rerun, Source
-from minimizer.triage import Case, Settled, Triage
+from minimizer.triage import Triage
 from minimizer.types import Kind, Status
 from minimizer.watchdog import Limits, Watchdog
 

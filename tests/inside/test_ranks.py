@@ -11,8 +11,9 @@ from children import script
 from torch import fx
 
 from minimizer.executor import Executor
+from minimizer.findings import Case, Settled
 from minimizer.inside.ranks import communicates
-from minimizer.triage import Case, Settled, Triage
+from minimizer.triage import Triage
 from minimizer.types import Kind, Status
 
 DATA_PARALLEL = """

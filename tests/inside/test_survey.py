@@ -11,10 +11,11 @@ import pytest
 from children import script, survey
 
 from minimizer.executor import Executor, Survey
+from minimizer.findings import Case, Settled
 from minimizer.oracle import Oracle
 from minimizer.program import Program
 from minimizer.protocol import Finished, Held
-from minimizer.triage import Case, Settled, Triage
+from minimizer.triage import Triage
 from minimizer.types import Kind, Reason, Status
 
 RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"\n'

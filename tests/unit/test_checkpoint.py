@@ -15,6 +15,7 @@ from fake_oracle import FakeOracle, Rule
 
 from minimizer.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.emit import emit
+from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region
 from minimizer.oracle import Oracle, Signature
@@ -23,7 +24,6 @@ from minimizer.protocol import Outcome, parse_program
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import Failure, HistoryStep, Layer, Report, Reproducibility
 from minimizer.sink import FolderSink
-from minimizer.triage import Case
 from minimizer.types import Kind
 
 SIGNATURE = Signature(Kind.WRONG_OUTPUT, what="value")

@@ -10,20 +10,11 @@ import pytest
 
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Executor, Survey
+from minimizer.findings import Case, ScriptCase, Settled, signal_name
 from minimizer.oracle import Signature
 from minimizer.protocol import Checked, Finished, Held, parse
 from minimizer.stacks import Frame
-from minimizer.triage import (
-    EAGER_RUNS,
-    EAGER_SECONDS,
-    SURVEY_SECONDS,
-    SURVEYS,
-    Case,
-    ScriptCase,
-    Settled,
-    Triage,
-    signal_name,
-)
+from minimizer.triage import EAGER_RUNS, EAGER_SECONDS, SURVEY_SECONDS, SURVEYS, Triage
 from minimizer.types import Kind, Reason, Status
 from minimizer.watchdog import Silence, Watchdog
 

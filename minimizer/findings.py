@@ -1,0 +1,134 @@
+"""What runs of a script can show, and the words for it: a failure that is held, one that no graph carries, or a verdict."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+from minimizer import protocol
+from minimizer.executor import Survey
+from minimizer.oracle import Signature, exception_signature
+from minimizer.program import Program
+from minimizer.protocol import ExceptionInfo, Verdict
+from minimizer.types import Kind, Reason, Status
+from minimizer.watchdog import Silence
+
+
+@dataclass(frozen=True)
+class Case:
+    """A failure, and the survey that holds the call it happens in. ``tolerance`` is set where only the script's own counts."""
+
+    survey: Survey
+    program: Program
+    signature: Signature
+    message: str
+    exception: ExceptionInfo | None = None
+    verdict: Verdict | None = None
+    tolerance: dict[str, Any] | None = None
+    checked: protocol.Checked = field(default_factory=protocol.Checked)
+    runs: int = 1
+    """Runs of the script until the failure showed, that one included."""
+    otherwise: Settled | None = None
+    """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A verdict without a failure that can be reduced at graph level."""
+
+    status: Status
+    reason: Reason | None
+    summary: str
+    checked: protocol.Checked = field(default_factory=protocol.Checked)
+    kind: Kind | None = None
+    exception: ExceptionInfo | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScriptCase:
+    """A failure that no compiled graph shows by itself; ``otherwise`` is the verdict if the script does not either."""
+
+    otherwise: Settled
+
+
+def is_healthy(found: Case | ScriptCase | Settled) -> bool:
+    return isinstance(found, Settled) and found.status is Status.HEALTHY
+
+
+def missing_signature(call: protocol.Missing) -> Signature:
+    return exception_signature(Kind.MISSING_ERROR, call.exception)
+
+
+def signal_name(number: int) -> str:
+    """``SIGABRT`` for 6, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def unmade(
+    how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None
+) -> Settled:
+    """The verdict on a script that fails only when compiled, where that is all that can be said."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"The script fails only with the compiler {how}, but no compiled graph fails by itself, and run without being watched "
+        "it does not fail: no repro was made.",
+        checked or protocol.Checked(),
+        kind=kind,
+        exception=error,
+    )
+
+
+def opaque(held: protocol.Held) -> ScriptCase:
+    """A failing call whose graph or inputs cannot be written down."""
+    failure = held.failure
+    kind = Kind(failure.kind) if failure.kind else Kind.CRASH
+    return ScriptCase(unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
+
+
+def place_of(phase: dict[str, Any]) -> dict[str, Any] | None:
+    """The graph and call that a survey last spoke of; None if it spoke of none."""
+    graph, call = phase.get("graph"), phase.get("call")
+    is_known = isinstance(graph, int) and (call is None or isinstance(call, int))
+    return {"graph": graph, "call": call} if is_known else None
+
+
+def hang_signature(silence: Silence) -> Signature:
+    return Signature(Kind.HANG, where=silence.where)
+
+
+def checked_of(phase: dict[str, Any]) -> protocol.Checked:
+    """What a survey had compared when it spoke last."""
+    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in ("frames", "calls", "backward")})
+
+
+def not_runnable(survey: Survey, how: str) -> Settled:
+    if survey.timed_out:
+        why = "it did not end in time"
+    elif survey.signal is not None:
+        why = f"it died by {signal_name(survey.signal)}"
+    else:
+        why = f"it ended with status {survey.exit}"
+    tail = survey.log.strip().splitlines()[-1:] or [""]
+    return Settled(
+        Status.FAILED, Reason.NOT_RUNNABLE, f"The script does not run here {how}: {why}. {tail[0][:300]}".strip()
+    )
+
+
+def message_of(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
+    """What a failure says: the line of its exception, or its first difference."""
+    if error is not None:
+        return line_of(error)
+    first = verdict.differences[0] if verdict and verdict.differences else None
+    return f"{first.where}: {first.what}: expected {first.expected}, got {first.actual}"[:1000] if first else ""
+
+
+def line_of(error: ExceptionInfo) -> str:
+    name = error.root_type.rpartition(".")[2]
+    first = next((line for line in error.root_message.splitlines() if line.strip()), "")
+    return f"{name}: {first}"[:500]
