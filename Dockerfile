@@ -24,7 +24,7 @@ COPY web web
 COPY migrations migrations
 RUN version=$(python -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])') \
     && sed "s/^torch==.*/torch==$version/" constraints.txt > /tmp/constraints.txt \
-    && pip install --constraint /tmp/constraints.txt ".[production]"
+    && pip install --constraint /tmp/constraints.txt ".[production,oidc]"
 
 RUN useradd --create-home minimizer
 USER minimizer

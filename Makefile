@@ -47,5 +47,5 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt scripts/install.sh
-	@scripts/install.sh $(VENV) dev,production
+	@scripts/install.sh $(VENV) dev,production,oidc
 	@touch $@ $(INSTALLED)

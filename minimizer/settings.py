@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -37,6 +37,22 @@ class Settings(BaseSettings):
     )
     trusted_proxies: int = Field(
         0, ge=0, description="Reverse proxies in front whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    oidc_issuer: str = Field(
+        "", description="OpenID provider for single sign-on (https://...), with access control on; empty: none."
+    )
+    oidc_client_id: str = Field("", description="Name this service is registered under at the OpenID provider.")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="Secret the OpenID provider has given to this service; the same for all web processes."
+    )
+    oidc_claim: str = Field(
+        "email",
+        min_length=1,
+        description="What the OpenID provider says of a person that is the name of the user here; an email in lower case.",
+    )
+    oidc_role: Literal["", "viewer", "member"] = Field(
+        "",
+        description="Role of users whom single sign-on creates when they first come in; empty: an admin creates every user.",
     )
     requests_per_minute: int = Field(
         600, ge=1, description="Requests a token may make in a minute, with access control on; further ones get 429."

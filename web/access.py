@@ -54,6 +54,8 @@ NEEDS: dict[str, Need] = {
     "sign_in.form": Need.NOTHING,
     "sign_in.sign_in": Need.NOTHING,
     "sign_in.sign_out": Need.NOTHING,
+    "oidc.start": Need.NOTHING,
+    "oidc.callback": Need.NOTHING,
     "account.me": Need.SIGNED_IN,
     "account.list_projects": Need.SIGNED_IN,
     "operations.list_workers": Need.SIGNED_IN,

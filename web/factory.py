@@ -9,7 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 import minimizer
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import access, audit, presentation, problems, security
+from web import access, audit, oidc, presentation, problems, security
 from web.account import account
 from web.api import api
 from web.doorbell import Doorbell, celery_doorbell
@@ -39,7 +39,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
         ring: tells the workers of a new job; by default over the configured broker.
 
     Raises:
-        UserError: the settings would make it reachable from other machines.
+        UserError: the settings would make it reachable from other machines, or ask for half a single sign-on.
     """
     security.check_listen_address(settings)
     app = OpenAPI(
@@ -80,6 +80,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
         app.register_api(blueprint)
     for pages_of in (documentation, pages, failure_pages, sign_in_pages, keys):
         app.register_blueprint(pages_of)
+    oidc.install(app, settings)
     if settings.trusted_proxies:
         hops = settings.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=hops, x_proto=hops)  # type: ignore[method-assign]

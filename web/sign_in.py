@@ -1,4 +1,4 @@
-"""Signing in and out with a browser: by name and password, or by a token."""
+"""Signing in and out with a browser: by name and password, or by a token. `web.oidc` has the third way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SESSION_SECONDS = 14 * 86_400
 def form() -> BaseResponse | str:
     if service().settings.access == "off":
         return redirect(url_for("pages.index"), 303)
-    return render_template("login.html", following=_own_path(request.args.get("next")), error="", name="")
+    return _page(own_path(request.args.get("next")))
 
 
 @sign_in_pages.post("/login")
@@ -29,27 +29,14 @@ def sign_in() -> BaseResponse | tuple[str, int]:
     here = service()
     if here.settings.access == "off":
         return redirect(url_for("pages.index"), 303)
-    following = _own_path(request.form.get("next"))
+    following = own_path(request.form.get("next"))
     name, secret = request.form.get("name", "").strip(), request.form.get("secret", "").strip()
     found = None if name else here.store.identify_token(secret)
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
-        limits = current_app.extensions["minimizer.limits"]
-        assert isinstance(limits, Limits)
-        limits.count_stranger(request.remote_addr or "")
         error = "This password is not the one of this user." if name else "This token does not count (any more)."
-        return render_template("login.html", following=following, error=error, name=name), 401
-    response = redirect(following, 303)
-    response.set_cookie(
-        COOKIE,
-        here.store.create_session(user, token),
-        max_age=_SESSION_SECONDS,
-        httponly=True,
-        secure=request.is_secure,
-        samesite="Lax",
-    )
-    here.store.record(user, "sign_in", token or "", request.remote_addr or "")
-    return response
+        return turn_away(error, 401, following, name)
+    return let_in(user, following, by=token or "", token=token)
 
 
 @sign_in_pages.post("/logout")
@@ -61,9 +48,51 @@ def sign_out() -> BaseResponse:
     return response
 
 
-def _own_path(wanted: str | None) -> str:
+def let_in(user: str, following: str, *, by: str, token: str | None = None) -> BaseResponse:
+    """Sign the browser in as an active user who has shown to be one, and go on.
+
+    Args:
+        following: a path of ours.
+        by: what was shown, for the audit log.
+        token: the session ends with it.
+    """
+    store = service().store
+    response = redirect(following, 303)
+    response.set_cookie(
+        COOKIE,
+        store.create_session(user, token),
+        max_age=_SESSION_SECONDS,
+        httponly=True,
+        secure=request.is_secure,
+        samesite="Lax",
+    )
+    store.record(user, "sign_in", by, request.remote_addr or "")
+    return response
+
+
+def turn_away(error: str, status: int, following: str, name: str = "") -> tuple[str, int]:
+    """The form again, with what was wrong; counted, so that nobody tries for long.
+
+    Raises:
+        Problem: 429, this address has tried too often.
+    """
+    limits = current_app.extensions["minimizer.limits"]
+    assert isinstance(limits, Limits)
+    limits.count_stranger(request.remote_addr or "")
+    return _page(following, error, name), status
+
+
+def own_path(wanted: str | None) -> str:
     """Where to go afterwards: a path of ours, never another site's address."""
-    parts = urlsplit(wanted or "")
+    try:
+        parts = urlsplit(wanted or "")
+    except ValueError:  # half an IPv6 address
+        return url_for("pages.index")
     if not parts.path.startswith("/") or parts.scheme or parts.netloc or "\\" in (wanted or ""):
         return url_for("pages.index")
     return wanted or ""
+
+
+def _page(following: str, error: str = "", name: str = "") -> str:
+    single_sign_on = "oidc" in current_app.blueprints
+    return render_template("login.html", following=following, error=error, name=name, single_sign_on=single_sign_on)

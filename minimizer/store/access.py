@@ -75,6 +75,15 @@ class Access:
             return None
         return self.create_token(name, "first token", Scope.WRITE)[1]
 
+    def user(self, name: str) -> User:
+        """The user of this name.
+
+        Raises:
+            UnknownUser: there is none.
+        """
+        with self._database.read() as session:
+            return _user(session, _find_user(session, name))
+
     def users(self) -> list[User]:
         """All users by name."""
         with self._database.read() as session:

@@ -1,0 +1,181 @@
+"""Single sign-on: a browser is sent to an OpenID provider, and comes back as somebody whom it vouches for.
+
+Who that is here, and may do what, is the business of the store as with every sign-in. Flask's session holds nothing but
+the sign-in under way, and is sent to these two addresses only.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flask import Blueprint, Flask, current_app, redirect, request, session, url_for
+from flask.sessions import SecureCookieSessionInterface
+from werkzeug.wrappers import Response as BaseResponse
+
+from minimizer.errors import MissingTool, UserError
+from minimizer.settings import Settings
+from minimizer.store import InvalidName, NameTaken, UnknownUser, User
+from minimizer.store.projects import check_name
+from minimizer.types import Role
+from web.problems import Problem
+from web.security import is_loopback
+from web.service import service
+from web.sign_in import let_in, own_path, turn_away
+
+if TYPE_CHECKING:
+    from web.provider import Provider
+
+log = logging.getLogger(__name__)
+
+_PATH = "/login/oidc"
+# Time for a second factor and a forgotten password.
+_UNDER_WAY_SECONDS = 900
+# It travels in a cookie, and a browser forgets those of more than 4 KiB.
+_MAX_PATH = 1000
+
+oidc_pages = Blueprint("oidc", __name__, url_prefix=_PATH)
+
+
+class _UnderWay(SecureCookieSessionInterface):
+    """Flask's session, marked as secure exactly where the request was."""
+
+    def get_cookie_secure(self, app: Flask) -> bool:
+        return request.is_secure
+
+
+def install(app: Flask, settings: Settings) -> None:
+    """Offer single sign-on where access control is on and a provider is set.
+
+    Raises:
+        UserError: something is missing for it.
+    """
+    secret = settings.oidc_client_secret.get_secret_value() if settings.oidc_client_secret else ""
+    parts = {
+        "MINIMIZER_OIDC_ISSUER": settings.oidc_issuer,
+        "MINIMIZER_OIDC_CLIENT_ID": settings.oidc_client_id,
+        "MINIMIZER_OIDC_CLIENT_SECRET": secret,
+    }
+    if settings.access == "off" or not any(parts.values()):
+        return
+    if missing := [name for name, value in parts.items() if not value]:
+        raise UserError(f"single sign-on is set by halves: set {' and '.join(missing)} too (docs/deploy.md)")
+    if not _is_safe(settings.oidc_issuer):
+        raise UserError(
+            f"MINIMIZER_OIDC_ISSUER is {settings.oidc_issuer!r}: set an address that begins with https://, or whoever is "
+            "on the way could say who signs in"
+        )
+    try:
+        from web.provider import Provider
+    except ModuleNotFoundError as error:
+        raise MissingTool(
+            f"single sign-on needs {error.name}, which is not installed: pip install 'minimizer[oidc]', or set no "
+            "MINIMIZER_OIDC_ISSUER"
+        ) from error
+    app.extensions["minimizer.oidc"] = Provider(settings.oidc_issuer, settings.oidc_client_id, secret)
+    # Derived, so that a sign-in that begins in one web process can end in another.
+    app.secret_key = hmac.digest(secret.encode(), b"minimizer: the sign-in under way", "sha256")
+    app.config.update(
+        SESSION_COOKIE_NAME="minimizer_sign_in",
+        SESSION_COOKIE_PATH=_PATH,
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Lax",  # not "Strict": it must come along when the provider sends the browser back
+        PERMANENT_SESSION_LIFETIME=_UNDER_WAY_SECONDS,
+    )
+    app.session_interface = _UnderWay()
+    app.register_blueprint(oidc_pages)
+
+
+@oidc_pages.get("")
+def start() -> BaseResponse | tuple[str, int]:
+    following = own_path(request.args.get("next"))
+    if len(following) > _MAX_PATH:
+        following = url_for("pages.index")
+    try:
+        address, kept = _provider().begin(url_for("oidc.callback", _external=True))
+    except Problem as problem:
+        return turn_away(problem.detail, problem.status, following)
+    session["under_way"] = {**kept, "next": following}
+    return redirect(address, 303)
+
+
+@oidc_pages.get("/callback")
+def callback() -> BaseResponse | tuple[str, int]:
+    kept = session.pop("under_way", {})  # it counts once, however it ends
+    following = kept.get("next", url_for("pages.index"))
+    try:
+        user = _user(_name(_claims(kept)))
+    except Problem as problem:
+        return turn_away(problem.detail, problem.status, following)
+    return let_in(user.name, following, by="oidc")
+
+
+def _is_safe(issuer: str) -> bool:
+    """Whether nobody but the provider can answer under this address."""
+    try:
+        parts = urlsplit(issuer)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+
+
+def _claims(kept: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the provider says of the browser that has come back."""
+    state = request.args.get("state", "")
+    if not kept or not hmac.compare_digest(state.encode(), kept["state"].encode()):
+        raise Problem(401, "sign-in", "This sign-in was not begun in this browser, or a while ago. Begin again.")
+    refusal = request.args.get("error")
+    if refusal == "access_denied":
+        raise Problem(403, "forbidden", "The provider did not let you in, or you have not agreed to it.")
+    if refusal:
+        log.warning("the OpenID provider answered with the error %r", refusal[:100])
+        raise Problem(502, "provider-failed", "The provider could not sign you in. Try again soon, or ask an admin.")
+    return _provider().finish(request.args.get("code", ""), kept)
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    """The name that somebody has here.
+
+    An email address is one whatever its case. Other claims count as they are: two people may differ by case there.
+    """
+    claim = service().settings.oidc_claim
+    name = claims.get(claim)
+    if not isinstance(name, str):
+        raise Problem(403, "forbidden", f"The provider does not say what your {claim} is. Ask an admin.")
+    if claim == "email":
+        if claims.get("email_verified") in (False, "false"):
+            raise Problem(403, "forbidden", "Your email address is not verified. Verify it at the provider first.")
+        # Beyond ASCII there are letters whose lower case is that of another.
+        name = name.lower() if name.isascii() else name
+    try:
+        check_name(name)
+    except InvalidName as error:
+        raise Problem(403, "forbidden", f"Your {claim} cannot be a name here: {error}.") from None
+    return name
+
+
+def _user(name: str) -> User:
+    """The active user of this name, created where the settings say so."""
+    here = service()
+    try:
+        user = here.store.user(name)
+    except UnknownUser:
+        if not here.settings.oidc_role:
+            raise Problem(403, "forbidden", f"There is no user {name} here. Ask an admin to add one.") from None
+        with suppress(NameTaken):  # by another tab of the same person
+            here.store.create_user(name, Role(here.settings.oidc_role))
+            here.store.record("oidc", "user.add", name, request.remote_addr or "")
+        user = here.store.user(name)
+    if not user.active:
+        raise Problem(403, "forbidden", f"The user {name} may not come in any more. Ask an admin.")
+    return user
+
+
+def _provider() -> Provider:
+    found: Provider = current_app.extensions["minimizer.oidc"]
+    return found
