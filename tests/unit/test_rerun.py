@@ -1,0 +1,37 @@
+"""How a run of a whole script failed: checks of the script are told from assertions of the compiler."""
+
+from __future__ import annotations
+
+import pytest
+
+from minimizer.protocol import ExceptionInfo, Outcome
+from minimizer.script.rerun import script_signature
+from minimizer.types import Kind
+
+GENERATED = f"c{'a7' * 25}.py"
+
+
+def failed(*frames: str, type_: str = "AssertionError", outcome: str = "runtime_error") -> Outcome:
+    root = [[file, "f", "assert x"] for file in frames]
+    error = ExceptionInfo(type=type_, message="no", root_type="AssertionError", root_message="no", frames=root)
+    return Outcome(outcome=outcome, exception=error)
+
+
+@pytest.mark.parametrize(
+    ("frames", "what"), [(["script.py"], "assert"), (["script.py", "torch/testing/_comparison.py"], "assert_close")]
+)
+def test_a_check_of_the_script_is_a_wrong_output(frames: list[str], what: str) -> None:
+    signature = script_signature(failed(*frames))
+    assert signature is not None
+    assert (signature.kind, signature.what) == (Kind.WRONG_OUTPUT, what)
+
+
+def test_an_assertion_of_the_compiler_is_an_error() -> None:
+    """Dynamo asserts that a backend returned something; a script that was reduced to that shows another failure."""
+    wrapped = script_signature(
+        failed("script.py", type_="torch._dynamo.exc.BackendCompilerFailed", outcome="compile_error")
+    )
+    assert wrapped is not None and wrapped.kind is Kind.COMPILE_ERROR
+    for file in ("torch/_dynamo/output_graph.py", "torch/nn/functional.py", GENERATED):
+        inner = script_signature(failed("script.py", file))
+        assert inner is not None and inner.kind is Kind.RUNTIME_ERROR
