@@ -23,6 +23,13 @@ LADDER = (
 )
 
 
+def rungs(own: str | None) -> list[tuple[str, Stage]]:
+    """The rungs for the backend that a program asks for, given as source text, or for inductor; the last is the program as it is."""
+    name = "inductor" if own is None else own.strip("'\"")
+    known = [rung for rung, _ in LADDER]
+    return list(LADDER[: known.index(name) + 1]) if name in known else [*LADDER[:-1], (name, Stage.CUSTOM_BACKEND)]
+
+
 def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
     """Judge the program under every backend of the ladder.
 
@@ -30,17 +37,13 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
     a failure that shows in nine of ten compilations looks like one that always shows until then.
     """
     own = dict(program.compile_kwargs).get("backend")
-    ladder = [*LADDER[:3], (own.strip("'\""), Stage.CUSTOM_BACKEND)] if own is not None else list(LADDER)
-    known = {name for name, _ in LADDER[:3]}
-    if own is not None and own.strip("'\"") in known:
-        names = [name for name, _ in LADDER]
-        ladder = list(LADDER[: names.index(own.strip("'\"")) + 1])
+    ladder = rungs(own)
     with ThreadPoolExecutor(1) as beside:
         measuring = beside.submit(oracle.measure, program)
-        outcomes = oracle.judge([_under(program, name, own) for name, _ in ladder[:-1]])
+        outcomes = oracle.judge([_under(program, name) for name, _ in ladder[:-1]])
         measured = measuring.result()
     outcomes.append(measured.outcome)
-    rungs = [
+    shown = [
         Rung(backend=name, outcome=_word(o), seconds=round(o.seconds, 2))
         for (name, _), o in zip(ladder, outcomes, strict=True)
     ]
@@ -48,13 +51,11 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         (stage for (_, stage), outcome in zip(ladder, outcomes, strict=True) if signature_of(outcome) is not None),
         Stage.UNKNOWN,
     )
-    return stage, rungs, measured
+    return stage, shown, measured
 
 
-def _under(program: Program, backend: str, own: str | None) -> Program:
+def _under(program: Program, backend: str) -> Program:
     kwargs = tuple((key, value) for key, value in program.compile_kwargs if key not in ("backend", "options", "mode"))
-    if backend == "inductor" or (own is not None and own.strip("'\"") == backend):
-        return program
     return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from minimizer.blame import LADDER
+from minimizer.blame import rungs
 from minimizer.checkpoint import keep_repro
 from minimizer.diagnose import Patient
 from minimizer.diagnose.original import RerunScript
@@ -125,22 +125,23 @@ class PythonLevel:
         report = self._report
         assert report.failure is not None and report.reduction is not None
         report.ladder, breaks = [], False
-        for name, stage in LADDER:
-            signature, outcome = self._rerun.failure(text, backend=name)
+        *below, last = rungs(backend_of(text))
+        for name, stage in [*below, last]:
+            signature, outcome = self._rerun.failure(text, backend=None if name == last[0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
-            word = "passes" if outcome.outcome == "same" else outcome.outcome
+            word = "passes" if outcome.outcome == "same" else signature.kind if signature else outcome.outcome
             report.ladder.append(Rung(backend=name, outcome=word, seconds=round(outcome.seconds, 2)))
             if signature is not None:
                 report.failure.stage = stage if report.failure.stage is Stage.UNKNOWN else report.failure.stage
                 break
         seen = self._rerun.observed(text)
         report.reduction.nodes_after = seen.calls
-        last = text.strip().splitlines()[-1]
+        end = text.strip().splitlines()[-1]
         report.culprits = [
             Culprit(
                 ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops,
                 what=together(text, [*seen.unusual, *(["a graph break"] if breaks else [])]),
-                source=self._source(last),
+                source=self._source(end),
             )
         ]
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
@@ -173,6 +174,14 @@ class PythonLevel:
         error = outcome.exception
         failed = error is not None and (error.root_type == "AssertionError" or error.root_message == "1")
         return failed and self._rerun.ends_well(repro.source)
+
+
+def backend_of(text: str) -> str | None:
+    """The backend that a script names when it compiles, as source text; None if it names none."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    compiling = (call for call in calls if ast.unparse(call.func).rpartition(".")[2] == "compile")
+    named = (word.value for call in compiling for word in call.keywords if word.arg == "backend")
+    return next(map(ast.unparse, named), None)
 
 
 def together(text: str, circumstances: Sequence[str]) -> str:

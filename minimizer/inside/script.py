@@ -26,7 +26,7 @@ def rerun(message: Message, channel: Channel) -> None:
     """Task of a forked child: run a script once. Message fields:
 
     ``text`` (what to run), ``script`` and ``args`` (whose file and arguments it believes to be its own), ``compile`` (bool),
-    ``backend`` (one to use wherever the script asks for inductor, or None), ``observe`` (bool: report the aten operators that
+    ``backend`` (one to use whatever the script asks for, or None), ``observe`` (bool: report the aten operators that
     run inside compiled functions; with ``compile`` false), ``switches`` (see `subsystems`).
 
     The last message has ``outcome``: ``same`` if it ended well, ``eager_error`` without the compiler, else ``compile_error``
@@ -89,13 +89,11 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
 
 
 def _with_backend(original: Compile, name: str) -> Compile:
-    """``torch.compile`` with another backend in the place of inductor."""
+    """``torch.compile`` with another backend than the script asks for."""
 
     def compile_(model: Any = None, **kwargs: Any) -> Any:
-        if kwargs.get("backend", "inductor") == "inductor":
-            kwargs = {key: value for key, value in kwargs.items() if key not in ("mode", "options")}
-            kwargs["backend"] = name
-        return original(model, **kwargs)
+        rest = {key: value for key, value in kwargs.items() if key not in ("backend", "mode", "options")}
+        return original(model, backend=name, **rest)
 
     return compile_
 
