@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vs_upstream import ROOT, Side, read_rows, run_ours, run_upstream, say
+from vs_upstream import REPRO_ONLY, ROOT, Side, read_rows, run_ours, run_upstream, say
 
 CORPUS = ROOT / "tests" / "quality" / "corpus"
 TRUTH: dict[str, dict[str, Any]] = json.loads((CORPUS.parent / "truth.json").read_text())
@@ -90,7 +90,7 @@ def measure(script: Path, side: str, limit: int, work: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"case": script.stem, "side": side, "limit": limit, "busy": load > IDLE}
     if side == "upstream":
         return row | asdict(run_upstream(script, limit, folder))
-    found = run_ours(script, limit, folder, TRUTH.get(script.stem, {}).get("arguments", ()))
+    found = run_ours(script, limit, folder, [*REPRO_ONLY, *TRUTH.get(script.stem, {}).get("arguments", ())])
     return row | asdict(found) | facts(folder / "report.json", found)
 
 

@@ -50,6 +50,10 @@ class Options(BaseModel):
     toolchain: str | None = Field(
         None, max_length=200, description="Name of the configured Python interpreter that runs the script."
     )
+    diagnosis: bool = Field(
+        True,
+        description="After the repro also look for the part of the compiler to blame and a workaround, and measure every layer; off: about half the time.",
+    )
     witness: bool = Field(
         True, description="Also rerun the script under PyTorch's own minifier and report what it finds."
     )

@@ -149,7 +149,7 @@ class _Job:
                 found = triage.run()
             if isinstance(found, Settled):
                 self._settle(found)
-                if found.status is Status.HEALTHY:
+                if found.status is Status.HEALTHY and self._options.diagnosis:
                     self._examine(triage, place)
                 return
             try:
@@ -174,13 +174,8 @@ class _Job:
                 self._journal.watch()
                 self._verify(result, place)
             self._journal.keep()
-            if patient is not None and self._report.verification is not None and self._report.verification.holds:
-                with self._journal.step(Step.DIAGNOSE):
-                    diagnose(patient, self._journal, seconds=min(DIAGNOSE_SECONDS, self._options.budget / 10))
-            if result.found is not None:
-                self._describe(result.found)
-            self._examine(triage, place)
-            self._compare_versions(result, place)
+            if self._options.diagnosis:
+                self._diagnose(result, patient, triage, place)
             if result.found is not None:
                 with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
                     write_further(result.found, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
@@ -315,6 +310,16 @@ class _Job:
             report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
         if result.disputed:
             report.summary += f" {result.disputed}"
+
+    def _diagnose(self, result: Result, patient: Patient | None, triage: Triage, place: Place) -> None:
+        """All that is worth knowing beside the repro."""
+        if patient is not None and self._report.verification is not None and self._report.verification.holds:
+            with self._journal.step(Step.DIAGNOSE):
+                diagnose(patient, self._journal, seconds=min(DIAGNOSE_SECONDS, self._options.budget / 10))
+        if result.found is not None:
+            self._describe(result.found)
+        self._examine(triage, place)
+        self._compare_versions(result, place)
 
     def _describe(self, found: Found) -> None:
         """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""

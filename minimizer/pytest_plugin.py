@@ -93,7 +93,10 @@ class _Minimize:
         binds = [f"--bind={entry}" for entry in dict.fromkeys([str(self._config.rootpath), *path])]
         try:
             ran = subprocess.run(
-                [*command, "--no-witness", *binds], capture_output=True, text=True, timeout=budget + GRACE
+                [*command, "--no-diagnosis", "--no-witness", *binds],
+                capture_output=True,
+                text=True,
+                timeout=budget + GRACE,
             )
         except subprocess.TimeoutExpired:
             return f"The reduction was given up; what it has found is in {folder}"

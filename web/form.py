@@ -55,6 +55,7 @@ def fields(settings: Settings) -> list[Field]:
         Field("steps", "Compiled calls", "number", "Left empty: until the script ends."),
         Field("hang_after", "Hang after", "number", "Left empty: measured from the eager run."),
         Field("nproc", "Processes", "number", "More than one: as torchrun starts them."),
+        Field("diagnosis", "Diagnosis", "checkbox"),
         Field("witness", "PyTorch's minifier", "checkbox"),
     ]
     if names:
@@ -101,7 +102,8 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
 
 def _options(values: Mapping[str, str]) -> dict[str, object]:
     options: dict[str, object] = {name: value.strip() for name, value in values.items() if value.strip()}
-    options["witness"] = values.get("witness") == "on"
+    for switch in ("diagnosis", "witness"):  # one that is off sends nothing
+        options[switch] = values.get(switch) == "on"
     try:
         options["args"] = shlex.split(values.get("args", ""))
     except ValueError as error:

@@ -70,8 +70,8 @@ def _option(name: str) -> Callable[[Command], Command]:
     field = Options.model_fields[name]
     flag = "--" + name.replace("_", "-")
     help_text = field.description or ""
-    if name == "witness":
-        return click.option("--witness/--no-witness", default=True, show_default=True, help=help_text)
+    if field.annotation is bool:
+        return click.option(f"{flag}/--no-{name}", default=field.default, show_default=True, help=help_text)
     if name == "env":
         return click.option(flag, multiple=True, metavar=METAVARS[name], help=f"{help_text} May be repeated.")
     if get_origin(field.annotation) is Literal:

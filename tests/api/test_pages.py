@@ -44,13 +44,13 @@ def test_untouched_form_means_the_defaults(client: FlaskClient, store: Store) ->
     chosen = dict(
         re.findall(r'<select id="o-[a-z]+" name="([a-z]+)".*?<option value="([^"]*)" selected>', page, re.DOTALL)
     )
-    assert set(typed) | set(chosen) | {"witness", "toolchain"} == set(Options.model_fields)
-    response = client.post("/jobs", data={"source": "x = 1", "witness": "on", **typed, **chosen})
+    assert set(typed) | set(chosen) | {"diagnosis", "witness", "toolchain"} == set(Options.model_fields)
+    response = client.post("/jobs", data={"source": "x = 1", "diagnosis": "on", "witness": "on", **typed, **chosen})
     assert store.job(response.headers["Location"].rpartition("/")[2]).options == Options()
 
 
 def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
-    fields = {"script": (io.BytesIO(SCRIPT), "model.py"), "source": "", "witness": "on"}
+    fields = {"script": (io.BytesIO(SCRIPT), "model.py"), "source": "", "diagnosis": "on", "witness": "on"}
     job = store.job(client.post("/jobs", data=fields).headers["Location"].rpartition("/")[2])
     assert (job.filename, job.options) == ("model.py", Options())
 

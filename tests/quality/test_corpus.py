@@ -48,7 +48,8 @@ def minimize(script: Path, out: Path, *arguments: str) -> tuple[int, dict[str, A
 def test_corpus(name: str, tmp_path: Path) -> None:
     truth = TRUTH[name]
 
-    status, report = minimize(HERE / "corpus" / f"{name}.py", tmp_path, *truth.get("arguments", ()))
+    diagnosis = "--diagnosis" if "part" in truth else "--no-diagnosis"
+    status, report = minimize(HERE / "corpus" / f"{name}.py", tmp_path, diagnosis, *truth.get("arguments", ()))
 
     assert status == truth["exit"], report["summary"]
     assert report["reason"] == truth.get("reason")
@@ -80,7 +81,7 @@ def test_repro_stands_alone(tmp_path: Path) -> None:
     """Copied alone into an empty folder, with nothing in the environment: 1 while the bug is there, 0 without the compiler."""
     out, alone = tmp_path / "out", tmp_path / "alone"
     alone.mkdir()
-    status, _ = minimize(EXAMPLES / "bucketed_features.py", out)
+    status, _ = minimize(EXAMPLES / "bucketed_features.py", out, "--no-diagnosis")
     assert status == 0
     (alone / "repro.py").write_bytes((out / "repro.py").read_bytes())
 
@@ -130,7 +131,7 @@ def test_a_target_is_named_by_its_signature(tmp_path: Path) -> None:
     """The script ends with a compile error; the wrong values behind it are asked for, and the error gets its own repro."""
     script, out = tmp_path / "two.py", tmp_path / "out"
     script.write_text(textwrap.dedent(TWO_FAILURES))
-    status, report = minimize(script, out, "--target", "wrong_output")
+    status, report = minimize(script, out, "--target", "wrong_output", "--no-diagnosis")
     assert (status, report["failure"]["kind"]) == (0, "wrong_output")
     assert report["culprits"][0]["ops"] == ["aten.relu"]
     assert "torch.relu" in (out / "repro.py").read_text()

@@ -92,7 +92,7 @@ def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkey
     folder.mkdir()
     settings = ["--jobs", "3", "--sandbox", "off", "--bind", str(folder), "--network", "--python", sys.executable]
     job = ["--budget", "60", "--device", "cpu", "--expect", "crash", "--target", "blocks.1", "--steps", "2"]
-    more = ["--hang-after", "9", "--env", "DATA", "--no-witness", "--nproc", "7"]
+    more = ["--hang-after", "9", "--env", "DATA", "--no-diagnosis", "--no-witness", "--nproc", "7"]
     minimizer("run", script, *settings, *job, *more, "--", "--batch", "4")
 
     (call,) = minimizer.calls
@@ -104,6 +104,7 @@ def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkey
         steps=2,
         hang_after=9,
         env=["DATA"],
+        diagnosis=False,
         witness=False,
         nproc=7,
         args=["--batch", "4"],
