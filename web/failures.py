@@ -12,14 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.options import Options
-from minimizer.store import FailureGroup, Job
+from minimizer.store import MAX_GROUPS, FailureGroup, Job
 from minimizer.types import Kind
+from web import filters, job_view
 from web.access import identity, submitter
 from web.answers import COMMON, SECURITY, problem_response
 from web.problems import Problem
 from web.schemas import JobBody, SignaturePath, job_body
 from web.service import service
-from web.submission import Submission
+from web.submission import Submission, toolchains
+from web.verdict import KINDS
 
 ARCHIVE, REPRO = "repro.zip", "repro.py"
 
@@ -55,6 +57,15 @@ class FailureBody(BaseModel):
     issue_url: str = Field(description="The issue upstream, if somebody has named it.")
     fixed_in: str | None = Field(description="The torch in which the repro does not fail any more.")
     url: str
+
+
+class FailuresQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind | None = Field(None, description="Only failures of this kind.")
+    q: str | None = Field(
+        None, max_length=200, description="Only those whose operators, message, note, issue or signature contain this."
+    )
 
 
 class FailuresBody(BaseModel):
@@ -108,8 +119,8 @@ class RetestBody(_Strict):
 
 
 @failures.get("", summary="Failures, the last seen first", responses={200: FailuresBody})
-def list_failures() -> dict[str, Any]:
-    groups = service().store.failures(projects=identity().projects)
+def list_failures(query: FailuresQuery) -> dict[str, Any]:
+    groups = service().store.failures(projects=identity().projects, kind=query.kind, q=query.q)
     return FailuresBody(failures=[_body(group) for group in groups]).model_dump(mode="json")
 
 
@@ -151,7 +162,15 @@ def retest_failure(path: SignaturePath, body: RetestBody) -> tuple[dict[str, Any
 
 @failure_pages.get("/failures")
 def index() -> str:
-    return render_template("failures.html", groups=service().store.failures(projects=identity().projects))
+    kind = filters.one_of(Kind, "kind")
+    q = filters.text()
+    return render_template(
+        "failures.html",
+        groups=service().store.failures(projects=identity().projects, kind=kind, q=q or None),
+        most=MAX_GROUPS,
+        filters={"kind": kind or "", "q": q},
+        kinds=KINDS,
+    )
 
 
 @failure_pages.get("/failures/<signature>")
@@ -164,7 +183,8 @@ def page(signature: str) -> str:
         members=store.failure_members(signature, projects),
         history=store.failure_history(signature, projects),
         others=[other for other in store.failures(projects=projects) if _may_merge(group, other)],
-        toolchains=sorted(entry.partition("=")[0] for entry in service().settings.toolchains.split(",") if entry),
+        toolchains=toolchains(service().settings),
+        repro=job_view.repro(store, group.best.id) if group.best else None,
     )
 
 
@@ -201,8 +221,7 @@ def _retest(signature: str, toolchain: str | None) -> Job:
     group = here.store.failure(signature, who.projects)
     if group.best is None:
         raise Problem(409, "no-repro", "No job of this failure has a verified repro that could be run again.")
-    known = {entry.partition("=")[0] for entry in here.settings.toolchains.split(",")}
-    if toolchain is not None and toolchain not in known:
+    if toolchain is not None and toolchain not in toolchains(here.settings):
         raise Problem(422, "invalid-option", f"There is no toolchain {toolchain!r}; MINIMIZER_TOOLCHAINS names them.")
     best = group.best
     _, script = here.store.artifact(best.id, REPRO)

@@ -105,7 +105,7 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         cache_hits=reduction.cache_hits if reduction else story.latest.get("cache_hits"),
         elapsed=elapsed,
         artifacts=store.artifacts(job_id),
-        repro=_repro(store, job_id),
+        repro=repro(store, job_id),
         has_worker=job.status is not Status.QUEUED or has_worker(store),
     )
 
@@ -121,6 +121,15 @@ def script(store: Store, job_id: str, marked: list[int]) -> Markup:
     return highlight.python(store.script(job_id).decode(errors="replace"), marked)
 
 
+def repro(store: Store, job_id: str) -> str | None:
+    """The text of the repro, if the job has one."""
+    try:
+        _, content = store.artifact(job_id, "repro.py")
+    except UnknownArtifact:
+        return None
+    return content.decode(errors="replace")
+
+
 def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:
     if raw is None:
         return None
@@ -130,14 +139,6 @@ def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:
         # Written by another version: the page does without, and the raw file is still there to download.
         log.warning("the report of job %s is not of this version", job.id, exc_info=True)
         return None
-
-
-def _repro(store: Store, job_id: str) -> str | None:
-    try:
-        _, content = store.artifact(job_id, "repro.py")
-    except UnknownArtifact:
-        return None
-    return content.decode(errors="replace")
 
 
 def _elapsed(job: Job) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
@@ -11,8 +9,8 @@ from werkzeug.wrappers import Response as BaseResponse
 from minimizer.errors import UserError
 from minimizer.store import Job, StoreError
 from minimizer.types import Kind, Status
+from web import filters, job_view
 from web import form as forms
-from web import job_view
 from web.access import home, identity, submitter
 from web.examples import EXAMPLES, example
 from web.problems import Problem, problem_of
@@ -60,9 +58,9 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
 
 @pages.get("/jobs")
 def jobs() -> str:
-    status = _one_of(Status, request.args.get("status"))
-    kind = _one_of(Kind, request.args.get("kind"))
-    q = (request.args.get("q") or "").strip()[:200]
+    status = filters.one_of(Status, "status")
+    kind = filters.one_of(Kind, "kind")
+    q = filters.text()
     store = service().store
     found, next_cursor = store.jobs(
         status=status,
@@ -137,8 +135,3 @@ def _form(draft: forms.Draft) -> str:
 
 def _to(job: Job) -> BaseResponse:
     return redirect(url_for("pages.job", job_id=job.id), 303)
-
-
-def _one_of(words: Any, value: str | None) -> Any:
-    """A filter value, or ``None`` if it is no word of ours: an old bookmark still opens the list."""
-    return cast(Any, words)(value) if value in list(words) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from flask import Flask
@@ -11,6 +12,8 @@ from web import diagnosis, highlight, verdict
 
 # In place of a value that there is none of.
 NOTHING = "\N{EN DASH}"
+
+_GITHUB = re.compile(r"https?://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)/?")
 
 
 def install(app: Flask) -> None:
@@ -22,9 +25,12 @@ def install(app: Flask) -> None:
         number=number,
         count=count,
         size=size,
+        issue_name=issue_name,
         python=highlight.python,
         tone=verdict.tone,
         label=verdict.label,
+        kind_tone=verdict.kind_tone,
+        kind_title=verdict.KINDS.__getitem__,
         outcome=diagnosis.outcome,
         sign=diagnosis.sign,
     )
@@ -79,3 +85,9 @@ def size(count: int) -> str:
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
+
+
+def issue_name(url: str) -> str:
+    """An issue as people write it, ``pytorch/pytorch#1``; any other address without its scheme."""
+    known = _GITHUB.fullmatch(url)
+    return f"{known[1]}#{known[2]}" if known else url.partition("://")[2]

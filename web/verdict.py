@@ -32,6 +32,17 @@ KINDS: dict[Kind, str] = {
     Kind.WRONG_METADATA: "The compiled code returns tensors of another dtype, shape, stride or aliasing",
 }
 
+_KIND_TONES: dict[Kind, Tone] = {
+    Kind.CRASH: "failed",
+    Kind.HANG: "failed",
+    Kind.COMPILE_ERROR: "unsure",
+    Kind.RUNTIME_ERROR: "unsure",
+    Kind.MISSING_ERROR: "unsure",
+    Kind.WRONG_OUTPUT: "found",
+    Kind.WRONG_GRADIENT: "found",
+    Kind.WRONG_METADATA: "found",
+}
+
 STEPS: dict[Step, tuple[str, str]] = {
     Step.PREPARE: ("Prepare", "Reading the script and starting its sandbox"),
     Step.SURVEY: ("Survey", "Running it with and without the compiler"),
@@ -102,6 +113,11 @@ _LABELS: dict[Status, tuple[Tone, str]] = {
 def tone(status: Status) -> Tone:
     """The colour family of a status."""
     return _LABELS[status][0]
+
+
+def kind_tone(kind: Kind) -> Tone:
+    """The colour family of a kind of failure: the process is gone, an error says so, or nothing but the values does."""
+    return _KIND_TONES[kind]
 
 
 def label(status: Status) -> str:

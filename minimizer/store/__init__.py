@@ -22,6 +22,7 @@ from minimizer.store.errors import (
     UnknownUser,
     UnknownWebhook,
 )
+from minimizer.store.groups import MAX_GROUPS
 from minimizer.store.projects import DEFAULT_PROJECT
 from minimizer.store.store import Store
 from minimizer.store.views import (
@@ -63,6 +64,7 @@ __all__ = [
     "Job",
     "JobActive",
     "LeaseLost",
+    "MAX_GROUPS",
     "Message",
     "NameTaken",
     "NewJob",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Select, func, select, true, update
+from sqlalchemy import ColumnElement, Select, func, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from minimizer.store import bounds, grouping
@@ -22,6 +22,7 @@ from minimizer.store.models import (
 from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job
 from minimizer.types import Kind, Status
 
+MAX_GROUPS = 100
 MAX_MEMBERS = 200
 _HAS_FAILED = JobRow.kind.is_not(None)
 """A job that is queued again keeps its place in the group, but is not shown there before it has failed again."""
@@ -35,10 +36,25 @@ class Groups:
 
     _database: Database
 
-    def failures(self, limit: int = 100, projects: Projects = None) -> list[FailureGroup]:
-        """Groups that have jobs, the one with the newest job first."""
+    def failures(
+        self,
+        limit: int = MAX_GROUPS,
+        projects: Projects = None,
+        *,
+        kind: Kind | None = None,
+        q: str | None = None,
+    ) -> list[FailureGroup]:
+        """Groups that have jobs, the one with the newest job first.
+
+        ``q`` is looked for in the signature, the operators, the message, the note and the address of the issue.
+        """
+        query = _newest_first(projects)
+        if kind is not None:
+            query = query.where(FailureGroupRow.kind == kind)
+        if q:
+            query = query.where(_matches(q))
         with self._database.read() as session:
-            return [_group(session, row) for row in session.scalars(_newest_first(projects).limit(limit))]
+            return [_group(session, row) for row in session.scalars(query.limit(limit))]
 
     def failure(self, signature: str, projects: Projects = None) -> FailureGroup:
         """One group.
@@ -161,6 +177,12 @@ def _in(projects: Projects) -> ColumnElement[bool]:
     if projects is None:
         return true()
     return FailureGroupRow.project_number.in_(select(ProjectRow.number).where(ProjectRow.name.in_(projects)))
+
+
+def _matches(q: str) -> ColumnElement[bool]:
+    features = (FailureGroupRow.features["operators"].as_string(), FailureGroupRow.features["message"].as_string())
+    columns = (FailureGroupRow.signature, FailureGroupRow.note, FailureGroupRow.issue_url, *features)
+    return or_(*(column.icontains(bounds.text(q, 200), autoescape=True) for column in columns))
 
 
 def _newest_first(projects: Projects) -> Select[FailureGroupRow]:

@@ -186,16 +186,48 @@ def test_a_group_is_not_listed_without_jobs_and_comes_back_with_the_next(
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("kind=compile_error", ["aten.gelu"]),
+        ("q=GELU", ["aten.gelu"]),
+        ("q=no lowering", ["aten.gelu"]),
+        ("q=pytorch/issues/1", ["aten.relu"]),
+        ("q=nightly only", ["aten.relu"]),
+        ("q=%25", []),
+        ("q=relu&kind=compile_error", []),
+        ("q=aten", ["aten.gelu", "aten.relu"]),
+        ("q=operators", []),
+    ],
+)
+def test_the_list_is_searched(client: FlaskClient, fail: Fail, asked: str, found: list[str]) -> None:
+    fail()
+    fail(lowering("no lowering", "aten.gelu"))
+    client.patch(
+        f"{API}/{RELU}", json={"note": "nightly only", "issue_url": "https://github.com/pytorch/pytorch/issues/1"}
+    )
+    groups = client.get(f"{API}?{asked}").get_json()["failures"]
+    assert [group["operators"] for group in groups] == [[name] for name in found]
+    page = client.get(f"/failures?{asked}").text
+    assert [name for name in ("aten.gelu", "aten.relu") if f"<code>{name}</code>" in page] == found
+    assert ("No failure fits" in page) == (not found)
+    # A bookmark with a word we do not know any more still opens.
+    assert client.get("/failures?kind=gone").status_code == 200
+
+
 def test_the_pages(client: FlaskClient, fail: Fail) -> None:
     job, other = fail(), fail(lowering("<script>alert(1)</script>", "aten.gelu"))
     index = client.get("/failures").text
     assert "wrong output" in index and "aten.relu" in index and "<script>alert" not in index
     page = client.get(f"/failures/{RELU}").text
     assert job.id in page and "the first of its kind" in page and "aten.gelu" in page
+    assert "# of model.py" in page and f"/api/v1/jobs/{job.id}/repro.py?download=1" in page
     path = f"/failures/{RELU}"
-    described = client.post(path, data={"action": "describe", "note": "ours", "issue_url": "", "fixed_in": ""})
+    issue = "https://github.com/pytorch/pytorch/issues/1"
+    described = client.post(path, data={"action": "describe", "note": "ours", "issue_url": issue, "fixed_in": "2.14.0"})
     assert (described.status_code, described.headers["Location"]) == (303, path)
-    assert "ours" in client.get(path).text
+    for text in (client.get(path).text, client.get("/failures").text):
+        assert "ours" in text and f'href="{issue}"' in text and "pytorch/pytorch#1" in text and "2.14.0" in text
     gelu = next(name for name in listed(client) if name != RELU)
     client.post(path, data={"action": "merge", "other": gelu})
     assert get(client, RELU)["jobs"] == 2

@@ -18,7 +18,7 @@ from minimizer.types import Kind, Reason, Status, Step
 from web import verdict
 from web.charts import Point, reduction_curve
 from web.examples import EXAMPLES
-from web.presentation import ago, clock, number, size
+from web.presentation import ago, clock, issue_name, number, size
 
 
 def test_pasted_script_becomes_a_job(client: FlaskClient, store: Store, rung: list[str]) -> None:
@@ -209,6 +209,7 @@ def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store
 def test_every_word_has_a_sentence() -> None:
     assert set(verdict.KINDS) == set(Kind)
     assert set(verdict.STEPS) == set(Step)
+    assert all(verdict.kind_tone(kind) for kind in Kind)
 
 
 def test_delete_and_unknown_job(client: FlaskClient, minimized: Job) -> None:
@@ -239,3 +240,5 @@ def test_values_read_well() -> None:
     assert [clock(s) for s in (0.25, 48.4, 185, 900, 7800)] == ["0.2 s", "48 s", "3 min 05 s", "15 min", "2 h 10 min"]
     assert [number(v) for v in (1234, 5.96e-8, 0.5)] == ["1,234", "5.96e-08", "0.5"]
     assert [size(n) for n in (12, 2048, 3 << 20)] == ["12 B", "2.0 KiB", "3.0 MiB"]
+    assert issue_name("https://github.com/pytorch/pytorch/issues/12") == "pytorch/pytorch#12"
+    assert issue_name("https://tracker.example/12") == "tracker.example/12"
