@@ -31,8 +31,8 @@ def client_of(
 class Hands:
     """A worker that does what the test says."""
 
-    def __init__(self, store: Store, job: Job) -> None:
-        claim = store.claim_job(job.id, "worker-1", lease_seconds=60)
+    def __init__(self, store: Store, job: Job, worker: str = "worker-1") -> None:
+        claim = store.claim_job(job.id, worker, lease_seconds=60)
         assert claim is not None
         self.store = store
         self.claim: Claim = claim

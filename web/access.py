@@ -60,6 +60,7 @@ NEEDS: dict[str, Need] = {
     "account.list_projects": Need.SIGNED_IN,
     "operations.list_workers": Need.SIGNED_IN,
     "account.list_tokens": Need.SIGNED_IN,
+    "worker_pages.page": Need.SIGNED_IN,
     "account.create_token": Need.OWN_KEYS,
     "account.revoke_token": Need.OWN_KEYS,
     "keys.page": Need.SIGNED_IN,

@@ -24,6 +24,7 @@ from web.service import Service
 from web.sign_in import sign_in_pages
 from web.webhooks import webhooks
 
+from web.workers import worker_pages
 # What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.
 _ENVELOPE_BYTES = 256 << 10
 _JSON_EXPANSION = 3
@@ -78,7 +79,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
     presentation.install(app)
     for blueprint in (api, files, failures, account, webhooks, operations):
         app.register_api(blueprint)
-    for pages_of in (documentation, pages, failure_pages, sign_in_pages, keys):
+    for pages_of in (documentation, pages, failure_pages, worker_pages, sign_in_pages, keys):
         app.register_blueprint(pages_of)
     oidc.install(app, settings)
     if settings.trusted_proxies:

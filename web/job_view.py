@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from markupsafe import Markup
@@ -20,10 +20,9 @@ from web.charts import Point, reduction_curve
 from web.diagnosis import Diagnosis, diagnosis
 from web.story import Note, Stories, Story
 from web.verdict import STEPS, Verdict, verdict
+from web.workers import is_alive
 
 log = logging.getLogger(__name__)
-
-_WORKER_SILENCE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -106,14 +105,8 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         elapsed=elapsed,
         artifacts=store.artifacts(job_id),
         repro=repro(store, job_id),
-        has_worker=job.status is not Status.QUEUED or has_worker(store),
+        has_worker=job.status is not Status.QUEUED or any(map(is_alive, store.workers())),
     )
-
-
-def has_worker(store: Store) -> bool:
-    """Whether a worker was seen lately."""
-    since = datetime.now(UTC) - _WORKER_SILENCE
-    return any(worker.last_seen > since for worker in store.workers())
 
 
 def script(store: Store, job_id: str, marked: list[int]) -> Markup:

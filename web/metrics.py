@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from web.service import Service
+from web.workers import queues
 
 
 class Metrics:
@@ -65,9 +66,14 @@ class _StoreCollector(Collector):
         for status, count in self._service.store.counts().items():
             jobs.add_metric([status], count)
         yield jobs
-        yield GaugeMetricFamily(
-            "minimizer_workers", "Workers that have registered.", value=len(self._service.store.workers())
+        workers = self._service.store.workers()
+        yield GaugeMetricFamily("minimizer_workers", "Workers that have registered.", value=len(workers))
+        waiting = GaugeMetricFamily(
+            "minimizer_waiting_jobs", "Jobs that wait, by what they wait for.", labels=["device", "toolchain"]
         )
+        for queue in queues(self._service.store, workers):
+            waiting.add_metric([queue.device or "any", queue.toolchain or "default"], queue.jobs)
+        yield waiting
         yield GaugeMetricFamily(
             "minimizer_event_streams", "Event streams open in this process.", value=self._service.streams.taken
         )

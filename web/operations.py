@@ -14,8 +14,9 @@ from flask_openapi.openapi import OpenAPI
 from web.access import identity
 from web.answers import COMMON, SECURITY, problem_response
 from web.metrics import Metrics
-from web.schemas import HealthBody, WorkersBody, worker_body
+from web.schemas import HealthBody, QueueBody, WorkersBody, worker_body
 from web.service import service
+from web.workers import queues
 
 _SWAGGER = Path(str(files("flask_openapi_swagger"))) / "templates" / "swagger"
 
@@ -44,10 +45,15 @@ def readyz() -> dict[str, Any]:
     return HealthBody(status="ok").model_dump()
 
 
-@operations.get("/api/v1/workers", summary="The workers that were seen lately", responses={200: WorkersBody})
+@operations.get(
+    "/api/v1/workers", summary="The workers that were seen lately, and the queues", responses={200: WorkersBody}
+)
 def list_workers() -> dict[str, Any]:
+    store = service().store
+    rows = store.workers()
     return WorkersBody(
-        workers=[worker_body(row, identity().sees(row.project)) for row in service().store.workers()]
+        workers=[worker_body(row, identity().sees(row.project)) for row in rows],
+        queues=[QueueBody(**vars(queue)) for queue in queues(store, rows)],
     ).model_dump(mode="json")
 
 

@@ -160,8 +160,19 @@ class WorkerBody(BaseModel):
     last_seen: datetime
 
 
+class QueueBody(BaseModel):
+    """The jobs, of all projects, that wait for the same device and interpreter."""
+
+    device: str | None = Field(description="The device they need; null where any will do.")
+    toolchain: str | None = Field(description="The interpreter they need; null for the default one.")
+    jobs: int = Field(description="How many.")
+    oldest: datetime | None = Field(description="Since when the first of them waits.")
+    workers: int = Field(description="How many workers that were seen in the last minute can take them.")
+
+
 class WorkersBody(BaseModel):
     workers: list[WorkerBody]
+    queues: list[QueueBody]
 
 
 class HealthBody(BaseModel):

@@ -42,6 +42,7 @@ from minimizer.store.views import (
     Submitter,
     Token,
     User,
+    Waiting,
     Webhook,
     WorkerRow,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "UnknownUser",
     "UnknownWebhook",
     "User",
+    "Waiting",
     "Webhook",
     "WorkerRow",
 ]

@@ -112,9 +112,22 @@ class WorkerRow:
     toolchains: tuple[str, ...]
     job_id: str | None
     project: str | None
-    """Of the job it is at."""
+    """Of the job it is at, as the next two."""
+    filename: str | None
+    step: str | None
     last_seen: datetime
     started_at: datetime
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How many jobs wait for the same device and interpreter; ``None`` where any worker will do."""
+
+    device: str | None
+    toolchain: str | None
+    jobs: int
+    oldest: datetime
+    """Since when the first of them waits."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 
 from minimizer.store.database import Database
 from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
-from minimizer.store.views import WorkerRow
+from minimizer.store.views import Waiting, WorkerRow
 from minimizer.types import Status
 
 _FORGET_AFTER = timedelta(days=1)
@@ -51,7 +51,7 @@ class Workers:
         """The workers that have registered, by name. Whether one is alive shows in ``last_seen``."""
         running = (JobRow.worker == WorkerRecord.name) & (JobRow.status == Status.RUNNING)
         query = (
-            select(WorkerRecord, JobRow.id, ProjectRow.name)
+            select(WorkerRecord, ProjectRow.name, JobRow.id, JobRow.filename, JobRow.step)
             .outerjoin(JobRow, running)
             .outerjoin(ProjectRow, ProjectRow.number == JobRow.project_number)
             .order_by(WorkerRecord.name)
@@ -65,8 +65,20 @@ class Workers:
                     tuple(filter(None, row.toolchains.split(","))),
                     job_id,
                     project,
+                    filename,
+                    step,
                     row.last_seen,
                     row.started_at,
                 )
-                for row, job_id, project in session.execute(query)
+                for row, project, job_id, filename, step in session.execute(query)
             ]
+
+    def waiting(self) -> list[Waiting]:
+        """The jobs that wait, counted by what a worker must have to take them."""
+        query = (
+            select(JobRow.device, JobRow.toolchain, func.count(), func.min(JobRow.queued_at))
+            .where(JobRow.status == Status.QUEUED)
+            .group_by(JobRow.device, JobRow.toolchain)
+        )
+        with self._database.read() as session:
+            return [Waiting(*row) for row in session.execute(query)]

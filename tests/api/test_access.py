@@ -62,6 +62,7 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", f"{API}/projects"): SIGNED_IN,
     ("GET", f"{API}/workers"): SIGNED_IN,
     ("GET", f"{API}/tokens"): SIGNED_IN,
+    ("GET", "/workers"): SIGNED_IN,
     ("POST", f"{API}/tokens"): KEYS,
     ("DELETE", f"{API}/tokens/<token_id>"): {**dict.fromkeys(PEOPLE, 404), "reader": 403, "anonymous": 401},
     ("GET", "/tokens"): SIGNED_IN,
@@ -251,10 +252,11 @@ def test_lists_hold_only_what_is_open(client: FlaskClient, store: Store, job: Jo
     def seen(person: str, path: str) -> str:
         return client.get(path, headers=bearer(tokens[person])).text
 
-    for path in ("/api/v1/jobs", "/jobs", "/", "/api/v1/jobs?q=.py", "/api/v1/workers", "/api/v1/failures"):
+    for path in ("/api/v1/jobs", "/jobs", "/", "/api/v1/jobs?q=.py", "/api/v1/workers", "/workers", "/api/v1/failures"):
         assert foreign.id not in seen("owner", path), path
         assert job.id not in seen("stranger", path), path
-    assert foreign.id in seen("stranger", "/api/v1/workers")
+    assert foreign.id in seen("stranger", "/api/v1/workers") and foreign.id in seen("stranger", "/workers")
+    assert "theirs.py" not in seen("owner", "/workers")
     assert {foreign.id, job.id} <= {
         one["id"] for one in client.get("/api/v1/jobs", headers=bearer(tokens["admin"])).get_json()["jobs"]
     }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from webtest import refused
+from webtest import SCRIPT, Hands, refused
 
+from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from web import create_app
+from web import create_app, workers
 
 
 def test_probes(client: FlaskClient) -> None:
@@ -40,6 +42,47 @@ def test_workers(client: FlaskClient, store: Store) -> None:
     store.register_worker("w1", device="cpu", torch="2.13.0")
     (worker,) = client.get("/api/v1/workers").get_json()["workers"]
     assert (worker["name"], worker["torch"], worker["job_id"]) == ("w1", "2.13.0", None)
+
+
+def test_queues_say_who_can_take_what_waits(client: FlaskClient, store: Store) -> None:
+    store.register_worker("w1", device="cpu", torch="2.13.0")
+    store.register_worker("w2", device="cuda", torch="2.13.0", toolchains=["nightly"])
+    for options in ({}, {"device": "cuda"}, {"device": "cuda"}, {"device": "cuda", "toolchain": "old"}):
+        store.submit(SCRIPT, "model.py", Options(**options))
+    queues = client.get("/api/v1/workers").get_json()["queues"]
+    assert [tuple(queue[name] for name in ("device", "toolchain", "jobs", "workers")) for queue in queues] == [
+        (None, None, 1, 2),
+        (None, "nightly", 0, 1),
+        ("cuda", None, 2, 1),
+        ("cuda", "nightly", 0, 1),
+        ("cuda", "old", 1, 0),
+    ]
+    assert [queue["oldest"] is None for queue in queues] == [False, True, False, True, False]
+    text = client.get("/metrics").text
+    assert 'minimizer_waiting_jobs{device="any",toolchain="default"} 1.0' in text
+    assert 'minimizer_waiting_jobs{device="cuda",toolchain="old"} 1.0' in text
+
+
+def test_the_page_of_the_workers(client: FlaskClient, store: Store, queued: Job) -> None:
+    page = client.get("/workers").text
+    assert "No worker is there, so jobs wait" in page and "python -m worker" in page
+    store.register_worker("w1", device="cuda", torch="2.13.0", toolchains=["nightly"])
+    page = client.get("/workers").text
+    assert "idle" in page and "nightly" in page and "python -m worker" not in page
+    hands = Hands(store, queued, worker="w1")
+    hands.event("step", step="reduce", state="started")
+    page = client.get("/workers").text
+    assert "at work" in page and f"/jobs/{queued.id}" in page and "reduce" in page
+
+
+def test_a_worker_that_fell_silent_counts_no_more(
+    client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.register_worker("w1", device="cpu", torch="2.13.0")
+    monkeypatch.setattr(workers, "SILENCE", timedelta(seconds=-60))
+    page = client.get("/workers").text
+    assert "silent" in page and "python -m worker" in page
+    assert [queue["workers"] for queue in client.get("/api/v1/workers").get_json()["queues"]] == [0]
 
 
 def test_openapi_describes_every_route(client: FlaskClient) -> None:

@@ -1,0 +1,77 @@
+"""Who works, and what waits for whom: the page of the workers, and the queues as REST and metrics show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from flask import Blueprint, render_template
+
+from minimizer.store import Store, WorkerRow
+from web.service import service
+
+SILENCE = timedelta(minutes=1)
+"""A worker that was not seen for longer counts as gone, though its row is kept for a day."""
+
+worker_pages = Blueprint("worker_pages", __name__)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The jobs that wait for the same device and interpreter; ``None`` where any worker will do."""
+
+    device: str | None
+    toolchain: str | None
+    jobs: int
+    oldest: datetime | None
+    """Since when the first of them waits."""
+    workers: int
+    """How many that are alive can take them."""
+
+
+def is_alive(worker: WorkerRow) -> bool:
+    """Whether a worker was seen lately."""
+    return worker.last_seen > datetime.now(UTC) - SILENCE
+
+
+def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
+    """Every queue that holds a job or that a worker listens to: a queue does not go when its last job does."""
+    alive = [worker for worker in workers if is_alive(worker)]
+    waiting = {(one.device, one.toolchain): one for one in store.waiting()}
+    needs: set[tuple[str | None, str | None]] = {(None, None), *waiting}
+    for worker in alive:
+        needs |= {(device, tool) for device in (None, *_devices(worker)) for tool in (None, *worker.toolchains)}
+    found = []
+    for device, toolchain in sorted(needs, key=lambda need: (need[0] or "", need[1] or "")):
+        here = waiting.get((device, toolchain))
+        able = [worker for worker in alive if _can(worker, device, toolchain)]
+        found.append(
+            Queue(device, toolchain, here.jobs if here else 0, here.oldest if here else None, workers=len(able))
+        )
+    return found
+
+
+@worker_pages.get("/workers")
+def page() -> str:
+    store = service().store
+    workers = store.workers()
+    waiting = queues(store, workers)
+    return render_template(
+        "workers.html",
+        workers=workers,
+        alive=[worker for worker in workers if is_alive(worker)],
+        is_alive=is_alive,
+        queues=waiting,
+        jobs=sum(queue.jobs for queue in waiting),
+        oldest=min((queue.oldest for queue in waiting if queue.oldest), default=None),
+    )
+
+
+def _devices(worker: WorkerRow) -> list[str]:
+    # A CPU is what every worker has, and so no need that a job could name.
+    return [name for name in worker.device.split(", ") if name != "cpu"]
+
+
+def _can(worker: WorkerRow, device: str | None, toolchain: str | None) -> bool:
+    return device in (None, *_devices(worker)) and toolchain in (None, *worker.toolchains)
