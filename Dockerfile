@@ -22,6 +22,7 @@ COPY minimizer minimizer
 COPY worker worker
 COPY web web
 COPY migrations migrations
+COPY docs docs
 RUN version=$(python -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])') \
     && sed "s/^torch==.*/torch==$version/" constraints.txt > /tmp/constraints.txt \
     && pip install --constraint /tmp/constraints.txt ".[production,oidc]"

@@ -46,6 +46,7 @@ class Need(Enum):
 NEEDS: dict[str, Need] = {
     "static": Need.NOTHING,
     "documentation.docs": Need.NOTHING,
+    "manual.page": Need.NOTHING,
     "documentation.openapi_json": Need.NOTHING,
     "documentation.swagger_file": Need.NOTHING,
     "operations.healthz": Need.NOTHING,
@@ -59,8 +60,8 @@ NEEDS: dict[str, Need] = {
     "account.me": Need.SIGNED_IN,
     "account.list_projects": Need.SIGNED_IN,
     "operations.list_workers": Need.SIGNED_IN,
-    "account.list_tokens": Need.SIGNED_IN,
     "worker_pages.page": Need.SIGNED_IN,
+    "account.list_tokens": Need.SIGNED_IN,
     "account.create_token": Need.OWN_KEYS,
     "account.revoke_token": Need.OWN_KEYS,
     "keys.page": Need.SIGNED_IN,

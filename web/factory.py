@@ -16,6 +16,7 @@ from web.doorbell import Doorbell, celery_doorbell
 from web.failures import failure_pages, failures
 from web.files import files
 from web.keys import keys
+from web.manual import manual
 from web.metrics import Metrics
 from web.operations import documentation, operations
 from web.pages import pages
@@ -23,8 +24,8 @@ from web.problems import ProblemBody
 from web.service import Service
 from web.sign_in import sign_in_pages
 from web.webhooks import webhooks
-
 from web.workers import worker_pages
+
 # What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.
 _ENVELOPE_BYTES = 256 << 10
 _JSON_EXPANSION = 3
@@ -79,7 +80,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
     presentation.install(app)
     for blueprint in (api, files, failures, account, webhooks, operations):
         app.register_api(blueprint)
-    for pages_of in (documentation, pages, failure_pages, worker_pages, sign_in_pages, keys):
+    for pages_of in (documentation, manual, pages, failure_pages, worker_pages, sign_in_pages, keys):
         app.register_blueprint(pages_of)
     oidc.install(app, settings)
     if settings.trusted_proxies:

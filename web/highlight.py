@@ -1,4 +1,4 @@
-"""Python source as highlighted HTML, with classes only: the colours are in the style sheet, for light and dark."""
+"""Source as highlighted HTML, with classes only: the colours are in the style sheet, for light and dark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Collection
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
 from pygments.lexers.python import PythonLexer
+from pygments.lexers.special import TextLexer
+from pygments.util import ClassNotFound
 
 # Beyond this a page would be slow to make and to read; the file itself is one click away.
 MAX_CHARS = 200_000
@@ -19,6 +22,15 @@ def python(source: str, marked: Collection[int] = ()) -> Markup:
     # Pygments closes its spans at the end of every line, so that each line can be wrapped.
     lines = html.removesuffix("\n").split("\n")
     return Markup("\n".join(_line(line, number in marked) for number, line in enumerate(lines, 1)))  # Pygments escapes
+
+
+def source(text: str, language: str) -> Markup:
+    """Highlight a few lines in any language; one that is not known stays plain."""
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        lexer = TextLexer()
+    return Markup(highlight(text, lexer, HtmlFormatter(nowrap=True)))  # Pygments escapes
 
 
 def _line(html: str, is_marked: bool) -> str:

@@ -42,6 +42,7 @@ API = "/api/v1"
 TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/static/<path:filename>"): OPEN,
     ("GET", "/docs"): OPEN,
+    ("GET", "/docs/<name>"): OPEN,
     ("GET", "/docs/swagger/<path:name>"): OPEN,
     ("GET", f"{API}/openapi.json"): OPEN,
     ("GET", "/healthz"): OPEN,
@@ -61,8 +62,8 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", f"{API}/me"): SIGNED_IN,
     ("GET", f"{API}/projects"): SIGNED_IN,
     ("GET", f"{API}/workers"): SIGNED_IN,
-    ("GET", f"{API}/tokens"): SIGNED_IN,
     ("GET", "/workers"): SIGNED_IN,
+    ("GET", f"{API}/tokens"): SIGNED_IN,
     ("POST", f"{API}/tokens"): KEYS,
     ("DELETE", f"{API}/tokens/<token_id>"): {**dict.fromkeys(PEOPLE, 404), "reader": 403, "anonymous": 401},
     ("GET", "/tokens"): SIGNED_IN,
@@ -178,7 +179,7 @@ def ask(
     path = rule.replace("<job_id>", job_id).replace("<token_id>", "5f1b9a3c2d4e")
     path = path.replace("<webhook_id>", "5f1b9a3c2d4e")
     path = path.replace("<signature>", RELU).replace("<path:filename>", "app.css").replace("<path:name>", "js/x.js")
-    path = path.replace("/artifacts/<name>", "/artifacts/run.log")
+    path = path.replace("/artifacts/<name>", "/artifacts/run.log").replace("/docs/<name>", "/docs/index")
     if "<any(" in path:
         path = path.partition("<any(")[0] + "repro.py"
     script = {"script": SCRIPT.decode(), "filename": "new.py"}

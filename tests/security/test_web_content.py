@@ -20,6 +20,8 @@ from minimizer.types import Kind, Status
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>{{ 7 * 7 }}"
 SCRIPT = f"# </code></pre>{ATTACK}\nx = '''{ATTACK.replace(chr(39), '')}'''\n".encode()
 
+PLAIN = ("/failures", "/workers", "/docs", "/docs/rest", "/nothing")
+
 
 @pytest.fixture
 def store(sqlite_url: str) -> Iterator[Store]:
@@ -64,8 +66,11 @@ def hostile(store: Store) -> Job:
     return store.job(job.id)
 
 
-def test_pages_show_hostile_text_as_text(client: FlaskClient, hostile: Job) -> None:
-    for path in ("/", "/jobs", f"/jobs/{hostile.id}", f"/jobs/{hostile.id}/script"):
+def test_pages_show_hostile_text_as_text(client: FlaskClient, store: Store, hostile: Job) -> None:
+    (group,) = store.failures()
+    store.register_worker("w", device=ATTACK, torch=ATTACK, toolchains=[ATTACK])
+    paths = ("/", "/jobs", f"/jobs/{hostile.id}", f"/jobs/{hostile.id}/script", f"/failures/{group.signature}")
+    for path in (*paths, "/failures", "/workers"):
         page = client.get(path).text
         assert "<script>alert" not in page and "<img" not in page, path
         assert "alert(1)" in page, path
@@ -78,14 +83,29 @@ def test_refused_form_shows_hostile_text_as_text(client: FlaskClient) -> None:
     assert "<script>alert" not in page.text and "</textarea><" not in page.text
 
 
-def test_pages_have_nothing_inline(client: FlaskClient, hostile: Job) -> None:
-    for path in ("/", "/jobs", f"/jobs/{hostile.id}", "/docs", "/nothing"):
+def test_pages_have_nothing_inline(client: FlaskClient, store: Store, hostile: Job) -> None:
+    (group,) = store.failures()
+    for path in ("/", "/jobs", f"/jobs/{hostile.id}", f"/failures/{group.signature}", *PLAIN):
         page = client.get(path, headers={"Accept": "text/html"}).text
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page.replace("onerror=alert(2)", "")), path
         assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page)), path
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/docs", "/api/v1/jobs", "/healthz", "/nothing", "/static/app.css"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/jobs",
+        "/docs",
+        "/docs/cli",
+        "/failures",
+        "/workers",
+        "/api/v1/jobs",
+        "/healthz",
+        "/nothing",
+        "/static/app.css",
+    ],
+)
 def test_every_answer_carries_the_headers(client: FlaskClient, path: str) -> None:
     headers = client.get(path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
