@@ -31,6 +31,8 @@ class Need(Enum):
 
     NOTHING = auto()
     """Open to everybody."""
+    OPEN_PAGE = auto()
+    """The same, and who has signed in is greeted as on every other page."""
     SIGNED_IN = auto()
     """Reading what does not belong to a project."""
     READ = auto()
@@ -45,8 +47,8 @@ class Need(Enum):
 
 NEEDS: dict[str, Need] = {
     "static": Need.NOTHING,
-    "documentation.docs": Need.NOTHING,
-    "manual.page": Need.NOTHING,
+    "documentation.docs": Need.OPEN_PAGE,
+    "manual.page": Need.OPEN_PAGE,
     "documentation.openapi_json": Need.NOTHING,
     "documentation.swagger_file": Need.NOTHING,
     "operations.healthz": Need.NOTHING,
@@ -126,6 +128,9 @@ def install(app: Flask, settings: Settings, store: Store) -> None:
         if need is Need.NOTHING:
             return None
         found = _identify(store)
+        if need is Need.OPEN_PAGE:
+            g.identity = found
+            return None
         if found is None:
             if "Authorization" in request.headers or COOKIE in request.cookies:
                 limits.count_stranger(request.remote_addr or "")

@@ -340,13 +340,15 @@ def test_a_browser_signs_in_and_out(client: FlaskClient, job: Job, tokens: dict[
     assert (entered.status_code, entered.location) == (303, f"/jobs/{job.id}")
     cookie = entered.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite=Lax" in cookie
-    assert "Sign out" in client.get(f"/jobs/{job.id}", headers=page).text
+    for path in (f"/jobs/{job.id}", "/docs", "/docs/index"):
+        assert "Sign out" in client.get(path, headers=page).text, path
     own = {"Origin": "http://localhost"}
     assert client.post(f"/jobs/{job.id}/retry", headers=own).status_code == 303
     refused(client.post(f"/jobs/{job.id}/cancel"), 403, "Origin")
     refused(client.post(f"/jobs/{job.id}/cancel", headers={"Origin": "https://evil.example"}), 403, "another origin")
     assert client.post("/logout", headers=own).status_code == 303
     assert client.get(f"/jobs/{job.id}", headers=page).status_code == 303
+    assert "Sign out" not in client.get("/docs/index", headers=page).text
 
 
 def test_a_cookie_that_was_kept_opens_nothing_after_signing_out(client: FlaskClient, tokens: dict[str, str]) -> None:

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ from minimizer.store import Store
 from minimizer.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[2]
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
+"""What the pages looked like, for people; whatever runs the tests may keep it."""
 
 # What a browser does besides, it must not do here: the machine may have no network, and a test needs none.
 ARGUMENTS = [
@@ -50,14 +54,32 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The web server as a process of its own on a free port of loopback: its address, and its database."""
-    folder = tmp_path_factory.mktemp("server")
+    """A web server without access control: its address, and its database."""
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A web server that asks who one is."""
+    with serving(tmp_path_factory.mktemp("guarded"), MINIMIZER_ACCESS="on") as server:
+        yield server
+
+
+@contextmanager
+def serving(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
+    """The web server as a process of its own on a free port of loopback."""
     url = f"sqlite:///{folder / 'minimizer.db'}"
     upgrade(url)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {"PATH": os.environ["PATH"], "MINIMIZER_DATA_DIR": str(folder), "MINIMIZER_PORT": str(port)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MINIMIZER_DATA_DIR": str(folder),
+        "MINIMIZER_PORT": str(port),
+        **settings,
+    }
     command = [
         sys.executable,
         "-c",
@@ -83,8 +105,9 @@ def store(server: tuple[str, str]) -> Iterator[Store]:
     """The store of the server, empty."""
     engine = create_engine(server[1])
     with engine.begin() as connection:
-        connection.execute(text("DELETE FROM jobs"))
-        connection.execute(text("DELETE FROM workers"))
+        # Foreign keys are not enforced on a connection that is not the store's.
+        for table in ("jobs", "workers", "failure_groups", "failure_members", "failure_history"):
+            connection.execute(text(f"DELETE FROM {table}"))
     engine.dispose()
     store = Store.open(server[1])
     yield store
@@ -114,3 +137,14 @@ def page(context: BrowserContext, complaints: list[str]) -> Iterator[Page]:
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
+
+
+@pytest.fixture
+def screenshot(page: Page) -> Callable[[str], None]:
+    """Keeps what the page looks like under this name; called on purpose, since it takes its time."""
+
+    def keep(name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True, animations="disabled")
+
+    return keep

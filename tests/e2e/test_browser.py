@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from webtest import REPRO, SCRIPT, Hands, minimized_report
 from minimizer.options import Options
 from minimizer.report import Report
 from minimizer.store import Claim, Store
-from minimizer.types import Status
+from minimizer.types import Reason, Role, Scope, Status
+
+Screenshot = Callable[[str], None]
 
 
 class Worker:
@@ -190,18 +192,167 @@ def test_hostile_script_and_name_stay_text(page: Page, worker: Worker, store: St
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_every_page_fits_and_is_clean(page: Page, store: Store, complaints: list[str], width: int, scheme: str) -> None:
+def test_every_page_fits_and_is_clean(
+    page: Page, store: Store, complaints: list[str], screenshot: Screenshot, width: int, scheme: str
+) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     done = Hands(
         store, store.submit(SCRIPT, "a_file_with_a_name_that_is_longer_than_any_phone_is_wide.py", Options())[0]
     ).minimize()
     waiting, _ = store.submit(SCRIPT, "model.py", Options())
-    for path in ("/", "/?example=healthy", "/jobs", f"/jobs/{done.id}", f"/jobs/{waiting.id}"):
+    (group,) = store.failures()
+    issue = "https://github.com/pytorch/pytorch/issues/1"
+    store.describe_failure(group.signature, "ada", note="Only with autotuning.", issue_url=issue, fixed_in="2.14.0")
+    pages = {
+        "workers-none": "/workers",
+        "workers": "/workers",
+        "new": "/",
+        "new-example": "/?example=healthy",
+        "jobs": "/jobs",
+        "job-done": f"/jobs/{done.id}",
+        "job-waiting": f"/jobs/{waiting.id}",
+        "failures": "/failures",
+        "failure": f"/failures/{group.signature}",
+        "docs": "/docs/index",
+        "docs-page": "/docs/backend",
+        "api": "/docs",
+    }
+    for name, path in pages.items():
+        if name == "workers":
+            store.register_worker("gpu-1-4711", device="cuda", torch="2.13.0", toolchains=["torch-2.12", "nightly"])
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+        screenshot(f"{name}-{width}-{scheme}")
     assert complaints == []
+    page.goto("/nothing")  # which a browser complains of
+    screenshot(f"not-found-{width}-{scheme}")
+
+
+def test_a_job_whose_time_was_up_goes_on(page: Page, store: Store, complaints: list[str]) -> None:
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options(budget=60))[0])
+    hands.finish(Report(status=Status.PARTIAL, reason=Reason.BUDGET))
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    expect(page.get_by_role("button", name="Go on")).to_have_count(0)
+    assert store.job(hands.claim.job_id).options.budget == 120
+    assert complaints == []
+
+
+def test_failures_are_found_and_described(page: Page, store: Store, complaints: list[str]) -> None:
+    Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    page.goto("/failures")
+    page.get_by_role("searchbox").press_sequentially("gelu")
+    expect(page.get_by_text("No failure fits.")).to_be_visible()
+    page.get_by_role("searchbox").fill("RELU")
+    row = page.locator(".groups li")
+    expect(row).to_contain_text("wrong output")
+    row.click()
+
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    page.locator("#repro").get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").strip() == REPRO.decode().strip()
+
+    page.get_by_text("Change", exact=True).click()
+    page.get_by_label("Note").fill("Only with autotuning.")
+    page.get_by_label("Issue upstream").fill("https://github.com/pytorch/pytorch/issues/1")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#known")).to_contain_text("Only with autotuning.")
+    expect(page.get_by_role("link", name="pytorch/pytorch#1")).to_be_visible()
+    expect(page.locator("#history li")).to_have_count(2)
+    page.get_by_role("button", name="Retest").click()
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    assert complaints == []
+
+
+def test_workers_come_and_work_before_ones_eyes(page: Page, store: Store, complaints: list[str]) -> None:
+    job, _ = store.submit(SCRIPT, "model.py", Options())
+    page.goto("/workers")
+    expect(page.get_by_role("heading", name="No worker is there, so jobs wait")).to_be_visible()
+    page.evaluate("window.notReloaded = true")
+    store.register_worker("worker", device="cpu", torch="2.13.0")
+    expect(page.locator(".workers")).to_contain_text("idle")
+    places = "[...document.querySelectorAll('.figures, .workers li, .workers dl, #queues')].map(e => e.getBoundingClientRect().top)"
+    before = page.evaluate(places)
+    hands = Hands(store, job, worker="worker")
+    expect(page.locator(".workers")).to_contain_text("at work")
+    assert page.evaluate(places) == before, "nothing jumps"
+    assert page.evaluate("window.notReloaded")
+    page.get_by_role("link", name="model.py").click()
+    expect(page.get_by_role("heading", name="model.py")).to_be_visible()
+    hands.finish(minimized_report())
+    assert complaints == []
+
+
+def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: list[str]) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto("/")
+    page.get_by_role("link", name="Docs").click()
+    page.get_by_label("Documentation").get_by_role("link", name="The command line").click()
+    expect(page.get_by_role("heading", name="The command line", level=1)).to_be_visible()
+    page.get_by_role("link", name="minimizer doctor", exact=True).click()
+    expect(page.get_by_role("heading", name="minimizer doctor")).to_be_in_viewport()
+    page.get_by_role("link", name="API explorer").click()
+    expect(page.get_by_text("Submit a script")).to_be_visible()
+    assert all(url.startswith((address, "data:")) for url in asked)
+    assert complaints == []
+
+
+def test_keyboard_focus_is_seen(page: Page, store: Store) -> None:
+    Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    for path in ("/", "/jobs", "/failures", "/docs/index"):
+        page.goto(path)
+        for _ in range(10):
+            page.keyboard.press("Tab")
+            assert page.evaluate(FOCUS_IS_SEEN), (path, page.evaluate("document.activeElement.outerHTML"))
+
+
+FOCUS_IS_SEEN = """
+() => [null, "::after"].some(part => {
+  const style = getComputedStyle(document.activeElement, part);
+  return style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2;
+})
+"""
+
+
+def test_signing_in_and_being_refused(
+    page: Page, guarded_server: tuple[str, str], complaints: list[str], screenshot: Screenshot
+) -> None:
+    address, url = guarded_server
+    store = Store.open(url)
+    store.create_user("ada", Role.MEMBER)
+    _, secret = store.create_token("ada", "browser", Scope.WRITE)
+    foreign = store.submit(SCRIPT, "theirs.py", Options())[0]
+    page.goto(f"{address}/jobs")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    screenshot("sign-in")
+    page.get_by_label("Password or token").fill("mnz_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not signed in")
+    assert all("401" in one for one in complaints)
+    complaints.clear()
+
+    page.get_by_label("Password or token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_text("No job yet.")).to_be_visible()
+    for path in ("/failures", "/workers", "/docs/index"):
+        page.goto(f"{address}{path}")
+    page.get_by_role("link", name="Tokens").click()
+    expect(page.locator("tbody")).to_contain_text("browser")
+    screenshot("tokens")
+    assert complaints == []
+
+    page.goto(f"{address}/jobs/{foreign.id}")
+    expect(page.get_by_role("heading", name="Not Found")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.goto(f"{address}/jobs")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    store.close()
 
 
 DIAGNOSED = Path(__file__).parent / "data" / "transformer_relu.json"
