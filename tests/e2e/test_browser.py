@@ -216,7 +216,6 @@ def test_every_page_fits_and_is_clean(
         "failure": f"/failures/{group.signature}",
         "docs": "/docs/index",
         "docs-page": "/docs/backend",
-        "api": "/docs",
     }
     for name, path in pages.items():
         if name == "workers":
@@ -410,11 +409,14 @@ selector => {
 """The contrast of text in a picture to what is behind it, after WCAG 2."""
 
 
-def test_api_documentation_works_without_a_network(page: Page, address: str, complaints: list[str]) -> None:
+def test_api_documentation_works_without_a_network(
+    page: Page, address: str, complaints: list[str], screenshot: Screenshot
+) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto("/docs")
     page.get_by_text("Submit a script").click()
     expect(page.get_by_text("Honours")).to_be_visible()
+    screenshot("api")
     assert all(url.startswith((address, "data:")) for url in asked)
     assert complaints == []
