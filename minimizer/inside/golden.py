@@ -65,17 +65,25 @@ class _Collector(fx.Interpreter):
         super().__init__(module, garbage_collect_values=True)
         self._moments, self._after = moments, after
         self.found: dict[str, torch.Tensor] = {}
+        self._given: list[tuple[str, torch.Tensor]] = []
         wanted = {node for pairs in moments.values() for _, node in pairs}
         # A value asked for at a later moment must outlive its last use.
         for dying in self.user_to_last_uses.values():
             dying[:] = [node for node in dying if node not in wanted]
 
     def run_node(self, n: fx.Node) -> Any:
+        if n.op != "placeholder" and self._given:  # inputs are copied together, with the storages they share
+            self._keep(self._given)
+            self._given = []
         early = [(key, self.env[node]) for key, node in self._moments.get(n, ())]
         self._keep([(key, value) for key, value in early if isinstance(value, torch.Tensor)])
         result = super().run_node(n)
         if isinstance(result, torch.Tensor):
-            self._keep([(key, result) for key in self._after.get(n, ())])
+            found = [(key, result) for key in self._after.get(n, ())]
+            if n.op == "placeholder":
+                self._given += found
+            else:
+                self._keep(found)
         return result
 
     def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
