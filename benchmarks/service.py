@@ -86,7 +86,12 @@ def measure(api: Api, service: int, jobs: int, kill: bool) -> dict[str, Any]:
     ids = []
     for index in range(jobs):
         script = EXAMPLES / f"{SCRIPTS[index % len(SCRIPTS)]}.py"
-        body = {"script": script.read_text(), "filename": script.name, "options": {"witness": False}, "force": True}
+        body = {
+            "script": script.read_text(),
+            "filename": script.name,
+            "options": {"diagnosis": False, "witness": False},
+            "force": True,
+        }
         ids.append(api.get("/api/v1/jobs", body)["id"])
     killed: int | None = None
     while True:
