@@ -10,15 +10,14 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from stage import stage
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCRIPTS = ["bucketed_features", "image_statistics", "interval_layer"]
@@ -30,26 +29,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=10, help="how many jobs to submit at once (default 10)")
     parser.add_argument("--kill", action="store_true", help="kill -9 the worker once a job is being reduced")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
-        settings = {"MINIMIZER_DATA_DIR": folder, "MINIMIZER_PORT": str(port), "MINIMIZER_LEASE_SECONDS": "10"}
-        service = subprocess.Popen(
-            [sys.executable, "-m", "minimizer", "serve"],
-            env=os.environ | settings,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            print(
-                json.dumps(
-                    measure(Api(f"http://127.0.0.1:{port}"), service.pid, arguments.jobs, arguments.kill), indent=1
-                )
-            )
-        finally:
-            service.terminate()
-            service.wait(60)
+    with stage("sqlite", lease_seconds=10) as on:
+        service = on.start(sys.executable, "-m", "minimizer", "serve")
+        print(json.dumps(measure(Api(on.address), service.pid, arguments.jobs, arguments.kill), indent=1))
     return 0
 
 
