@@ -89,9 +89,13 @@ def measure(script: Path, side: str, limit: int, work: Path) -> dict[str, Any]:
     load = os.getloadavg()[0]
     row: dict[str, Any] = {"case": script.stem, "side": side, "limit": limit, "busy": load > IDLE}
     if side == "upstream":
-        return row | asdict(run_upstream(script, limit, folder))
-    found = run_ours(script, limit, folder, [*REPRO_ONLY, *TRUTH.get(script.stem, {}).get("arguments", ())])
-    return row | asdict(found) | facts(folder / "report.json", found)
+        found = run_upstream(script, limit, folder)
+    else:
+        found = run_ours(script, limit, folder, [*REPRO_ONLY, *TRUTH.get(script.stem, {}).get("arguments", ())])
+        row |= facts(folder / "report.json", found)
+    if found.repro:
+        found.repro = str(Path(found.repro).relative_to(folder))  # the rows are kept, this machine's folders are not
+    return row | asdict(found)
 
 
 def facts(file: Path, side: Side) -> dict[str, Any]:
