@@ -81,6 +81,8 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
     gradients = [name for d in differences if (name := _gradient_at(program, d.where))]
     if gradients:
         details["gradients"] = list(dict.fromkeys(gradients))
+        if any("None" in (d.expected, d.actual) for d in differences if _gradient_at(program, d.where)):
+            details["unused"] = True
     if differences[0].kind == "wrong_metadata":
         _add_aspect(details, program, differences[0])
     return details

@@ -49,6 +49,8 @@ TIMEOUT_FACTOR = 8.0
 SILENCE = (4.0, 10.0)
 """Seconds that a trial may say nothing before its stack is looked at, where a hang is reduced: as long as the slowest that ended
 by itself took as a whole, within these bounds. The stack decides, and a C++ compiler on it does not count."""
+ABSENT = "type"
+"""The sort of a numeric difference between a tensor and something that is none, such as the None of a gradient that is missing."""
 HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
 """What every candidate may use; the emitted repro imports only what it does use."""
 
@@ -58,7 +60,8 @@ class Signature:
     """The way in which something fails: what two failures must share to be the same.
 
     ``exception_type`` and ``message`` are those at the root; the message has its numbers, addresses and paths removed.
-    ``where`` is the innermost frame (file and function); of a hang the frame that never returns, empty if it is not known. ``what`` names the sort of difference, for metadata only.
+    ``where`` is the innermost frame (file and function); of a hang the frame that never returns, empty if it is not known.
+    ``what`` names the sort of difference.
     """
 
     kind: Kind
@@ -82,8 +85,8 @@ class Signature:
             return self.what == other.what
         if self.kind is Kind.HANG:
             return self.where in ("", other.where)
-        if self.kind.is_numeric:
-            return True
+        if self.kind.is_numeric:  # a gradient that is missing is no wrong one, though both are wrong gradients
+            return (self.what == ABSENT) == (other.what == ABSENT)
         return self.exception_type == other.exception_type and (
             self.message == other.message or (self.where != "" and self.where == other.where)
         )

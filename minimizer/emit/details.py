@@ -24,6 +24,8 @@ class Details(TypedDict, total=False):
     """Whether the function was seen to change its inputs: both sides then need some of their own."""
     gradients: list[str]
     """Inputs whose gradient is wrong; all that require one if absent."""
+    unused: bool
+    """Whether one of those gradients is None on one side."""
     backward: bool
     """Whether the error, crash or hang comes in the backward."""
     signal: str

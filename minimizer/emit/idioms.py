@@ -65,7 +65,8 @@ class Subject:
             i.name for i in self.program.inputs if i.meta and i.meta.requires_grad
         ]
         inputs = wanted[0] if len(wanted) == 1 else f"({', '.join(wanted)})"
-        return f"torch.autograd.grad({self._loss(self.call(side))}, {inputs})"
+        unused = ", allow_unused=True" if self.details.get("unused") else ""
+        return f"torch.autograd.grad({self._loss(self.call(side))}, {inputs}{unused})"
 
     def run(self, side: str) -> str:
         """The call, and the backward too where it is the one that fails."""

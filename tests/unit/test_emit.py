@@ -364,6 +364,8 @@ def test_gradients_are_asked_for_only_where_they_are_wrong() -> None:
     source = written(program, Kind.WRONG_GRADIENT, {"gradients": ["L_b_"]}).source
     assert "torch.autograd.grad(f(a, b).sum(), b)" in source
     assert "torch.ones(2, requires_grad=True)" in source
+    missing = written(program, Kind.WRONG_GRADIENT, {"gradients": ["L_b_"], "unused": True}).source
+    assert "torch.autograd.grad(f(a, b).sum(), b, allow_unused=True)" in missing
 
 
 def literals() -> st.SearchStrategy[Any]:

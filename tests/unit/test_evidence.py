@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.evidence import culprit_of, dispute
+from minimizer.evidence import culprit_of, details_of, dispute
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Difference, Outcome, Verdict
 
@@ -55,3 +55,17 @@ def test_what_only_the_script_calls_a_failure_is_in_dispute() -> None:
     eager_is_worse = dispute(shown, differs("same", compiled_error=1e-8, eager_error=1e-6))
     assert eager_is_worse is not None
     assert "eager is the less accurate side" in eager_is_worse
+
+
+@pytest.mark.parametrize(("expected", "actual"), [("Tensor(4,) float32", "None"), ("None", "Tensor(4,) float32")])
+def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, actual: str) -> None:
+    meta = TensorMeta((4,), "torch.float32", (1,), requires_grad=True)
+    program = Program((Input("x", meta, code="torch.ones(4)"),), (), ("x",))
+    gone = Difference(where="grad[0]", kind="wrong_gradient", what="type", expected=expected, actual=actual)
+    wrong = Difference(where="grad[0]", kind="wrong_gradient", what="value", expected="1.0", actual="2.0")
+
+    def details(difference: Difference) -> object:
+        return details_of(program, Outcome(outcome="different", verdict=Verdict(differences=[difference])), None)
+
+    assert details(gone) == {"gradients": ["x"], "unused": True}
+    assert details(wrong) == {"gradients": ["x"]}

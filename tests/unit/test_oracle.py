@@ -179,6 +179,12 @@ def test_wrong_values_match_whatever_the_numbers_and_wrong_metadata_by_its_sort(
     assert not Signature(Kind.WRONG_METADATA, what="dtype").matches(Signature(Kind.WRONG_METADATA, what="stride"))
 
 
+@pytest.mark.parametrize(("one", "other"), [("type", "value"), ("value", "type")])
+def test_a_gradient_that_is_missing_is_no_wrong_one(one: str, other: str) -> None:
+    assert not Signature(Kind.WRONG_GRADIENT, what=one).matches(Signature(Kind.WRONG_GRADIENT, what=other))
+    assert Signature(Kind.WRONG_GRADIENT, what=one).matches(Signature(Kind.WRONG_GRADIENT, what=one))
+
+
 def test_a_verdict_is_named_after_the_difference_of_its_kind() -> None:
     verdict = Verdict(
         fault=True,
