@@ -139,6 +139,38 @@ def test_dropped_file_lands_in_the_form(page: Page) -> None:
     expect(page.get_by_label("File name")).to_have_value("dropped.py")
 
 
+def test_script_is_coloured_as_it_is_pasted(
+    page: Page, complaints: list[str], screenshot: Screenshot, tmp_path: Path
+) -> None:
+    """What is seen lies exactly where what is typed lies, also when it scrolls, and is never taken for markup."""
+    text = "import torch\n\n# <b>none</b>\n" + "".join(f"x{i} = torch.ones({i})  # {'wide ' * 60}\n" for i in range(60))
+    page.goto("/")
+    area, shown = page.get_by_label("Script", exact=True), page.locator(".editor .shown code")
+    expect(shown).to_have_text("")
+    area.focus()
+    page.keyboard.insert_text(text)
+
+    expect(shown).to_have_text(text, use_inner_text=False)
+    expect(shown.locator(".token.keyword").first).to_have_text("import")
+    expect(shown.locator("b")).to_have_count(0)
+    screenshot("editor")
+    page.keyboard.type("assert True")
+    expect(shown.locator(".token.keyword").last).to_have_text("assert")
+    area.evaluate("area => { area.scrollTop = 300; area.scrollLeft = 120; }")
+    expect(shown).to_have_css("transform", "matrix(1, 0, 0, 1, -120, -300)")
+    look = "at => ['font', 'lineHeight', 'letterSpacing', 'tabSize', 'whiteSpace', 'padding'].map(p => getComputedStyle(at)[p])"
+    assert area.evaluate(look) == page.locator(".editor .shown").evaluate(look)
+    assert area.evaluate("area => area.clientLeft + area.clientTop") == 0
+    corner = "at => [at.getBoundingClientRect().x, at.getBoundingClientRect().y]"
+    assert area.evaluate(corner) == page.locator(".editor .shown").evaluate(corner)
+
+    script = tmp_path / "model.py"
+    script.write_bytes(SCRIPT)
+    page.locator("input[type=file]").set_input_files(script)
+    expect(shown).to_have_text(SCRIPT.decode(), use_inner_text=False)
+    assert complaints == []
+
+
 def test_refusal_is_shown_at_the_form_with_the_text_kept(page: Page) -> None:
     page.goto("/")
     page.get_by_label("Script", exact=True).fill("def broken(:\n")

@@ -40,6 +40,7 @@ if (form) {
       return;
     }
     source.value = text;
+    source.dispatchEvent(new Event("input"));
     form.elements.filename.value = file.name;
     picker.value = "";
     source.focus();
