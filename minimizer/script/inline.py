@@ -14,23 +14,24 @@ MAX_MODULE = 1 << 20
 
 
 def variables(source: Source) -> list[str]:
-    """Names that are assigned exactly once in the whole script, by a plain assignment."""
+    """Names that are assigned exactly once in the whole script, by themselves or beside others: ``a, b = 1, 2``."""
     stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     bound = {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
-    plain = [n.targets[0].id for n in source.nodes() if _is_plain(n)]  # type: ignore[attr-defined]
-    return [name for name in plain if stored.count(name) == 1 and name not in bound]
+    assigned = [name for node in source.nodes() for name in _assigned(node)]
+    return [name for name in assigned if stored.count(name) == 1 and name not in bound]
 
 
 def with_inlined(source: Source, name: str) -> Source | None:
     """With a variable's value written wherever it is used, and its assignment gone."""
-    assignment = next((n for n in source.nodes() if _is_plain(n) and n.targets[0].id == name), None)  # type: ignore[attr-defined]
+    assignment = next((n for n in source.nodes() if name in _assigned(n)), None)
     if not isinstance(assignment, ast.Assign):
         return None
+    value, rest = _assigned(assignment)[name], _without(assignment, name)
     uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     edits: dict[int, Callable[[ast.AST], Replacement]] = {
-        number_of(use): lambda _: copy.deepcopy(assignment.value) for use in uses
+        number_of(use): lambda _: copy.deepcopy(value) for use in uses
     }
-    edits[number_of(assignment)] = (lambda _: None) if uses else (lambda _: ast.Expr(assignment.value))
+    edits[number_of(assignment)] = lambda _: rest if uses or rest else ast.Expr(value)
     return source.edited(edits)
 
 
@@ -114,8 +115,29 @@ def _module_file(statement: ast.stmt, folder: Path) -> Path | None:
     return None
 
 
-def _is_plain(node: ast.AST) -> bool:
-    return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+def _assigned(node: ast.AST) -> dict[str, ast.expr]:
+    """The values that an assignment gives to single names."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return {}
+    target, value = node.targets[0], node.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    is_plain = not any(isinstance(side, ast.Starred) for pair in pairs for side in pair)
+    return {one.id: given for one, given in pairs if isinstance(one, ast.Name)} if is_plain else {}
+
+
+def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
+    """What an assignment still does without this name; None for nothing."""
+    target, value = assignment.targets[0], assignment.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return None
+    pairs = zip(target.elts, value.elts, strict=True)
+    kept = [pair for pair in pairs if not (isinstance(pair[0], ast.Name) and pair[0].id == name)]
+    if len(kept) == 1:
+        return ast.Assign(targets=[kept[0][0]], value=kept[0][1])
+    targets, values = map(list, zip(*kept, strict=True))
+    return ast.Assign(targets=[ast.Tuple(targets, ast.Store())], value=ast.Tuple(values, ast.Load()))
 
 
 def _is_spliceable(function: ast.FunctionDef) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from minimizer.reduce import Reduced
 from minimizer.reduce.problem import OnStep, Problem
-from minimizer.script import edits, inline
+from minimizer.script import edits, inline, modules
 from minimizer.script.source import Source, number_of
 
 Check = Callable[[Sequence[Source]], Sequence[bool]]
@@ -42,7 +42,7 @@ def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source
 def _run(problem: Problem[Source]) -> None:
     while True:
         before = problem.best
-        for reduce_by in (_statements, _blocks, _functions, _variables, _items, _expressions, _numbers):
+        for reduce_by in (_statements, _blocks, _functions, _classes, _variables, _items, _expressions, _numbers):
             reduce_by(problem)
         if problem.best is before:
             return
@@ -63,6 +63,11 @@ def _blocks(problem: Problem[Source]) -> None:
 def _functions(problem: Problem[Source]) -> None:
     """Write functions that are called once where they are called."""
     _each(problem, inline.called_once(problem.best), inline.spliced, "functions")
+
+
+def _classes(problem: Problem[Source]) -> None:
+    """Let modules of which one object is made give way to their layers and the function that calls them."""
+    _each(problem, modules.made_once(problem.best), modules.without_class, "classes")
 
 
 def _variables(problem: Problem[Source]) -> None:

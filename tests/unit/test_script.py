@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minimizer.script import Source, edits, inline, reduce_script
+from minimizer.script import Source, edits, inline, modules, reduce_script
 from minimizer.script.source import number_of
 
 SCRIPT = '''
@@ -253,6 +253,79 @@ def test_variables_are_written_where_they_are_used() -> None:
     moved = inline.with_inlined(source, "x")
     assert moved is not None
     assert moved.text == "y = f(g())\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("a", "b, c = (2, g())\nprint(b, c)\n"), ("b", "a, c = (1, g())\nprint(2, c)\n")],
+)
+def test_variables_assigned_beside_others_go_alone(name: str, left: str) -> None:
+    source = Source.parse("a, b, c = 1, 2, g()\nprint(b, c)\n")
+    assert inline.variables(source) == ["a", "b", "c"]
+    moved = inline.with_inlined(source, name)
+    assert moved is not None
+    assert moved.text == left
+
+
+def test_values_that_are_unpacked_stay_together() -> None:
+    assert inline.variables(Source.parse("a, b = f()\nc, *d = 1, 2\n")) == []
+
+
+MODULE = """
+class Net(nn.Module):
+    def __init__(self, width, bias=True):
+        super().__init__()
+        self.body = nn.Linear(width, 2, bias)
+        self.register_buffer('scale', torch.ones(2))
+
+    def forward(self, x, y=None):
+        return self.body(x) * self.scale
+net = torch.compile(Net(3))
+net(x)
+"""
+FUNCTION = """width = 3
+bias = True
+body = nn.Linear(width, 2, bias)
+scale = torch.ones(2)
+
+def forward(x, y=None):
+    return body(x) * scale
+net = torch.compile(forward)
+net(x)
+"""
+
+
+def test_a_module_that_is_made_once_becomes_its_layers_and_a_function() -> None:
+    source = Source.parse(MODULE)
+    assert modules.made_once(source) == ["Net"]
+    plain = modules.without_class(source, "Net")
+    assert plain is not None
+    assert plain.text == FUNCTION
+    assert plain.key < source.key
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.scale\n", "self.training\n"),  # no constructor of ours sets it
+        ("return self", "self.seen = x\n        return self"),
+        ("return self", "return other(self) or self"),
+        ("(self, x, y=None)", "(self, body=None)"),  # the name would hide the layer
+        ("net(x)", "body = net(x)"),
+        ("Net(3)", "Net()"),
+        ("Net(3)", "Net(width=3)"),
+    ],
+)
+def test_a_module_that_is_more_than_that_stays(old: str, new: str) -> None:
+    assert old in MODULE
+    assert modules.without_class(Source.parse(MODULE.replace(old, new)), "Net") is None
+
+
+@pytest.mark.parametrize(
+    "text", [MODULE + "Net(4)\n", MODULE.replace("def forward", "def step"), "class A:\n    a = 1\nA()\n"]
+)
+def test_classes_that_are_no_such_module_are_left_out(text: str) -> None:
+    assert modules.made_once(Source.parse(text)) == []
 
 
 def test_modules_beside_the_script_become_part_of_it(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""A module of which one object is made becomes what it is: the layers it holds, and the function that calls them."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from minimizer.script.source import Replacement, Source, number_of
+
+METHODS = ({"forward"}, {"__init__", "forward"})
+
+
+def made_once(source: Source) -> list[str]:
+    """Classes that have a ``forward``, no method but it and a constructor, and whose name is used exactly once."""
+    uses = [n.id for n in source.nodes() if isinstance(n, ast.Name)]
+    return [
+        node.name
+        for node in source.nodes()
+        if isinstance(node, ast.ClassDef) and uses.count(node.name) == 1 and _methods(node).keys() in METHODS
+    ]
+
+
+def without_class(source: Source, name: str) -> Source | None:
+    """With what a constructor sets up before the statement that makes the object, and the ``forward`` as a function after it.
+
+    None where that cannot be: the object is used for more than its attributes, or one of their names is taken.
+    """
+    made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
+    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _is_name(n.func, name)), None)
+    if made is None or call is None:
+        return None
+    site = [statement for statement in source.statements if call in ast.walk(statement)][-1]  # the innermost
+    methods, inside = _methods(made), set(ast.walk(made))
+    taken = {n.id for n in source.nodes() if isinstance(n, ast.Name) and n not in inside}
+    function = "forward" if "forward" not in taken else name.lower()
+    setting, attributes = _setting(methods.get("__init__"), call)
+    forward = _Plain(methods["forward"])
+    is_clean = forward.reads <= attributes and not forward.writes and not forward.is_passed_on
+    if setting is None or not is_clean or attributes & (taken | forward.locals) or function in taken | attributes:
+        return None
+    forward.function.name = function
+    changed = _Put(call, ast.Name(function, ast.Load())).visit(copy.deepcopy(site))
+    return source.edited(
+        {number_of(made): lambda _: None, number_of(site): lambda _: [*setting, forward.function, changed]}
+    )
+
+
+def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    """By name; empty where the class holds anything else, or a method has no ``self``."""
+    methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef) and m.args.args}
+    return methods if len(methods) == len(node.body) else {}
+
+
+def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[ast.stmt] | None, set[str]]:
+    """The statements of a constructor for the arguments of a call, and the attributes they assign; None where it is not plain."""
+    if constructor is None:
+        return ([], set()) if not call.args and not call.keywords else (None, set())
+    plain = _Plain(constructor)
+    parameters, body = plain.function.args, plain.function.body
+    first_default = len(parameters.args) - len(parameters.defaults)
+    values = [*call.args, *parameters.defaults[max(0, len(call.args) - first_default) :]]
+    has_others = parameters.vararg or parameters.kwarg or parameters.kwonlyargs or call.keywords
+    if has_others or len(values) != len(parameters.args) or plain.is_passed_on or plain.reads - plain.writes:
+        return None, set()
+    given = [
+        ast.Assign(targets=[ast.Name(p.arg, ast.Store())], value=value)
+        for p, value in zip(parameters.args, values, strict=True)
+        if not _is_name(value, p.arg)
+    ]
+    return [*given, *(statement for statement in body if not isinstance(statement, ast.Pass))], plain.writes
+
+
+class _Plain(ast.NodeTransformer):
+    """A method as a function: ``self.x`` is ``x``, and what only concerns the object as a module is gone."""
+
+    def __init__(self, method: ast.FunctionDef) -> None:
+        self._self = method.args.args[0].arg
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+        self.is_passed_on = False
+        """Whether the object itself is used, and not an attribute of it."""
+        self.function: ast.FunctionDef = copy.deepcopy(method)
+        del self.function.args.args[0]
+        self.generic_visit(self.function)
+
+    @property
+    def locals(self) -> set[str]:
+        """Parameters and names that are assigned."""
+        nodes = list(ast.walk(self.function))
+        stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+    def visit_Expr(self, node: ast.Expr) -> Replacement:
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return self.generic_visit(node)
+        maker = call.func.value
+        if call.func.attr == "__init__" and isinstance(maker, ast.Call) and _is_name(maker.func, "super"):
+            return None
+        if call.func.attr == "register_buffer" and _is_name(maker, self._self) and len(call.args) == 2:
+            named, value = call.args
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                self.writes.add(named.value)
+                return ast.Assign(targets=[ast.Name(named.value, ast.Store())], value=self.visit(value))
+        return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not _is_name(node.value, self._self):
+            return self.generic_visit(node)
+        (self.reads if isinstance(node.ctx, ast.Load) else self.writes).add(node.attr)
+        return ast.Name(node.attr, node.ctx)
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        self.is_passed_on |= node.id == self._self
+        return node
+
+
+class _Put(ast.NodeTransformer):
+    """Puts an expression in the place of another one."""
+
+    def __init__(self, old: ast.AST, new: ast.expr) -> None:
+        self._old, self._new = number_of(old), new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if number_of(node) == self._old:
+            return self._new
+        return self.generic_visit(node)
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
