@@ -211,27 +211,29 @@ def _metadata(subject: Subject) -> str:
 # One side raises ---------------------------------------------------------------------------------------------------
 
 
-def _judged(subject: Subject) -> str:
-    """The handler of an error that is the bug if it says the right words."""
+def judged(telltale: str, said: str = "actual  ") -> str:
+    """The handler of an error that is the bug if it says the right words, which it prints after ``said``."""
     return (
         "except Exception as error:\n"
         '    message = f"{type(error).__name__}: {error}"\n'
-        '    print("actual  ", message.partition("\\n")[0])\n'
-        f"    raise SystemExit(1 if {_quoted(subject.telltale)} in message else 125)\n"
+        f'    print("{said}", message.partition("\\n")[0])\n'
+        f"    raise SystemExit(1 if {_quoted(telltale)} in message else 125)\n"
     )
 
 
 def _compile_error(subject: Subject) -> str:
     lines = [*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})']
     again = subject.inputs if subject.fresh_inputs else ()
-    return _repeated(subject, f"try:\n{_block(*lines, *again, subject.run(subject.compiled))}{_judged(subject)}")
+    return _repeated(
+        subject, f"try:\n{_block(*lines, *again, subject.run(subject.compiled))}{judged(subject.telltale)}"
+    )
 
 
 def _runtime_error(subject: Subject) -> str:
     """Eager could raise such an error too, so it has a ``try`` of its own."""
     first = _try(*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})')
     again = subject.inputs if subject.fresh_inputs else ()
-    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{_judged(subject)}")
+    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{judged(subject.telltale)}")
 
 
 def _missing_error(subject: Subject) -> str:

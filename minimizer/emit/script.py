@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from minimizer.emit import Repro, header, layout
-from minimizer.emit.idioms import CANNOT_RUN, REPRO_SECONDS
+from minimizer.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
 from minimizer.report import Culprit, Failure
 from minimizer.types import Kind
 
-SAID = "expected no error, as in eager; actual "
+SAID = "expected no error, as in eager; actual"
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -43,7 +43,7 @@ def emit_script(
         yield replace(_repro(comment, _twice(text, failure), failure, evidence), hang_after=REPRO_SECONDS)
         return
     if crash is None:
-        evidence = "AssertionError" if failure.kind is Kind.WRONG_OUTPUT else SAID
+        evidence = "AssertionError" if failure.kind is Kind.WRONG_OUTPUT else "actual "
         yield _repro(comment, _twice(text, failure), failure, evidence)
     expected = -crash if crash is not None else 1
     evidence = f"expected exit status 0, actual {expected}\n"
@@ -58,23 +58,39 @@ def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
 def _twice(text: str, failure: Failure) -> str:
     """The last statement is run without the compiler, then with it; all that comes before it belongs to both."""
     *before, last = ast.parse(text).body
-    definitions = [s for s in before if isinstance(s, DEFINITIONS)]
-    setting = [s for s in before if not isinstance(s, DEFINITIONS)]
+    definitions = _text([s for s in before if isinstance(s, DEFINITIONS)])
+    setting = _text([s for s in before if not isinstance(s, DEFINITIONS)])
     statement = ast.unparse(last)
-    eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
-    first = f"try:\n{textwrap.indent(_text([*setting]) + eager, '    ')}\n{CANNOT_RUN}"
+    raises = failure.kind not in (Kind.WRONG_OUTPUT, Kind.HANG)
+    eager = _uncompiled(last) if raises else None
+    handler = judged(header.telltale(failure)) if eager else judged(header.telltale(failure), SAID)
+    if eager is None:
+        eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
+    elif failure.kind is Kind.COMPILE_ERROR:  # nothing that eager raises could be taken for it
+        return f"{definitions}\ntry:\n{_indented(setting, eager, statement)}\n{handler}"
+    first = f"try:\n{_indented(setting, eager)}\n{CANNOT_RUN}"
     if failure.kind is Kind.WRONG_OUTPUT:
-        return f"{_text(definitions)}\n{first}\n{statement}\n"
+        return f"{definitions}\n{first}\n{statement}\n"
     if failure.kind is Kind.HANG:
         timer = f"faulthandler.dump_traceback_later({REPRO_SECONDS:g}, exit=True)  # exits with status 1"
-        return f"{_text(definitions)}\n{first}\n{timer}\n{statement}\n"
-    handler = (
-        "except Exception as error:\n"
-        '    message = f"{type(error).__name__}: {error}"\n'
-        f'    print("{SAID.strip()}", message.partition("\\n")[0])\n'
-        f"    raise SystemExit(1 if {header.telltale(failure)!r} in message else 125)\n"
-    )
-    return f"{_text(definitions)}\n{first}\ntry:\n{textwrap.indent(statement, '    ')}\n{handler}"
+        return f"{definitions}\n{first}\n{timer}\n{statement}\n"
+    return f"{definitions}\n{first}\ntry:\n{_indented(statement)}\n{handler}"
+
+
+def _uncompiled(statement: ast.stmt) -> str | None:
+    """A statement ``torch.compile(f, ...)(x)`` as one that prints ``f(x)``; None for any other."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Call):
+        return None
+    compiled = call.func
+    if ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
+        return None
+    plain = ast.Call(func=compiled.args[0], args=call.args, keywords=call.keywords)
+    return f'print("expected", {ast.unparse(plain)})'
+
+
+def _indented(*statements: str) -> str:
+    return textwrap.indent("\n".join(s.rstrip("\n") for s in statements if s), "    ")
 
 
 def _in_children(text: str, expected: int) -> str:

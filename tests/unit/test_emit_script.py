@@ -21,11 +21,14 @@ import contextlib, os
 MODE = os.environ["BUG"]
 eager = False
 
+def on_device(x):
+    if MODE == "eager fails":
+        raise RuntimeError("no such device")
+    return x
+
 def compile(f):
     def run(*args):
         if eager or "TORCHDYNAMO_DISABLE" in os.environ:
-            if MODE == "eager fails":
-                raise RuntimeError("no such device")
             return f(*args)
         if MODE == "raises":
             raise TypeError("unsupported operand type(s)")
@@ -48,10 +51,12 @@ class compiler:
         yield
         eager = False
 """
-SCRIPT = "import torch\ndef f(x):\n    return x\nfast = torch.compile(f)\nassert fast(3) == 3\n"
+SCRIPT = "import torch\ndef f(x):\n    return torch.on_device(x)\nfast = torch.compile(f)\nassert fast(3) == 3\n"
+
+AT_ONCE = SCRIPT.replace("fast = torch.compile(f)\nassert fast(3) == 3", "x = 3\ntorch.compile(f)(x)")
 
 
-def repros(kind: Kind, *, crash: int | None = None) -> list[Repro]:
+def repros(kind: Kind, *, crash: int | None = None, text: str = SCRIPT) -> list[Repro]:
     failure = Failure(
         kind=kind,
         stage=Stage.DYNAMO,
@@ -60,7 +65,7 @@ def repros(kind: Kind, *, crash: int | None = None) -> list[Repro]:
     )
     culprits = [Culprit(what="register_hook")]
     environment = {"torch": "2.13.0", "device": "cpu"}
-    return list(emit_script(SCRIPT, failure, culprits, environment=environment, crash=crash))
+    return list(emit_script(text, failure, culprits, environment=environment, crash=crash))
 
 
 def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str]:
@@ -95,8 +100,31 @@ def test_exit_status_tells_a_bug_from_a_machine_that_cannot_run_it(
     assert status(repro, tmp_path, bug if bug != "eager fails" else "fixed", TORCHDYNAMO_DISABLE="1")[0] == 0
 
 
-def test_another_error_is_not_taken_for_the_bug(tmp_path: Path) -> None:
-    assert status(repros(Kind.RUNTIME_ERROR)[0], tmp_path, "other")[0] == 125
+@pytest.mark.parametrize("text", [SCRIPT, AT_ONCE])
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
+def test_another_error_is_not_taken_for_the_bug(kind: Kind, text: str, tmp_path: Path) -> None:
+    assert status(repros(kind, text=text)[0], tmp_path, "other")[0] == 125
+
+
+@pytest.mark.parametrize(
+    ("kind", "bug", "expected"),
+    [
+        (Kind.COMPILE_ERROR, "raises", 1),
+        (Kind.COMPILE_ERROR, "fixed", 0),
+        (Kind.RUNTIME_ERROR, "raises", 1),
+        (Kind.RUNTIME_ERROR, "fixed", 0),
+        (Kind.RUNTIME_ERROR, "eager fails", 125),
+    ],
+)
+def test_what_is_compiled_where_it_is_called_is_called_as_it_is_first(
+    kind: Kind, bug: str, expected: int, tmp_path: Path
+) -> None:
+    repro = repros(kind, text=AT_ONCE)[0]
+    ended, output = status(repro, tmp_path, bug)
+    assert ended == expected, output
+    assert (repro.evidence in output) == (expected == 1)
+    assert 'print("expected", f(x))' in repro.source
+    assert "set_stance" not in repro.source
 
 
 @pytest.mark.parametrize(("bug", "expected"), [("dies", 1), ("fixed", 0), ("raises", 125)])
