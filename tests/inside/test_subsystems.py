@@ -41,13 +41,17 @@ def trials(child: Executor, program: Program) -> ProgramTrials:
     return ProgramTrials(program, Oracle(child, survey, (Signature(Kind.WRONG_OUTPUT),)))
 
 
-def test_both_passes_are_blamed_in_few_runs(child: Executor) -> None:
+def test_trap_15_both_passes_are_blamed_in_few_runs(child: Executor) -> None:
+    """PyTorch's bisector names one subsystem, after 50 runs, and empties the cache directory."""
+    (kept := child.cache / "kept").write_text("of an earlier trial")
+
     blame = find_part(trials(child, NOOP_SLICES), Stage.INDUCTOR)
 
     assert blame.items == ["joint_graph_passes/remove_noop_ops", "post_grad_passes/remove_noop_ops"]
     assert blame.confirmed
     assert blame.any_of
     assert blame.runs <= 25
+    assert kept.exists()
 
 
 def test_a_decomposition_is_blamed(child: Executor) -> None:
@@ -65,8 +69,8 @@ def test_a_decomposition_is_blamed(child: Executor) -> None:
     assert [seen.answer for seen in trials(child, program)([off])] == [Answer.PASSES]  # under inductor as well
 
 
-def test_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Executor) -> None:
-    """It would change the backend of whatever is compiled next (trap 15)."""
+def test_trap_15_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Executor) -> None:
+    """It would change the backend of whatever is compiled next."""
     state = child.cache / "bisect"
     (state / "aot_eager").mkdir(parents=True)
     status = state / "bisect_status.txt"

@@ -1,4 +1,4 @@
-"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 4, 7, 10, 11 and 12): this one is not.
+"""Where PyTorch's own tools are led astray (traps 1, 2, 3, 4, 7, 10, 11, 12 and 13): this one is not.
 
 Every trap has tests that bear its number, next to what they test; ``grep -rn trap_ tests`` finds them.
 """
@@ -25,7 +25,7 @@ from minimizer.pipeline import minimize
 from minimizer.reduce.passes.numbers import static
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Status
+from minimizer.types import Kind, Stage, Status
 
 DROPS_SIN = """
 import torch
@@ -296,3 +296,37 @@ def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: py
         assert not [name for name, content in written.items() if value in content]
     compile(written["repro.py"], "repro.py", "exec")
     json.loads(written["report.json"])
+
+
+def test_trap_13_a_failure_inside_dynamo_has_a_repro_though_it_has_no_graph(tmp_path: Path) -> None:
+    """PyTorch's minifier dumps nothing at any level: there is no graph to dump."""
+    text = """
+        import torch
+
+        class Gate(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = self.linear(x).relu()
+                return x if x.sum() > 0 else -x
+
+        torch.manual_seed(0)
+        model = torch.compile(Gate(), fullgraph=True)
+        print(model(torch.randn(2, 4)))
+    """
+    out = tmp_path / "out"
+    (tmp_path / "home").mkdir()
+    report = minimize(
+        script(tmp_path / "home", text),
+        options=Options(budget=280, diagnosis=False, witness=False),
+        settings=Settings(trial_jobs=2),
+        sink=FolderSink(out),
+    )
+    assert report.status is Status.MINIMIZED, report.summary
+    assert report.failure is not None
+    assert (report.failure.kind, report.failure.stage) == (Kind.COMPILE_ERROR, Stage.DYNAMO)
+    repro = (out / "repro.py").read_text()
+    assert "fullgraph=True" in repro
+    assert "Linear" not in repro

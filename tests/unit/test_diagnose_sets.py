@@ -106,7 +106,7 @@ class Flaky:
 
 
 @given(st.sampled_from(PARTS), st.permutations([True, False, False]))
-def test_a_failure_that_does_not_always_show_is_asked_for_again(cause: str, rhythm: list[bool]) -> None:
+def test_trap_15_a_failure_that_does_not_always_show_is_asked_for_again(cause: str, rhythm: list[bool]) -> None:
     compiler = Flaky(Compiler(lambda on: cause in on), rhythm)
 
     (found,) = blame(Asker(compiler, repeats=6), [PASSES])
