@@ -123,8 +123,20 @@ def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), 
         if name in {*KNOWN_IMPORTS, *modules} or _stdlib(name)
     ]
     text = "\n".join([given, *lines, "", body, ""])
-    text = _ruff(text, "check", "--fix-only", "--quiet", "--select", "F401,I001")
-    return _ruff(f"{header}\n\n{text.strip()}\n", "format")
+    text = _ruff(text, "check", "--fix-only", "--quiet", "--select", "F401,I001,UP034")
+    return _ruff(f"{header}\n\n{_without_gaps(text).strip()}\n", "format")
+
+
+def _without_gaps(source: str) -> str:
+    """Without the blank lines that ``ast.unparse`` leaves between a function's first line and a function in it."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            above = min([node.body[0].lineno, *(d.lineno for d in getattr(node.body[0], "decorator_list", []))]) - 2
+            while not lines[above].strip():
+                lines[above] = ""
+                above -= 1
+    return "".join(lines)
 
 
 def code_lines(source: str) -> int:

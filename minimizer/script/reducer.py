@@ -34,7 +34,10 @@ def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source
 
     def inner() -> None:
         _statements(problem, depth=1)
+        before = problem.best
         _blocks(problem)
+        if problem.best is not before:  # an early return may have made all that follows idle
+            inner()
 
     return Reduced.by(inner, problem).best
 

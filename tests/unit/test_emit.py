@@ -9,6 +9,7 @@ import re
 import subprocess
 import zipfile
 from dataclasses import replace
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from minimizer import render
 from minimizer.emit import Details, Repro, bundle, emit, prose
 from minimizer.emit.header import comment, plain, telltale
 from minimizer.emit.idioms import attempts_for
-from minimizer.emit.layout import code_lines
+from minimizer.emit.layout import assemble, code_lines
 from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind, Stage
@@ -461,3 +462,27 @@ def test_what_is_in_dispute_is_said_at_the_top_of_the_repro() -> None:
     failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, message="wrong", signature="wrong_output")
     text = comment(failure, [], {}, EVERY_TIME, 1, disputed="Disputed: only the script's own tolerance says so.")
     assert "# Disputed: only the script's own tolerance says so." in text.splitlines()
+
+
+def test_a_syntax_tree_that_was_written_out_looks_as_if_typed() -> None:
+    text = '''
+        def backend(graph, inputs):
+
+            def run(*args):
+                """Keep
+
+                this."""
+                return tuple((out for out in graph(*args)))
+            return run
+    '''
+    typed = '''
+        def backend(graph, inputs):
+            def run(*args):
+                """Keep
+
+                this."""
+                return tuple(out for out in graph(*args))
+
+            return run
+    '''
+    assert assemble("# header", [dedent(text)]) == f"# header\n\n{dedent(typed)}"

@@ -55,6 +55,21 @@ def test_statements_that_the_failure_does_without_go() -> None:
     ]
 
 
+def test_what_only_served_a_statement_goes_with_it() -> None:
+    definition = "def cached(graph, inputs):\n    if source.random() < 0.7:\n        return zeros\n    return graph"
+    program = replace(PROGRAM, setup=("import random", "import torch", "source = random.SystemRandom()", definition))
+
+    def check(programs: Sequence[Program]) -> list[bool]:
+        return ["return zeros" in "\n".join(candidate.setup) for candidate in programs]
+
+    assert polish(program, check).setup == ("import torch", "def cached(graph, inputs):\n    return zeros")
+
+
+def test_what_nobody_read_before_may_be_there_for_what_it_does() -> None:
+    program = replace(PROGRAM, setup=("import registers", *PROGRAM.setup))
+    assert polish(program, lambda programs: [True] * len(programs)).setup[0] == "import registers"
+
+
 def test_what_is_needed_stays_as_it_was_written() -> None:
     everything = [line.strip() for line in PASS.splitlines() if line.strip()]
     assert needing(*everything) == PROGRAM
