@@ -16,113 +16,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .elements import ElementDiff, Tolerance, default_tolerance, diff_elements, plain, short
-
-WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA = "wrong_output", "wrong_gradient", "wrong_metadata"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing that a caller sees differently.
-
-    ``required_atol`` is the smallest atol that would pass with the dtype's rtol, ``required_rtol`` the smallest rtol that would
-    pass with the dtype's atol; infinite where none would. ``index`` is that of the first bad element.
-    """
-
-    where: str
-    kind: str
-    what: str
-    expected: str
-    actual: str
-    max_abs: float | None = None
-    max_rel: float | None = None
-    mismatched: int | None = None
-    elements: int | None = None
-    required_atol: float | None = None
-    required_rtol: float | None = None
-    index: tuple[int, ...] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that JSON cannot hold become strings ("inf", "nan")."""
-        fields = {name: _json_number(value) for name, value in vars(self).items() if value is not None}
-        if self.index is not None:
-            fields["index"] = list(self.index)
-        return fields
-
-    def __str__(self) -> str:
-        text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"
-        if self.mismatched is not None:
-            text += f" ({self.mismatched} of {self.elements} elements"
-            text += f", max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g})" if self.max_abs is not None else ")"
-        return text
-
-
-@dataclass
-class Pair:
-    """One place of the boundary, seen from both sides."""
-
-    where: str
-    expected: Any
-    actual: Any
-    tolerance: Tolerance | None = None
-
-    @property
-    def is_gradient(self) -> bool:
-        return self.where.startswith("grad")
-
-    @property
-    def are_tensors(self) -> bool:
-        return isinstance(self.expected, Tensor) and isinstance(self.actual, Tensor)
-
-    @property
-    def value_kind(self) -> str:
-        return WRONG_GRADIENT if self.is_gradient else WRONG_OUTPUT
-
-    @property
-    def same_shape(self) -> bool:
-        return self.expected.shape == self.actual.shape
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the elements can be held against each other; then a wrong shape is metadata, else values are missing."""
-        try:
-            shape = torch.broadcast_shapes(self.expected.shape, self.actual.shape)
-        except RuntimeError:
-            return False
-        return (math.prod(shape) == 0) == (self.expected.numel() == 0) == (self.actual.numel() == 0)
-
-    @cached_property
-    def elements(self) -> ElementDiff | None:
-        """What differs element by element; None where nothing does. Computed once for all checks."""
-        if not self.are_tensors or not self.comparable:
-            return None
-        tolerance = self.tolerance or default_tolerance(self.expected.dtype, self.actual.dtype)
-        return diff_elements(self.expected, self.actual, tolerance)
-
-
-@dataclass
-class Boundary:
-    """All places of one call, flat. Errors of structure were found while the two sides were walked."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    structure: list[Difference] = field(default_factory=list)
-
-    @property
-    def tensors(self) -> list[Pair]:
-        return [pair for pair in self.pairs if pair.are_tensors]
-
-    @property
-    def visible(self) -> list[Pair]:
-        """Outputs and inputs: the tensors whose metadata counts in full."""
-        return [pair for pair in self.tensors if not pair.is_gradient]
-
+from .boundary import (
+    WRONG_GRADIENT,
+    WRONG_METADATA,
+    WRONG_OUTPUT,
+    Boundary,
+    Difference,
+    Pair,
+    boundary_of,
+    compares_by_identity,
+    outline,
+)
+from .elements import Tolerance, default_tolerance, plain, short
 
 Check = Callable[[Boundary], Iterator[Difference]]
 
@@ -151,22 +61,11 @@ def compare(
         atol: see ``rtol``.
     """
     tolerance = None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
-    boundary = Boundary()
-    walker = _Walker(boundary, tolerance)
-    walker.walk("output", expected, actual)
-    walker.walk("input", list(inputs_expected or ()), list(inputs_actual or ()))
-    walker.walk("grad", list(grads_expected or ()), list(grads_actual or ()))
+    inputs = ("input", list(inputs_expected or ()), list(inputs_actual or ()))
+    gradients = ("grad", list(grads_expected or ()), list(grads_actual or ()))
+    boundary = boundary_of([("output", expected, actual), inputs, gradients], tolerance)
     found = [difference for check in CHECKS for difference in check(boundary)]
     return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
-
-
-def places(outputs: Any, inputs: Sequence[Any] = (), grads: Sequence[Any] = ()) -> dict[str, Tensor]:
-    """The tensors of one side by the name of their place, as in ``Difference.where``."""
-    boundary = Boundary()
-    walker = _Walker(boundary, None)
-    for name, values in (("output", outputs), ("input", list(inputs)), ("grad", list(grads))):
-        walker.walk(name, values, values)
-    return {pair.where: pair.expected for pair in boundary.tensors}
 
 
 # --- the checks ---------------------------------------------------------------------------------------------------------------
@@ -276,100 +175,6 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-# --- walking the two sides ----------------------------------------------------------------------------------------------------
-
-
-class _Walker:
-    """Walks two nests of containers in step and collects the pairs of leaves."""
-
-    def __init__(self, boundary: Boundary, tolerance: Tolerance | None) -> None:
-        self._boundary = boundary
-        self._tolerance = tolerance
-        self._open: set[tuple[int, int]] = set()
-
-    def walk(self, where: str, expected: Any, actual: Any) -> None:
-        shape = _container(expected)
-        if shape != _container(actual):
-            if shape is None or _container(actual) is None:
-                self._leaf(where, expected, actual)
-            else:
-                self._children(where, expected, actual, same_type=False)
-        elif shape is None:
-            self._leaf(where, expected, actual)
-        elif (id(expected), id(actual)) not in self._open:  # containers may contain themselves
-            self._open.add((id(expected), id(actual)))
-            self._children(where, expected, actual)
-            # Only the ones being walked: the address of one that is gone may be given out again.
-            self._open.remove((id(expected), id(actual)))
-
-    def _children(self, where: str, expected: Any, actual: Any, *, same_type: bool = True) -> None:
-        one, other = _items(expected), _items(actual)
-        if one.keys() != other.keys():
-            self._mismatch(where, WRONG_OUTPUT, expected, actual)
-        elif not same_type:
-            self._mismatch(where, WRONG_METADATA, expected, actual)
-        elif list(one) != list(other):
-            self._boundary.structure.append(
-                Difference(where, WRONG_METADATA, "python", f"order {_text(list(one))}", f"order {_text(list(other))}")
-            )
-        for key, item in one.items():
-            if key in other:
-                self.walk(f"{where}{key}", item, other[key])
-
-    def _leaf(self, where: str, expected: Any, actual: Any) -> None:
-        if isinstance(expected, Tensor) and isinstance(actual, Tensor) and type(expected) is type(actual):
-            inner = _inner_tensors(expected)
-            if inner:  # a wrapper subclass is compared by what it wraps
-                for name in inner:
-                    self._leaf(f"{where}.{name}", getattr(expected, name, None), getattr(actual, name, None))
-                return
-        self._boundary.pairs.append(Pair(where, expected, actual, self._tolerance))
-
-    def _mismatch(self, where: str, kind: str, expected: Any, actual: Any) -> None:
-        self._boundary.structure.append(Difference(where, kind, "type", _outline(expected), _outline(actual)))
-
-
-def _container(value: Any) -> str | None:
-    """What sort of container a value is; None for a leaf.
-
-    Subclasses that torch.compile hands back as their plain base (FX's immutable lists, ``torch.Size``, ``torch.return_types``)
-    count as that base.
-    """
-    if isinstance(value, tuple):
-        return type(value).__qualname__ if hasattr(value, "_fields") else "tuple"
-    if isinstance(value, list):
-        return "list"
-    if isinstance(value, dict):
-        return "dict"
-    if _is_record(value):
-        return type(value).__qualname__
-    return None
-
-
-def _is_record(value: Any) -> bool:
-    """A plain object that only says what it is by its attributes, such as a dataclass instance made for a result."""
-    opaque = isinstance(value, (type, torch.nn.Module, Tensor)) or callable(value) or not hasattr(value, "__dict__")
-    return not opaque and (_compares_by_identity(value) or hasattr(value, "__dataclass_fields__"))
-
-
-def _compares_by_identity(value: Any) -> bool:
-    equality: Any = type(value).__eq__
-    return equality is object.__eq__
-
-
-def _items(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return {f"[{key!r}]": item for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return {f"[{index}]": item for index, item in enumerate(value)}
-    return {f".{name}": item for name, item in vars(value).items()}
-
-
-def _inner_tensors(value: Tensor) -> Sequence[str]:
-    flatten = getattr(value, "__tensor_flatten__", None)
-    return flatten()[0] if flatten is not None else ()
-
-
 # --- small things -------------------------------------------------------------------------------------------------------------
 
 
@@ -415,7 +220,7 @@ def _same_python(expected: Any, actual: Any) -> bool:
         return type(expected) is type(actual) and _close(complex(expected), complex(actual), tolerance)
     if expected is actual:
         return True
-    if _compares_by_identity(expected):
+    if compares_by_identity(expected):
         return type(expected) is type(actual)  # two opaque objects: nothing to hold them against
     try:
         return bool(expected == actual)
@@ -444,24 +249,4 @@ def _sharing(where: str, first: str) -> str:
 
 
 def _plain_difference(pair: Pair, kind: str, what: str) -> Difference:
-    return Difference(pair.where, kind, what, _outline(pair.expected), _outline(pair.actual))
-
-
-def _outline(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"Tensor{tuple(value.shape)} {short(value.dtype)}"
-    if isinstance(value, (tuple, list, dict)):
-        return f"{type(value).__name__} of {len(value)}"
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__qualname__}>"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _json_number(value: Any) -> Any:
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+    return Difference(pair.where, kind, what, outline(pair.expected), outline(pair.actual))

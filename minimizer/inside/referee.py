@@ -35,7 +35,8 @@ import torch
 from torch import Tensor
 
 from . import fp64
-from .compare import WRONG_GRADIENT, WRONG_OUTPUT, Difference, compare, places
+from .boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, places
+from .compare import compare
 from .distance import ELEMENTWISE, MARGIN, Distance, in_double, moved_elements, outside, rounding_floor, same_bits
 from .marks import Calls, Mark, MarkedRun
 from .perturbation import Perturbation

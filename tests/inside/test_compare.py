@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from minimizer.inside import compare as comparator
-from minimizer.inside.compare import Difference, compare
+from minimizer.inside.boundary import Difference
+from minimizer.inside.compare import compare
 
 NAN, INF = math.nan, math.inf
 
