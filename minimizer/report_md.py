@@ -37,9 +37,11 @@ NO_FAILURE = {
     Reason.INTERNAL_ERROR: "The minimizer itself failed; this says nothing about the script.",
 }
 STAGES = {
-    Stage.DYNAMO: "Dynamo", Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.DECOMPOSITION: "the decompositions",
+    Stage.DYNAMO: "Dynamo", Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.DECOMPOSITION: "the decomposition step",
     Stage.INDUCTOR: "Inductor", Stage.CUDAGRAPHS: "CUDA graphs", Stage.CUSTOM_BACKEND: "a custom backend",
 }  # fmt: skip
+WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(?:  .*\n)?", re.MULTILINE)
+"""What Python prints of a warning, with the line of source below it; a machine without numpy has one to start with."""
 ENVIRONMENT = (
     "torch", "device", "python", "platform", "os", "cpu", "gpu", "cuda", "cudnn", "rocm", "triton", "compiler", "gcc", "driver",
     "glibc", "threads", "numpy", "git_version",
@@ -132,7 +134,7 @@ def _message(report: Report) -> str:
     parts = [
         code(failure.exception_type or ""),
         f"What the script showed:\n\n{_log(failure.message)}" if failure.message else "",
-        f"What the reproducer printed:\n\n{_log(said)}" if said else "",
+        f"What the reproducer printed:\n\n{_log(WARNING.sub('', said))}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
 

@@ -264,9 +264,13 @@ class Search:
         return reduced
 
     def _polished(self, program: Program) -> Program:
-        if self._oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
+        oracle = self._oracle
+        if oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
             return program
-        return polish(program, self._oracle.check, jobs=self._jobs)
+        seen = oracle.also_seen.copy()
+        polished = polish(program, oracle.check, jobs=self._jobs)
+        oracle.also_seen = seen  # how a pass fails that lacks a statement says nothing about the script
+        return polished
 
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
         """Go on sequentially from the smallest program that fails often enough: the best, the window, or the whole graph."""

@@ -12,6 +12,7 @@ from children import executor, script
 
 from minimizer.executor import Executor
 from minimizer.health import TRACE, examine
+from minimizer.inside import health
 from minimizer.journal import Journal
 from minimizer.report import Report
 from minimizer.sink import FolderSink
@@ -55,19 +56,43 @@ def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path
 
     examine(triage, child.place, journal)
 
-    health = journal.report.health
+    found = journal.report.health
     assert any(
         text.startswith('script.py line 5: print("seen"): Failed to trace builtin operator')
-        for text in health.graph_breaks
+        for text in found.graph_breaks
     )
     assert any(
-        text.startswith("outer: tensor 'x' size mismatch at index 0. expected 3, actual 4")
-        for text in health.recompiles
+        text.startswith("outer: tensor 'x' size mismatch at index 0. expected 3, actual 4") for text in found.recompiles
     )
-    assert health.compile_seconds is not None and health.compile_seconds > 0
-    assert any(text.startswith("outer, script.py line 8: ") for text in health.frames)
-    assert health.eager_seconds is not None and health.compiled_seconds is not None
+    assert found.compile_seconds is not None and found.compile_seconds > 0
+    assert any(text.startswith("outer, script.py line 8: ") for text in found.frames)
     trace = (tmp_path / "out" / TRACE).read_text()
     assert "dynamo_output_graph" in trace
     pages = zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "tlparse.zip").read_bytes()))
     assert "index.html" in pages.namelist()
+
+
+@pytest.mark.parametrize("crowded", [[False] * 4, [True, False, False], [False, True, False, False]])
+def test_a_turn_in_which_others_want_the_cores_does_not_count(
+    crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "TIMED_CALLS", 2)
+    monkeypatch.setattr(health, "is_crowded", iter(crowded).__next__)
+    clock = iter(
+        [0.0, *(1.0, 3.0, 4.0, 5.0), 0.0, *(1.0, 8.0, 9.0, 17.0), 0.0]
+    )  # turns of 2 s and 1 s, then of 7 s and 8 s
+    monkeypatch.setattr(health.time, "perf_counter", clock.__next__)
+    times = health.Health("script.py")
+    times.measure(0, lambda: None, lambda: None, [])
+    seen = times.to_json()
+    expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
+    assert (seen["eager_seconds"], seen["compiled_seconds"]) == expected
+
+
+def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "is_crowded", lambda: True)
+    times = health.Health("script.py")
+    times.measure(0, lambda: None, lambda: None, [])
+    seen = times.to_json()
+    assert seen["eager_seconds"] is None
+    assert seen["compiled_seconds"] is None

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from servers import free_port
 
 from minimizer import doctor
 from minimizer.settings import Settings
@@ -20,12 +21,6 @@ PYTHON = Path(sys.executable)
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", port=free_port())
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def executable(path: Path, body: str) -> Path:

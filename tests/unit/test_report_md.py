@@ -164,6 +164,14 @@ def test_a_repro_that_did_not_hold_is_not_called_verified() -> None:
     assert "**Not verified.**" in text and "1 of 3 runs" in text and "**does not pass**" in text
 
 
+def test_warnings_of_the_machine_are_no_part_of_what_the_repro_says() -> None:
+    warning = "/lib/torch/x.py:368: UserWarning: no module named 'numpy' (at a.cpp:84.)\n  cpu = device()\n"
+    report = full()
+    report.verification = Verification(runs=1, failed_same=1, output=f"{warning}expected 1\nactual   2\n")
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "printed:\n\n```text\nexpected 1\nactual   2\n```" in text
+
+
 @given(st.text())
 def test_text_never_becomes_markup(text: str) -> None:
     escaped = escape(text)
