@@ -30,7 +30,8 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/lint-imports
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
-	$(BIN)/python -m pytest -n 2 --dist load --durations=0 -m quality tests/quality tests/docs
+	@VENV=$(VENV) tests/prepare.sh
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --durations=0 -m quality tests/quality tests/docs
 
 test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

@@ -70,7 +70,7 @@ def _redis_server(folder: Path, url: str) -> Iterator[str]:
     elif _REDIS in os.environ:
         pytest.fail(f"no Redis answers at {_REDIS}={url}")
     elif (program := shutil.which("redis-server")) is not None:
-        port = _free_port()
+        port = free_port()
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
             url = f"redis://127.0.0.1:{port}/15"
@@ -120,7 +120,7 @@ def _postgres_binaries() -> Path | None:
 
 @contextlib.contextmanager
 def _own_postgres(binaries: Path) -> Iterator[str]:
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="minimizer-postgres-") as folder:
         log, data = Path(folder, "server.log"), Path(folder, "data")
         run = partial(
@@ -145,7 +145,7 @@ def _who_may_run_postgres(folder: str) -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

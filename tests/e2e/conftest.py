@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from chromium import chromium
+from playwright.sync_api import Browser, BrowserContext, Page
+from servers import free_port
 from sqlalchemy import create_engine, text
 
 from minimizer.store import Store
@@ -24,32 +24,11 @@ ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 """What the pages looked like, for people; whatever runs the tests may keep it."""
 
-# What a browser does besides, it must not do here: the machine may have no network, and a test needs none.
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--disable-quic",
-]
-
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    executable = next(filter(None, map(shutil.which, names)), None)
-    with sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
-        except Error as error:
-            pytest.fail(
-                "these tests need Chromium, and none could be started. Install one with `apt-get install chromium` or "
-                f"`python -m playwright install chromium`.\n{error}"
-            )
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -71,9 +50,7 @@ def serving(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
     """The web server as a process of its own on a free port of loopback."""
     url = f"sqlite:///{folder / 'minimizer.db'}"
     upgrade(url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {
         "PATH": os.environ["PATH"],
         "MINIMIZER_DATA_DIR": str(folder),

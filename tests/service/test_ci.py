@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from servers import free_port
 
 from minimizer.fingerprint import fingerprint
 
@@ -81,9 +82,7 @@ class Ci:
 
 @pytest.fixture
 def ci(embedded: Service, tmp_path: Path) -> Iterator[Ci]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = embedded.settings.model_dump(mode="json", exclude_none=True) | {"port": port}
     environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in settings.items()}
     with (tmp_path / "web.log").open("wb") as log:
