@@ -13,6 +13,7 @@ work ran on the machine is an upper bound and is shown as such (<=); one that re
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vs_upstream import REPRO_ONLY, ROOT, Side, read_rows, run_ours, run_upstream, say
+from vs_upstream import REPRO_ONLY, ROOT, Side, code_lines, read_rows, run_ours, run_upstream, say
 
 CORPUS = ROOT / "tests" / "quality" / "corpus"
 TRUTH: dict[str, dict[str, Any]] = json.loads((CORPUS.parent / "truth.json").read_text())
@@ -32,6 +33,8 @@ BEGIN, END = "<!-- benchmarks/corpus.py writes from here -->", "<!-- to here -->
 IDLE = 0.5
 """Processes waiting for a core, a minute's average, above which a time is only an upper bound."""
 
+OURS = ("f", "run", "raised", "describe")
+"""Functions that every repro may define."""
 Results = dict[str, dict[str, dict[str, Any]]]
 """By case, then by side (``ours``, ``upstream``)."""
 
@@ -114,9 +117,19 @@ def facts(file: Path, side: Side) -> dict[str, Any]:
         "culprit": next((name for culprit in report["culprits"] for name in culprit["ops"]), None),
         "nodes_before": reduction.get("nodes_before"),
         "one_minimal": reduction.get("one_minimal"),
+        "carried": carried((file.parent / "repro.py").read_text())
+        if side.repro and reduction["level"] != "python"
+        else 0,
         "verified": bool(verification["runs"]) and verification["failed_same"] == verification["runs"],
         "rate": failure.get("reproducibility"),
     }
+
+
+def carried(source: str) -> int:
+    """Lines of what travels with a repro: the script's own passes, backends, lowerings and operators, which are the fault."""
+    definitions = [item for item in ast.parse(source).body if isinstance(item, ast.FunctionDef | ast.ClassDef)]
+    others = [item for item in definitions if item.name not in OURS]
+    return sum(code_lines(ast.get_source_segment(source, item) or "") + len(item.decorator_list) for item in others)
 
 
 def read(file: Path) -> Results:
@@ -149,7 +162,11 @@ def figures(rows: list[tuple[str, dict[str, Any], dict[str, Any] | None]]) -> st
     text = f"{len(rows)} scripts; {len(verified)} repros verified{share(len(verified), len(rows))}"
     if verified:
         lines = statistics.median(side["lines"] for side in verified)
-        text += f"; median {lines:g} lines of code, {statistics.median(s['trials'] for s in verified):g} trials"
+        plain = statistics.median(side["lines"] - side["carried"] for side in verified)
+        text += (
+            f"; median {lines:g} lines of code, {plain:g} without the passes, backends, lowerings and operators of the script's own "
+            f"that travel along; median {statistics.median(s['trials'] for s in verified):g} trials"
+        )
     theirs = [side for _, _, side in rows if side is not None]
     if theirs:
         good = [side for side in theirs if side["fails"]]
@@ -171,7 +188,8 @@ def line(case: str, ours: dict[str, Any], theirs: dict[str, Any] | None) -> str:
     kind = ours.get("kind") or ours.get("reason") or ours["status"]
     nodes = f"{shown(ours.get('nodes_before'))} → {shown(ours['nodes'])}"
     verified = "" if ours.get("verified") else " (not verified)"
-    cells = [case, f"{kind}{verified}", shown(ours.get("stage")), nodes, shown(ours["lines"]), shown(ours["trials"])]
+    lines = f"{shown(ours['lines'])}" + (f" ({ours['carried']})" if ours.get("carried") else "")
+    cells = [case, f"{kind}{verified}", shown(ours.get("stage")), nodes, lines, shown(ours["trials"])]
     cells.append(seconds(ours))
     if theirs is None:
         cells += ["not run", "", ""]
