@@ -10,6 +10,7 @@ import subprocess
 import symtable
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ ALIAS_USES = 3
 """How often the name behind an alias is written out before the alias is worth its line."""
 LINE = 88
 """The line length of ``ruff format`` where nobody has set another."""
+INDENT = 4
+"""Of a line that goes inside ``try``."""
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
@@ -82,8 +85,11 @@ def _without_aliases(source: str) -> str:
         loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
         places = [(n.lineno, n.col_offset, name, path) for n in loads]
         exact = all(lines[row - 1][column:].startswith(name.encode()) for row, column, _, _ in places)
-        longest = max((len(lines[row - 1]) + len(path) - len(name) for row, *_ in places), default=0)
-        few = len(places) <= ALIAS_USES and longest <= LINE
+        rows = Counter(row for row, *_ in places)
+        longest = max(
+            (len(lines[row - 1]) + uses_there * (len(path) - len(name)) for row, uses_there in rows.items()), default=0
+        )
+        few = len(places) <= ALIAS_USES and longest <= LINE - INDENT
         if few and exact and stored.count(name) == (line is not None):
             uses += places
             gone |= {line} if line is not None else set()

@@ -253,6 +253,14 @@ def test_an_alias_stays_where_lines_would_become_too_long() -> None:
     assert "aten = torch.ops.aten\n" in source and "target=aten.a_rather" in source
 
 
+def test_an_alias_stays_where_it_keeps_a_line_inside_try_whole() -> None:
+    line = "lowerings[aten.bitwise_xor.Tensor] = lowerings[aten.bitwise_or.Tensor]"
+    source = written(
+        one_op(setup=("from torch._inductor.lowering import lowerings", "aten = torch.ops.aten", line))
+    ).source
+    assert f"    aten = torch.ops.aten\n    {line}\n" in source
+
+
 def test_an_alias_that_is_bound_again_stays() -> None:
     setup = ("aten = torch.ops.aten", "def use(aten):\n    return aten", "SUM = aten.sum")
     assert "aten = torch.ops.aten" in written(one_op(setup=setup)).source
