@@ -64,6 +64,7 @@ def localize(
     layers: list[Layer] = []
     roots: list[Region] = []
     elsewhere: list[Region] = []
+    unclear: list[Region] = []
     if len(regions) > 1:
         outcomes = _judge_regions(program, regions, oracle)
         for order, (region, outcome) in enumerate(zip(regions, outcomes, strict=True)):
@@ -72,11 +73,18 @@ def localize(
             on_region(layers[-1])
             if failed:
                 roots.append(region)
+            elif _is_unclear(outcome):
+                unclear.append(region)
             elif outcome is not None and signature_of(outcome) is not None:
                 elsewhere.append(region)
+    roots = roots or _cleared(program, unclear, oracle)
     if not roots and (wider := _widen(program, regions, oracle)) is not None:
         roots = [wider]
-    fails = bool(roots) or oracle.check([program])[0]
+    fails = bool(roots)
+    if not fails:
+        (outcome,) = oracle.judge([program])
+        roots = _cleared(program, regions, oracle) if _is_unclear(outcome) else []
+        fails = oracle.same(outcome) or bool(roots)
     asked_for = find_root(roots, target) if target is not None else None
     if fails and target is not None and asked_for is None:
         singles = _singles(program, roots or [Region(0, len(program.nodes))], oracle)
@@ -179,6 +187,16 @@ def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) 
     failing = [members for members in families.values() if oracle.same(outcomes[members[0]])]
     judge([index for members in failing or families.values() for index in members[1:]])
     return [outcomes.get(index) for index in range(len(programs))]
+
+
+def _is_unclear(outcome: Outcome | None) -> bool:
+    """Whether discrete values differ behind a rounded one, so that only what is judged alone is right or wrong."""
+    return outcome is not None and outcome.verdict is not None and outcome.verdict.discrete
+
+
+def _cleared(program: Program, unclear: Sequence[Region], oracle: Oracle) -> list[Region]:
+    """The nodes that fail alone in the first of these regions that has any."""
+    return next(filter(None, (_singles(program, [region], oracle) for region in unclear)), [])
 
 
 def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
@@ -378,6 +396,6 @@ def confirm_local(program: Program, oracle: Oracle) -> Program | None:
     for region, outcome in pairs:
         if oracle.same(outcome):
             return narrow(program, region, oracle)
-    unclear = [region for region, outcome in pairs if outcome.verdict is not None and outcome.verdict.discrete]
+    unclear = [region for region, outcome in pairs if _is_unclear(outcome)]
     windows = [cut(program, index, index + 1) for region in unclear for index in range(region.start, region.stop)]
     return next((window for window, failed in zip(windows, oracle.check(windows), strict=True) if failed), None)

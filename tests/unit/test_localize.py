@@ -479,6 +479,15 @@ def test_what_is_wrong_after_a_jump_is_found_on_eager_inputs(length: int) -> Non
     assert "torch.gt" not in {n.target for n in window.nodes}
 
 
+@pytest.mark.parametrize("length", [1, SMALL - 2, 5 * SMALL])
+def test_a_jump_in_a_joint_graph_does_not_hide_what_is_wrong_behind_it(length: int) -> None:
+    """There the gradients are outputs like others, so that the sign of one makes a suspect of all that follows."""
+    program = chain([*[("torch.mul", "")] * length, ("torch.gt", ""), ("torch.bad", "")])
+    located = localize(program, cast(Oracle, Wary(has("torch.bad"), Kind.WRONG_OUTPUT)))
+    assert located.confirmed
+    assert [node.target for node in located.window.nodes] == ["torch.bad"]
+
+
 def test_amplified_rounding_has_no_window() -> None:
     oracle = Wary(has("torch.gt"), Kind.WRONG_OUTPUT)
     assert confirm_local(chain([("torch.sin", ""), ("torch.gt", ""), ("torch.cos", "")]), cast(Oracle, oracle)) is None
