@@ -46,10 +46,10 @@ def judge(message: Message, channel: Channel) -> None:
 
 
 def observe(message: Message, channel: Channel) -> None:
-    """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager."""
+    """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager, up to one that raises."""
     trial = Trial(message, channel)
     function, inputs = trial.load()
-    with Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
+    with contextlib.suppress(Exception), Operators() as operators, torch.set_grad_enabled(bool(message["grad"])):
         function(*inputs)
     channel.send({"type": "outcome", "outcome": "same", "ops": operators.seen})
 

@@ -58,6 +58,14 @@ def works(child: Executor) -> bool:
     return outcome.outcome == "same"
 
 
+def test_operators_are_seen_up_to_the_one_that_raises(child: Executor) -> None:
+    """Where eager raises, and compiled code does not, that one is the culprit."""
+    request = trial("return torch.linalg.inv(x.cos() * 0).sin()", inputs={"x": "torch.ones(2, 2)"})
+    (outcome,) = child.judge([request], timeout=SECONDS, op="observe")
+    assert outcome.ops[:3] == ["aten.cos", "aten.mul", "aten.linalg_inv_ex"]
+    assert "aten.sin" not in outcome.ops
+
+
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
 def test_trap_13_a_crash_is_reported_and_the_next_trial_works(child: Executor, number: signal.Signals) -> None:
     body = """
