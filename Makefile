@@ -31,7 +31,7 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
 	@VENV=$(VENV) tests/prepare.sh
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --durations=0 -m quality tests/quality tests/docs
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --durations=0 -m quality tests/docs tests/quality
 
 test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
