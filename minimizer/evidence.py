@@ -162,7 +162,7 @@ def verdict_sentence(report: Report) -> str:
         return ""
     culprit = report.culprits[0] if report.culprits else Culprit()
     where = f" in {culprit.module}" if culprit.module else ""
-    operators = ", ".join(culprit.ops[:4]) or "an unknown operator"
+    operators = ", ".join(culprit.operators[:4]) or culprit.what or "an unknown operator"
     what = {
         "crash": "crashes the process",
         "hang": "never ends",

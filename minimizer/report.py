@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +59,19 @@ class Culprit(Part):
     local_error: Error | None = None
     propagated_error: Error | None = None
     root: bool = True
+
+    @property
+    def operators(self) -> list[str]:
+        """The operators at fault, see `operators_of`."""
+        return operators_of(vars(self))
+
+
+def operators_of(culprit: Mapping[str, Any]) -> list[str]:
+    """The operators that a culprit is to be called by; none where ``what`` names it, and they only ran beside it.
+
+    That is so where the script itself was reduced: no node of a graph is at fault there.
+    """
+    return list(culprit.get("ops") or ()) if culprit.get("nodes") or not culprit.get("what") else []
 
 
 class NonFinite(Part):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
+from minimizer.report import operators_of
 from web import diagnosis, highlight, verdict
 
 # In place of a value that there is none of.
@@ -33,6 +34,7 @@ def install(app: Flask) -> None:
         kind_title=verdict.KINDS.__getitem__,
         outcome=diagnosis.outcome,
         sign=diagnosis.sign,
+        operators=operators_of,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)
 

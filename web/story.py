@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from minimizer.report import operators_of
 from minimizer.store import EventRow, Job, Store
 from minimizer.types import Step
 from web.charts import Point
@@ -103,7 +104,7 @@ def _sentence(event: EventRow) -> str:
             return f"It fails: {str(failure.get('kind', 'failure')).replace('_', ' ')}"
         case "culprit":
             culprit = data.get("culprit") or {}
-            what = ", ".join(culprit.get("ops") or []) or culprit.get("what") or "found"
+            what = ", ".join(operators_of(culprit)) or culprit.get("what") or "found"
             return f"Culprit: {what}" + (f" in {culprit['module']}" if culprit.get("module") else "")
         case "repro":
             return f"repro.py written: {count(data.get('nodes') or 0, 'node')}, {count(data.get('lines') or 0, 'line')}"

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from minimizer.report import operators_of
 from minimizer.sink import Event
 from minimizer.types import Step
 
@@ -77,7 +78,7 @@ def _failure(failure: dict[str, Any]) -> str:
 
 
 def _culprit(culprit: dict[str, Any]) -> str:
-    what = printable(", ".join(culprit.get("ops") or ()) or culprit.get("what") or "unknown", 200)
+    what = printable(", ".join(operators_of(culprit)) or culprit.get("what") or "unknown", 200)
     module, source = culprit.get("module"), culprit.get("source")
     where = f" in {printable(module, 200)}" if module else ""
     line = f" ({printable(source['file'], 200)}:{source['line']})" if source else ""

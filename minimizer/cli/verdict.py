@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
+from minimizer.report import operators_of
 from minimizer.types import Status
 
 HEADLINES = {
@@ -51,7 +52,7 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
 
 
 def _culprit(culprit: dict[str, Any]) -> str:
-    what = ", ".join(culprit.get("ops") or ()) or culprit.get("what") or "unknown"
+    what = ", ".join(operators_of(culprit)) or culprit.get("what") or "unknown"
     where = f" in {culprit['module']}" if culprit.get("module") else ""
     source = culprit.get("source")
     line = f" ({source['file']}:{source['line']})" if source else ""

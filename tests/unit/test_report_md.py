@@ -164,6 +164,17 @@ def test_a_repro_that_did_not_hold_is_not_called_verified() -> None:
     assert "**Not verified.**" in text and "1 of 3 runs" in text and "**does not pass**" in text
 
 
+def test_what_only_ran_beside_the_culprit_is_not_named() -> None:
+    """Where the script itself was reduced, a hook is at fault, and not the multiplication under it."""
+    report = full()
+    report.culprits = [Culprit(ops=["aten.mul"], what="register_hook and a graph break")]
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "The culprit is register\\_hook and a graph break" in text.splitlines()[0]
+    assert "aten.mul" not in text
+    report.culprits[0].nodes = ["mul"]
+    assert "The culprit is `aten.mul`" in render(report, script_name="a.py", repro=REPRO).splitlines()[0]
+
+
 def test_warnings_of_the_machine_are_no_part_of_what_the_repro_says() -> None:
     warning = "/lib/torch/x.py:368: UserWarning: no module named 'numpy' (at a.cpp:84.)\n  cpu = device()\n"
     report = full()
