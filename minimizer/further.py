@@ -22,7 +22,7 @@ from minimizer.oracle import Oracle, signature_of
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import Outcome
-from minimizer.publish import publish
+from minimizer.publish import is_public, publish
 from minimizer.reduce import reduce
 from minimizer.report import Culprit, Reproducibility
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
@@ -53,8 +53,10 @@ class Further:
 
 def write_further(found: Found, *, place: Place, journal: Journal, jobs: int) -> None:
     """Reduce, write and verify ``repro-2.py`` and so on, as long as the budget lasts; one that does not hold is not kept."""
-    if found.case.otherwise is not None or found.case.tolerance is not None:
-        return  # where rounding is amplified, or the script's own tolerance counts, healthy windows differ too
+    if found.case.otherwise is not None or found.case.tolerance is not None or not is_public(found.program):
+        # Where rounding is amplified, or the script's own tolerance counts, healthy windows differ too; and a transform that
+        # was entered and not left fails in ways of its own.
+        return
 
     def smallest(window: Program, oracle: Oracle) -> Program:
         result = reduce(window, check=oracle.check, literal=found.case.survey.literal, jobs=jobs).best
@@ -85,6 +87,8 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         timeout=min(VERIFY_SECONDS, journal.left),
         runs=VERIFY_RUNS,
     )
+    if not verification.passes_with_compiler_off:
+        return False
     if verification.holds:
         journal.sink.artifact(name, repro.source.encode())
         if data is not None:

@@ -33,6 +33,7 @@ from minimizer.layers import describe
 from minimizer.options import Options
 from minimizer.oracle import exception_signature
 from minimizer.place import Place
+from minimizer.publish import is_public
 from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import Sandbox
@@ -159,6 +160,8 @@ class _Job:
                 search = self._search(found, executor)
                 result = search.run(lambda seen, enough: beside.submit(run_again, triage, found, seen, enough))
                 patient = self._patient(result, triage)
+                if result.found is not None and not is_public(result.found.reduced):
+                    result = self._in_public(result, executor)
             except (Unreduced, Unanswered) as end:
                 otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end)
                 level = self._python_level(executor)
@@ -185,6 +188,23 @@ class _Job:
 
     def _python_level(self, executor: Executor) -> PythonLevel:
         return PythonLevel(executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs)
+
+    def _in_public(self, result: Result, executor: Executor) -> Result:
+        """The repro that the script itself comes down to, if it shows the same in no more lines; who is to blame stays as it is."""
+        report, known = self._report, self._report.model_copy(deep=True)
+        assert known.failure is not None
+        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
+        repro = self._python_level(executor).repro(same) if self._options.nproc == 1 else None
+        is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
+        reduction = report.reduction
+        for name in Report.model_fields:
+            setattr(report, name, getattr(known, name))
+        if repro is None or reduction is None or known.reduction is None or not is_better:
+            result.keep(self._journal)
+            return result
+        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
+        report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
+        return replace(result, repro=repro, data=None, rewrite=None)
 
     def _patient(self, result: Result, triage: Triage) -> Patient | None:
         """What is diagnosed where a graph was reduced."""

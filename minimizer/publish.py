@@ -29,6 +29,15 @@ DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
 """How many arguments at the end belong to the operator only."""
 
 
+TAKEN_APART = "torch._functorch."
+"""What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
+
+
+def is_public(program: Program) -> bool:
+    """Whether a program can be written in names that a person would use."""
+    return not any(node.target.startswith(TAKEN_APART) for node in program.nodes)
+
+
 def publish(program: Program, check: Check) -> Program:
     """Write as many nodes as possible under plainer names; all at once if that fails in the same way."""
     tried = [program]

@@ -147,6 +147,17 @@ def stand_ins(source: Source) -> Iterator[tuple[int, int]]:
                 yield number_of(node), index
 
 
+def empty_calls(source: Source) -> list[int]:
+    """Decorators that are called without arguments, such as ``@torch.compile()``."""
+    decorators = [d for n in source.nodes() for d in getattr(n, "decorator_list", ()) if isinstance(d, ast.Call)]
+    return [number_of(d) for d in decorators if not d.args and not d.keywords]
+
+
+def uncalled(source: Source, calls: Sequence[int]) -> Source | None:
+    """With these calls replaced by what they call."""
+    return source.edited(dict.fromkeys(calls, lambda node: node.func))  # type: ignore[attr-defined]
+
+
 def with_part(source: Source, number: int, index: int) -> Source | None:
     """With an expression replaced by one of its parts."""
 

@@ -83,6 +83,7 @@ def _variables(problem: Problem[Source]) -> None:
 def _items(problem: Problem[Source]) -> None:
     """Drop arguments, elements, decorators, imported names."""
     problem.shrink(list(edits.items(problem.best)), Source.without, "items", whole=False)
+    problem.shrink(edits.empty_calls(problem.best), edits.uncalled, "items")
     while problem.first((edits.without_parameter(problem.best, *p) for p in edits.parameters(problem.best)), "items"):
         pass
     while problem.first((edits.without_position(problem.best, *p) for p in edits.positions(problem.best)), "items"):

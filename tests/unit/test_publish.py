@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from minimizer.program import Input, Node, Program, Ref
-from minimizer.publish import publish
+from minimizer.publish import is_public, publish
 
 PROGRAM = Program(
     inputs=(Input("x", code="torch.ones(2)"),),
@@ -22,6 +22,12 @@ PROGRAM = Program(
 
 def targets(program: Program) -> list[str]:
     return [node.target for node in program.nodes]
+
+
+def test_a_transform_that_was_taken_apart_is_nothing_a_person_would_write() -> None:
+    entered = Node("n", "torch._functorch.predispatch._jvp_increment_nesting", ())
+    assert is_public(PROGRAM)
+    assert not is_public(replace(PROGRAM, nodes=(entered, *PROGRAM.nodes)))
 
 
 def test_every_line_is_published_where_nothing_hides_the_failure() -> None:

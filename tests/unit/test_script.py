@@ -241,6 +241,13 @@ def test_parameters_go_together_with_what_callers_give() -> None:
     assert smaller.text == "class A:\n\n    def __init__(self, a):\n        self.a = a\nx = A(1)\n"
 
 
+def test_a_decorator_needs_no_empty_call() -> None:
+    source = Source.parse("@torch.compile()\n@g(1)\ndef f():\n    return h()\n")
+    plain = edits.uncalled(source, edits.empty_calls(source))
+    assert plain is not None
+    assert plain.text == "@torch.compile\n@g(1)\ndef f():\n    return h()\n"
+
+
 def test_what_is_returned_and_unpacked_shrinks_together() -> None:
     source = Source.parse("def f():\n    return (1, 2)\na, b = f()\n")
     smaller = edits.without_position(source, *edits.positions(source)[1])
