@@ -44,6 +44,7 @@ from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
 from minimizer.versions import compare
+from minimizer.watchdog import crowding
 from minimizer.workplace import granted, open_place
 
 WITNESS_SECONDS = 120.0
@@ -335,7 +336,8 @@ class _Job:
         """All that is worth knowing beside the repro."""
         if patient is not None and self._report.verification is not None and self._report.verification.holds:
             with self._journal.step(Step.DIAGNOSE):
-                diagnose(patient, self._journal, seconds=min(DIAGNOSE_SECONDS, self._options.budget / 10))
+                seconds = min(DIAGNOSE_SECONDS, self._options.budget / 10) * crowding()
+                diagnose(patient, self._journal, seconds=seconds)
         if result.found is not None:
             self._describe(result.found)
         self._examine(triage, place)

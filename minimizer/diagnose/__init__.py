@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tokenize
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ from minimizer.journal import Journal
 from minimizer.report import Culprit, Flag, Workaround
 
 DIAGNOSE_SECONDS = 90.0
-"""How long a diagnosis may take, at most; a tenth of the budget where that is less."""
+"""How long a diagnosis may take, at most, on a machine with cores to spare; a tenth of the budget where that is less."""
 
 
 class Original(Protocol):
@@ -74,15 +75,14 @@ class _Diagnosis:
         """Every step in order; each leaves what it found in the report."""
         report, patient = self._report, self._patient
         assert report.failure is not None
-        report.blame = find_part(patient.trials, report.failure.stage, repeats=patient.repeats)
-        if report.culprits and report.blame.items and not report.culprits[0].what:
-            report.culprits[0].what = report.blame.what
-        self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
+        with self._half():
+            report.blame = find_part(patient.trials, report.failure.stage, repeats=patient.repeats)
+        self._tell_blame()
         culprit = report.culprits[0] if report.culprits else Culprit()
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
         self._try(local_changes(text, culprit=culprit, blame=report.blame, script=patient.script.name))
-        if report.blame.items:
+        if report.blame is not None and report.blame.items:
             report.blame.confirmed_on_script = patient.original.passes_without(report.blame.items)
         found = self._sweep()
         if report.workaround is None:
@@ -93,6 +93,21 @@ class _Diagnosis:
         elif self._helped is not None and (seconds := patient.original.seconds(self._helped.pasted.text)) is not None:
             report.workaround.seconds_before, report.workaround.seconds_with = seconds
             report.workaround.what += f"; {in_words(*seconds)}"
+
+    @contextmanager
+    def _half(self) -> Iterator[None]:
+        """A search that may take half of the time that is left: a workaround is worth more than to know it all."""
+        with suppress(BudgetExceeded), self._journal.within(self._journal.left / 2):
+            yield
+
+    def _tell_blame(self) -> None:
+        report = self._report
+        if report.blame is None:
+            self._journal.note("The part of the compiler to blame was not found within its share of the time.")
+            return
+        if report.culprits and report.blame.items and not report.culprits[0].what:
+            report.culprits[0].what = report.blame.what
+        self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
 
     def _sweep(self) -> list[Turned]:
         """Change each setting; those that make the failure go."""
@@ -110,7 +125,8 @@ class _Diagnosis:
             if answer is Answer.PASSES:
                 found.append(knob)
 
-        flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
+        with self._half():
+            flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
         return found
 
     def _try(self, changes: Iterator[Change]) -> None:

@@ -324,6 +324,23 @@ def test_a_diagnosis_that_runs_out_of_time_says_so_and_keeps_what_it_found(diagn
     assert any("ran out of its time" in note for note in report.notes)
 
 
+@pytest.mark.parametrize("slow", ["blame", "sweep"])
+def test_a_search_that_takes_too_long_leaves_time_for_a_workaround(slow: str, diagnosed: Callable[..., Report]) -> None:
+    class Slow(Trials):
+        def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
+            is_sweep = any(setting.lines for setting in settings)
+            if is_sweep == (slow == "sweep"):
+                raise BudgetExceeded("late")
+            return super().__call__(settings)
+
+    report = diagnosed(Slow(lambda s: True), Original(lambda text: Tried("aot_eager" in text, frames=1)))
+
+    assert report.workaround is not None
+    assert report.workaround.code == 'torch.compile(..., backend="aot_eager")'
+    assert (report.blame is None) == (slow == "blame")
+    assert any("within its share of the time" in note for note in report.notes) == (slow == "blame")
+
+
 def test_a_script_that_is_gone_has_its_part_to_blame_all_the_same(tmp_path: Path) -> None:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
     patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "gone.py")
