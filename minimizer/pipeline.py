@@ -42,7 +42,7 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Triage
 from minimizer.types import Kind, Reason, Status, Step
-from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
+from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.versions import compare
 from minimizer.watchdog import crowding
 from minimizer.workplace import granted, open_place
@@ -310,10 +310,18 @@ class _Job:
         )
         complaints: list[str] = []
         verification = check(repro, on_note=complaints.append)
+        missing = missing_module(complaints)
+        if missing is not None:
+            # Our processes have imported more than the script has, so that the reduction could do without an import.
+            repro = repro.importing(missing)
+            replace(result, repro=repro).keep(self._journal)
+            complaints.clear()
+            verification = check(repro, on_note=complaints.append)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
             # It looked as if it always showed, and does not: compiled anew in one process, it may.
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
+            repro = repro.importing(missing) if missing is not None else repro
             replace(result, repro=repro).keep(self._journal)
             complaints.clear()
             verification = check(repro, on_note=complaints.append)

@@ -7,10 +7,11 @@ called verified.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ SHOWN = 4000
 """How many characters of it a report shows."""
 FILE_BYTES = 2 << 30
 POLL_SECONDS = 0.2
+MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
@@ -167,6 +169,12 @@ def _environment(home: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
     }
+
+
+def missing_module(complaints: Iterable[str]) -> str | None:
+    """The submodule of torch for want of which a repro could not run; None where that was not it."""
+    found = MISSING.search("\n".join(complaints))
+    return f"{found[1]}.{found[2]}" if found else None
 
 
 def _complaint(outcome: Run, limit: float) -> str:

@@ -8,9 +8,10 @@ repro.data     # what data.pt beside it must hold, usually nothing
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minimizer import render
 from minimizer.emit import header, idioms, inputs, layout, prose
@@ -47,6 +48,11 @@ class Repro:
     @property
     def needs_data(self) -> bool:
         return bool(self.data_keys)
+
+    def importing(self, module: str) -> Repro:
+        """The same with a submodule of torch imported too."""
+        source = re.sub(r"^import torch$", f"import torch\nimport {module}", self.source, count=1, flags=re.MULTILINE)
+        return replace(self, source=source, lines=layout.code_lines(source))
 
 
 def emit(

@@ -14,7 +14,7 @@ from minimizer.errors import Cancelled
 from minimizer.report import Verification
 from minimizer.sandbox import Sandbox
 from minimizer.types import Kind
-from minimizer.verify import verify
+from minimizer.verify import missing_module, verify
 
 HEALTHY_WITHOUT_COMPILER = 'import os, sys\nif "TORCHDYNAMO_DISABLE" in os.environ:\n    sys.exit(0)\n'
 
@@ -134,3 +134,24 @@ def test_only_the_end_of_a_long_output_is_read(tmp_path: Path) -> None:
 def test_an_internal_entry_is_not_the_public_interface(tmp_path: Path) -> None:
     assert not verified("# torch.compile(f) and torch._dynamo.optimize()\n", tmp_path)[0].public_api
     assert not verified("x = 1\n", tmp_path)[0].public_api
+
+
+def test_an_import_that_only_a_clean_process_lacks_is_named_and_added(tmp_path: Path) -> None:
+    """Our processes have imported what the script imports long before the reduction drops the line."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    (tmp_path / "torch" / "_inductor.py").write_text("x = 1\n")
+    here = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport torch\n"
+    source = (
+        f"{HEALTHY_WITHOUT_COMPILER}{here}"
+        "try:\n    torch._inductor.x\nexcept Exception as error:\n    print(f'cannot run here: {error}')\n    sys.exit(125)\n"
+        "raise AssertionError('wrong')\n"
+    )
+    found, notes = verified(source, tmp_path / "scratch")
+    assert not found.failed_same
+    assert missing_module(notes) == "torch._inductor"
+
+    repro = Repro(source=source, lines=1, kind=Kind.WRONG_OUTPUT, evidence="").importing("torch._inductor")
+    found, notes = verified(repro.source, tmp_path / "again")
+    assert found.failed_same == found.runs
+    assert missing_module(notes) is None

@@ -2,6 +2,7 @@
 
 import torch
 import torch._inductor.config as inductor_config
+import torch._inductor.decomposition
 from torch import nn
 
 aten = torch.ops.aten
