@@ -21,6 +21,13 @@ from minimizer.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[2]
 
+SERVE = """
+import signal
+from minimizer.settings import Settings
+from web.serve import serve
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests were started in the background
+serve(Settings(), lambda url: print(url, flush=True))
+"""
 SCREENSHOTS = ROOT / "build" / "screenshots"
 """What the pages looked like, for people; whatever runs the tests may keep it."""
 
@@ -57,12 +64,9 @@ def serving(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
         "MINIMIZER_PORT": str(port),
         **settings,
     }
-    command = [
-        sys.executable,
-        "-c",
-        "import web.serve as w, minimizer.settings as s; w.serve(s.Settings(), lambda url: print(url, flush=True))",
-    ]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     assert address == f"http://127.0.0.1:{port}"

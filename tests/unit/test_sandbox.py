@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,9 +210,10 @@ def test_a_link_is_seen_under_both_names(tmp_path: Path) -> None:
 
 
 def test_shared_memory_works_and_tmp_is_its_own(tmp_path: Path) -> None:
-    script = "echo x > /dev/shm/x && echo x > /tmp/x && cat /dev/shm/x /tmp/x"
+    name = f"{uuid.uuid4()}"  # on any machine, something may be called x
+    script = f"echo x > /dev/shm/{name} && echo x > /tmp/{name} && cat /dev/shm/{name} /tmp/{name}"
     assert output(Bubblewrap(), "sh", "-c", script, cwd=tmp_path).split() == ["x", "x"]
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp", name).exists()
 
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/dev", "/sys", "/missing"])
