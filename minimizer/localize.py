@@ -83,7 +83,7 @@ def localize(
     fails = bool(roots)
     if not fails:
         (outcome,) = oracle.judge([program])
-        roots = _cleared(program, regions, oracle) if _is_unclear(outcome) else []
+        roots = _cleared(program, regions, oracle) if len(regions) == 1 and _is_unclear(outcome) else []
         fails = oracle.same(outcome) or bool(roots)
     asked_for = find_root(roots, target) if target is not None else None
     if fails and target is not None and asked_for is None:

@@ -50,7 +50,7 @@ SILENCE = (4.0, 10.0)
 """Seconds that a trial may say nothing before its stack is looked at, where a hang is reduced: as long as the slowest that ended
 by itself took as a whole, within these bounds. The stack decides, and a C++ compiler on it does not count."""
 ABSENT = "type"
-"""The sort of a numeric difference between a tensor and something that is none, such as the None of a gradient that is missing."""
+"""The sort of a numeric difference where the two sides are not of one make: a gradient that is None, a tuple that is shorter."""
 HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
 """What every candidate may use; the emitted repro imports only what it does use."""
 

@@ -1,8 +1,7 @@
 """The last polish of a repro: what the passes, backends and operators that travel with it can do without.
 
 They come as the script wrote them, a definition a setup line. Here each is reduced as a script is, statement by statement, under
-the oracle of the graph. Lines that only served what is gone
-go with it.
+the oracle of the graph. Lines that only served what is gone go with it.
 """
 
 from __future__ import annotations

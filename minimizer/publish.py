@@ -27,8 +27,6 @@ RENAMED = {
 }
 DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
 """How many arguments at the end belong to the operator only."""
-
-
 TAKEN_APART = "torch._functorch."
 """What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
 

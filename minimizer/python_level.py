@@ -1,6 +1,7 @@
 """The steps of a job at the Python level: rerun → reduce the script → climb the ladder → emit.
 
-Taken where a script fails only when compiled, but none of its graphs does so by itself.
+Taken where a script fails only when compiled, but none of its graphs does so by itself, and where a graph that does cannot be
+written in public names.
 """
 
 from __future__ import annotations

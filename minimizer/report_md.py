@@ -130,11 +130,11 @@ def _message(report: Report) -> str:
     failure = report.failure
     if failure is None:
         return ""
-    said = report.verification.output.strip() if report.verification else ""
+    said = WARNING.sub("", report.verification.output).strip() if report.verification else ""
     parts = [
         code(failure.exception_type or ""),
         f"What the script showed:\n\n{_log(failure.message)}" if failure.message else "",
-        f"What the reproducer printed:\n\n{_log(WARNING.sub('', said))}" if said else "",
+        f"What the reproducer printed:\n\n{_log(said)}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
 

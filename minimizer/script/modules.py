@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
+from typing import cast
 
-from minimizer.script.source import Replacement, Source, number_of
+from minimizer.script.source import Editor, Replacement, Source, number_of
 
 METHODS = ({"forward"}, {"__init__", "forward"})
 
@@ -39,7 +40,8 @@ def without_class(source: Source, name: str) -> Source | None:
     if setting is None or not is_clean or attributes & (taken | forward.locals) or function in taken | attributes:
         return None
     forward.function.name = function
-    changed = _Put(call, ast.Name(function, ast.Load())).visit(copy.deepcopy(site))
+    named = Editor({number_of(call): lambda _: ast.Name(function, ast.Load())})
+    changed = cast(ast.stmt, named.visit(copy.deepcopy(site)))
     return source.edited(
         {number_of(made): lambda _: None, number_of(site): lambda _: [*setting, forward.function, changed]}
     )
@@ -113,18 +115,6 @@ class _Plain(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         self.is_passed_on |= node.id == self._self
         return node
-
-
-class _Put(ast.NodeTransformer):
-    """Puts an expression in the place of another one."""
-
-    def __init__(self, old: ast.AST, new: ast.expr) -> None:
-        self._old, self._new = number_of(old), new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if number_of(node) == self._old:
-            return self._new
-        return self.generic_visit(node)
 
 
 def _is_name(node: ast.AST, name: str) -> bool:

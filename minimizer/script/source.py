@@ -80,7 +80,7 @@ class Source:
     def edited(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> Source | None:
         """The script with an edit applied to each of these nodes; None where nothing of it is a program any more."""
         tree = copy.deepcopy(self.tree)
-        _Editor(edits).visit(tree)
+        Editor(edits).visit(tree)
         source = Source(_numbered(tree))
         try:
             ast.parse(source.text)
@@ -118,7 +118,7 @@ def number_of(node: ast.AST) -> int:
     return int(getattr(node, "number", -1))
 
 
-class _Editor(ast.NodeTransformer):
+class Editor(ast.NodeTransformer):
     """Applies edits from the outside in: what an edit returns is not looked at again."""
 
     def __init__(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> None:
