@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
-from sqlalchemy import update
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from minimizer.broker import TASK, broker_config
 from minimizer.options import Options
@@ -99,11 +100,25 @@ class Service:
     def let_bell_grow_old(self, job: Job) -> None:
         self._age(job, rung_at=-2 * self.settings.lease_seconds)
 
-    def _age(self, job: Job, **seconds: float) -> None:
+    def freeze(self, worker: subprocess.Popen[bytes], job: Job) -> None:
+        """Stop the process of a worker and let its lease run out."""
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+            try:
+                self._age(job, nowait=True, lease_until=-1)
+            except OperationalError:  # frozen in the middle of a write, it would lock all others out for good
+                worker.send_signal(signal.SIGCONT)
+                self._age(job)  # waits for the end of that write
+            else:
+                return
+
+    def _age(self, job: Job, nowait: bool = False, **seconds: float) -> None:
         with self.store._database.write() as session:
+            row = session.scalars(select(JobRow).where(JobRow.id == job.id).with_for_update(nowait=nowait)).one()
             now = self.store._database.now(session)
-            moments = {column: now + timedelta(seconds=offset) for column, offset in seconds.items()}
-            session.execute(update(JobRow).where(JobRow.id == job.id).values(moments))
+            for column, offset in seconds.items():
+                setattr(row, column, now + timedelta(seconds=offset))
 
     def close(self) -> None:
         for worker in self._workers:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
 
 from minimizer.types import Reason, Status
 
@@ -57,13 +56,7 @@ def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: S
     service.ring(job.id)
     frozen = service.start_worker()
     service.until_runs(1)
-    while True:
-        frozen.send_signal(signal.SIGSTOP)
-        try:
-            service.let_lease_expire(job)
-            break
-        except OperationalError:  # frozen in the middle of a write, it holds SQLite's lock
-            frozen.send_signal(signal.SIGCONT)
+    service.freeze(frozen, job)
     second = service.start_worker()
     service.until_runs(2)
     service.go()
