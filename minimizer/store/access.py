@@ -129,14 +129,21 @@ class Access:
             query = select(UserRow.password_hash).where(UserRow.name == bounds.text(name, 64), UserRow.active)
             return session.scalars(query).one_or_none()
 
-    def create_token(self, user: str, name: str, scope: Scope, expires_at: datetime | None = None) -> tuple[Token, str]:
+    def create_token(
+        self, user: str, name: str, scope: Scope, expires_at: datetime | None = None, *, asked_with: str | None = None
+    ) -> tuple[Token, str]:
         """A new token of a user and its secret, which nobody can ever read again.
+
+        Args:
+            asked_with: the token that asks for it. It is not outlived.
 
         Raises:
             UnknownUser: there is no such user.
         """
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         with self._database.write() as session:
+            if asked_with is not None and (end := session.get_one(TokenRow, asked_with).expires_at) is not None:
+                expires_at = end if expires_at is None else min(end, expires_at)
             row = TokenRow(
                 id=secrets.token_hex(6),
                 user_number=_find_user(session, user).number,

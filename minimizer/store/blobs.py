@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy import delete, exists
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from minimizer.store.database import Database
 from minimizer.store.models import ArtifactRow, BlobRow, JobRow
+
+_PIECE = 1 << 16
 
 
 def put(session: Session, content: bytes) -> str:
@@ -31,6 +33,20 @@ def put(session: Session, content: bytes) -> str:
 def get(session: Session, sha: str) -> bytes:
     """The content of a blob that something refers to."""
     return zlib.decompress(session.get_one(BlobRow, sha).compressed)
+
+
+def stream(session: Session, sha: str) -> Iterator[bytes]:
+    """The same in pieces, which can be read when the session has ended: the whole may be far larger than what is stored."""
+    compressed = session.get_one(BlobRow, sha).compressed
+    return _unpacked(compressed)
+
+
+def _unpacked(compressed: bytes) -> Iterator[bytes]:
+    unpacking = zlib.decompressobj()
+    while compressed:
+        yield unpacking.decompress(compressed, _PIECE)
+        compressed = unpacking.unconsumed_tail
+    yield unpacking.flush()
 
 
 def collect(database: Database, shas: Iterable[str]) -> None:

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
+
+from minimizer.errors import InvalidOption
 
 _BUSY_SECONDS = 30
 
@@ -44,18 +47,49 @@ class Database:
 
 
 def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
-    """An engine for SQLite or PostgreSQL; ``postgresql://`` means psycopg 3."""
-    parsed = make_url(url)
+    """An engine for SQLite or PostgreSQL; ``postgresql://`` means psycopg 3.
+
+    Raises:
+        InvalidOption: the address is of neither, or of a file in a folder that cannot be.
+    """
+    parsed = parse_url(url)
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
         return create_engine(parsed, pool_pre_ping=True)
     if parsed.database:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(Path(parsed.database).parent)
     engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
     event.listen(engine, "connect", lambda connection, _record: _configure_sqlite(connection, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def parse_url(url: str) -> URL:
+    """The address of a database.
+
+    Raises:
+        InvalidOption: it is none, or of a database that we do not know.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # the latter is a port that is no number
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise InvalidOption(  # without the address itself: it may hold a password
+            "MINIMIZER_DATABASE_URL is not the address of a database of ours: it looks like sqlite:////folder/file.db or "
+            "postgresql+psycopg://user:password@host/name"
+        )
+    return parsed
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(
+            f"{folder} cannot hold the database ({error.strerror}): set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL"
+        ) from None
 
 
 def _configure_sqlite(connection: Any, foreign_keys: bool) -> None:

@@ -54,8 +54,8 @@ class QueueFull(StoreError):
 class QuotaExceeded(StoreError):
     """As many jobs of this submitter are open as may be."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit:,} of your jobs are waiting or running and no more may: wait until one has ended")
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(f"{limit:,} jobs of {name!r} are waiting or running and no more may: wait until one has ended")
 
 
 class UnknownProject(UserError):
@@ -97,7 +97,10 @@ class InvalidUrl(UserError):
     """Not an address that messages can be sent to."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"{url[:200]!r} is no address: it begins with http:// or https:// and names a host")
+        super().__init__(
+            f"{url[:200]!r} is no address: it begins with http:// or https://, names a host (and a port, if need be, but no user), "
+            "and has ASCII characters without spaces only"
+        )
 
 
 class NameTaken(UserError):

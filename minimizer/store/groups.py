@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import ColumnElement, Select, func, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from minimizer.store import bounds, grouping
+from minimizer.store import bounds, grouping, submissions
 from minimizer.store.database import Database
 from minimizer.store.errors import NotInGroup, UnknownFailure
 from minimizer.store.jobs import view
@@ -19,7 +19,7 @@ from minimizer.store.models import (
     ProjectRow,
     RetestRow,
 )
-from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job
+from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job, NewJob, Submitter
 from minimizer.types import Kind, Status
 
 MAX_GROUPS = 100
@@ -35,6 +35,7 @@ class Groups:
     """The part of the store that knows which failures are the same."""
 
     _database: Database
+    _max_queued_jobs: int
 
     def failures(
         self,
@@ -112,9 +113,8 @@ class Groups:
             UnknownFailure: one of them does not exist, or they belong to different projects.
         """
         with self._database.write() as session:
-            group, gone = _find(session, signature, projects), _find(session, other, projects)
-            if group.project_number != gone.project_number:
-                raise UnknownFailure(other)
+            group = _find(session, signature, projects)
+            gone = _find(session, other, [session.get_one(ProjectRow, group.project_number).name])
             if group.number == gone.number:
                 return _group(session, group)
             moved = update(FailureMemberRow).where(FailureMemberRow.group_number == gone.number)
@@ -164,13 +164,22 @@ class Groups:
             session.flush()
             return _group(session, new)
 
-    def mark_retest(self, signature: str, job_id: str, actor: str, projects: Projects = None) -> None:
-        """Let a queued job tell a group, when it ends, whether the failure is still there."""
+    def retest(self, signature: str, job: NewJob, by: Submitter, actor: str, projects: Projects = None) -> Job:
+        """Queue a job in the project of a group, which it tells, when it ends, whether the failure is still there.
+
+        Both in one transaction: a worker may have a job done before anybody could say what it is for.
+
+        Raises:
+            QueueFull, QuotaExceeded: too many jobs are open.
+            UnknownFailure: there is no such group.
+        """
         with self._database.write() as session:
-            group = _find(session, signature, projects)
-            number = session.scalars(select(JobRow.number).where(JobRow.id == job_id)).one()
-            session.merge(RetestRow(job_number=number, group_number=group.number))
-            grouping.note(session, group.number, actor, f"retest: job {job_id}", self._database.now(session))
+            group, now = _find(session, signature, projects), self._database.now(session)
+            project = session.get_one(ProjectRow, group.project_number)
+            row = submissions.queue(session, job, project, by, self._max_queued_jobs, now)
+            session.add(RetestRow(job_number=row.number, group_number=group.number))
+            grouping.note(session, group.number, actor, f"retest: job {row.id}", now)
+            return view(row)
 
 
 def _in(projects: Projects) -> ColumnElement[bool]:
@@ -215,32 +224,28 @@ def _find(session: Session, signature: str, projects: Projects) -> FailureGroupR
 
 
 def _group(session: Session, group: FailureGroupRow) -> FailureGroup:
-    members = (
-        select(JobRow)
-        .join(FailureMemberRow, FailureMemberRow.job_number == JobRow.number)
-        .where(FailureMemberRow.group_number == group.number, _HAS_FAILED)
+    in_group = (
+        JobRow.number.in_(select(FailureMemberRow.job_number).where(FailureMemberRow.group_number == group.number)),
+        _HAS_FAILED,
     )
-    rows = session.scalars(members.order_by(JobRow.number)).all()
-    project = session.get_one(ProjectRow, group.project_number).name
+    figures = select(func.count(), func.min(JobRow.created_at), func.max(JobRow.created_at), func.max(JobRow.number))
+    jobs, first_seen, last_seen, newest = session.execute(figures.where(*in_group)).one()
+    # The smallest verified repro, the newest of equals.
+    size = func.coalesce(JobRow.reduction["nodes_after"].as_integer(), 0)
+    done = select(JobRow).where(*in_group, JobRow.status == Status.MINIMIZED).order_by(size, JobRow.number.desc())
+    best = session.scalars(done.limit(1)).first()
     return FailureGroup(
         signature=group.signature,
         kind=Kind(group.kind),
-        project=project,
-        jobs=len(rows),
-        first_seen=rows[0].created_at if rows else group.created_at,
-        last_seen=rows[-1].created_at if rows else group.created_at,
-        latest=view(rows[-1]) if rows else None,
-        best=_best(rows),
+        project=session.get_one(ProjectRow, group.project_number).name,
+        jobs=jobs,
+        first_seen=first_seen or group.created_at,
+        last_seen=last_seen or group.created_at,
+        latest=None if newest is None else view(session.get_one(JobRow, newest)),
+        best=None if best is None else view(best),
         operators=tuple(group.features["operators"]),
         message=group.features["message"],
         note=group.note,
         issue_url=group.issue_url,
         fixed_in=group.fixed_in,
     )
-
-
-def _best(rows: Sequence[JobRow]) -> Job | None:
-    """The job with the smallest verified repro, the newest of equals."""
-    done = [row for row in rows if row.status == Status.MINIMIZED]
-    best = min(done, key=lambda row: ((row.reduction or {}).get("nodes_after") or 0, -row.number), default=None)
-    return None if best is None else view(best)

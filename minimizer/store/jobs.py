@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.store import blobs, bounds
+from minimizer.store import artifacts, blobs, bounds
 from minimizer.store.database import Database
 from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
 from minimizer.store.models import ArtifactRow, JobRow, ProjectRow
@@ -45,7 +45,6 @@ class Jobs:
         *,
         status: Status | None = None,
         kind: Kind | None = None,
-        signature: str | None = None,
         q: str | None = None,
         projects: Collection[str] | None = None,
         cursor: str | None = None,
@@ -64,8 +63,6 @@ class Jobs:
             query = query.where(JobRow.status == status)
         if kind is not None:
             query = query.where(JobRow.kind == kind)
-        if signature is not None:
-            query = query.where(JobRow.signature == bounds.text(signature, 255))
         if q:
             query = query.where(_matches(q))
         if projects is not None:
@@ -107,13 +104,15 @@ class Jobs:
 
     def request_cancel(self, job_id: str) -> Job:
         """Cancel a waiting job at once and ask for the end of a running one; a job that has ended stays as it is."""
+        replaced: list[str] = []
         with self._changing(job_id) as (session, row, now):
             match Status(row.status):
                 case Status.QUEUED:
-                    close_cancelled(session, row, now)
+                    replaced = close_cancelled(session, row, now)
                 case Status.RUNNING if not row.cancel_requested:
                     row.cancel_requested = True
                     touch(row, now)
+        blobs.collect(self._database, replaced)
         return view(row)
 
     def pin(self, job_id: str, pinned: bool) -> Job:
@@ -203,15 +202,22 @@ def touch(row: JobRow, now: datetime) -> None:
     row.updated_at = now
 
 
-def close_cancelled(session: Session, row: JobRow, now: datetime) -> None:
-    """End a job that its owner has cancelled and that no worker is at."""
-    row.status = Status.CANCELLED
-    row.reason = Reason.INTERRUPTED
-    row.summary = row.summary or "The job was cancelled before it found anything."
+def close_cancelled(session: Session, row: JobRow, now: datetime) -> list[str]:
+    """End a job that its owner has cancelled and that no worker is at; returns blobs that may be of no use any more."""
+    found = "what it has found so far is kept" if row.failure else "it had found nothing yet"
+    return close(
+        session, row, now, Status.CANCELLED, Reason.INTERRUPTED, row.summary or f"The job was cancelled; {found}."
+    )
+
+
+def close(session: Session, row: JobRow, now: datetime, status: Status, reason: Reason, summary: str) -> list[str]:
+    """End a job that no worker is at; returns blobs that may be of no use any more."""
+    row.status, row.reason, row.summary = status, reason, summary
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)
     announce_end(session, row, now)
+    return artifacts.restate(session, row, now)
 
 
 def _in(projects: Collection[str]) -> ColumnElement[bool]:

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import Select, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
+from minimizer.store import artifacts, blobs
 from minimizer.store.database import Database
 from minimizer.store.errors import LeaseLost
-from minimizer.store.jobs import close_cancelled, is_id, touch, view
+from minimizer.store.jobs import close, close_cancelled, is_id, touch, view
 from minimizer.store.models import JobRow, ProjectRow
-from minimizer.store.outbox import announce_end
 from minimizer.store.views import Claim, Job
 from minimizer.types import Reason, Status
 
@@ -110,11 +110,12 @@ class Leases:
             row = held(session, claim)
             now = self._database.now(session)
             if row.cancel_requested:
-                close_cancelled(session, row, now)
+                replaced = close_cancelled(session, row, now)
             else:
                 # Going away in good order is not the job's fault.
                 row.attempt -= 1
-                _requeue(row, now)
+                replaced = _requeue(session, row, now)
+        blobs.collect(self._database, replaced)
 
     def requeue_expired(self, max_attempts: int) -> list[Job]:
         """Take the jobs of silent workers from them; returns those that wait again and should be rung for.
@@ -125,14 +126,17 @@ class Leases:
             now = self._database.now(session)
             expired = select(JobRow).where(JobRow.status == Status.RUNNING, JobRow.lease_until < now)
             rows = session.scalars(expired.with_for_update(skip_locked=True, of=JobRow)).all()
+            replaced: list[str] = []
             for row in rows:
                 if row.cancel_requested:
-                    close_cancelled(session, row, now)
+                    replaced += close_cancelled(session, row, now)
                 elif row.attempt >= max_attempts:
-                    _give_up(session, row, now)
+                    replaced += _give_up(session, row, now)
                 else:
-                    _requeue(row, now)
-            return [view(row) for row in rows if row.status == Status.QUEUED]
+                    replaced += _requeue(session, row, now)
+            waiting = [view(row) for row in rows if row.status == Status.QUEUED]
+        blobs.collect(self._database, replaced)
+        return waiting
 
     def stale_queued(self, older_than: float) -> list[Job]:
         """The longest waiting jobs that nobody has rung for in this many seconds, marked as rung for now.
@@ -196,21 +200,19 @@ def held(session: Session, claim: Claim) -> JobRow:
     return row
 
 
-def _requeue(row: JobRow, now: datetime) -> None:
+def _requeue(session: Session, row: JobRow, now: datetime) -> list[str]:
     row.status = Status.QUEUED
     row.worker = row.lease_until = None
     row.rung_at = now
+    # A worker that was told to stop has said that the job ends, and it does not.
+    row.summary = ""
     touch(row, now)
+    return artifacts.restate(session, row, now)
 
 
-def _give_up(session: Session, row: JobRow, now: datetime) -> None:
-    row.status = Status.FAILED
-    row.reason = Reason.INTERNAL_ERROR
-    row.summary = (
+def _give_up(session: Session, row: JobRow, now: datetime) -> list[str]:
+    summary = (
         f"The worker died or fell silent {row.attempt} times while it was at this job, so it is not tried again. "
         "Most often the script takes more memory than the worker has: look at the worker's log, then retry the job."
     )
-    row.worker = row.lease_until = None
-    row.finished_at = now
-    touch(row, now)
-    announce_end(session, row, now)
+    return close(session, row, now, Status.FAILED, Reason.INTERNAL_ERROR, summary)

@@ -106,6 +106,8 @@ class Projects:
             for project in session.scalars(select(ProjectRow).where(limited)).all():
                 mine = select(JobRow).where(JobRow.project_number == project.number)
                 disposable = mine.where(JobRow.pinned.is_(False), JobRow.status.in_(_FINAL)).order_by(JobRow.number)
+                # Held until it is gone, or somebody could pin it or run it again in between; what is being changed stays.
+                disposable = disposable.with_for_update(of=JobRow, skip_locked=True)
                 if project.keep_days is not None:
                     before = now - timedelta(days=project.keep_days)
                     old = session.scalars(disposable.where(JobRow.finished_at < before).limit(limit))

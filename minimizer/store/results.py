@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from minimizer.report import Report
-from minimizer.store import blobs, bounds, grouping
+from minimizer.store import artifacts, blobs, bounds, grouping
+from minimizer.store.artifacts import REPORT
 from minimizer.store.database import Database
 from minimizer.store.errors import ArtifactTooLarge, UnknownArtifact
 from minimizer.store.jobs import find, touch
@@ -23,17 +26,8 @@ MAX_ARTIFACT_BYTES = 256 << 20
 MAX_EVENTS = 20_000
 MAX_SEQ = 2**31 - 1
 MAX_REPORT_ITEMS = 10_000
-REPORT = "report.json"
 
 _KINDS = frozenset(str(kind) for kind in Kind)
-_MEDIA_TYPES = {
-    ".json": "application/json",
-    ".log": "text/plain; charset=utf-8",
-    ".md": "text/markdown; charset=utf-8",
-    ".py": "text/x-python; charset=utf-8",
-    ".txt": "text/plain; charset=utf-8",
-    ".zip": "application/zip",
-}
 
 
 class Results:
@@ -74,8 +68,9 @@ class Results:
             raise ArtifactTooLarge(name, len(content), MAX_ARTIFACT_BYTES)
         with self._database.write() as session:
             row = held(session, claim)
-            replaced = self._put_artifact(session, row, name, content)
-            touch(row, self._database.now(session))
+            now = self._database.now(session)
+            replaced = artifacts.put(session, row, name, content, now)
+            touch(row, now)
         blobs.collect(self._database, replaced)
 
     def discard_artifact(self, claim: Claim, name: str) -> None:
@@ -86,13 +81,10 @@ class Results:
         """
         with self._database.write() as session:
             row = held(session, claim)
-            known = session.get(ArtifactRow, (row.number, bounds.text(name, 255)))
-            if known is None:
-                return
-            sha = known.sha256
-            session.delete(known)
-            touch(row, self._database.now(session))
-        blobs.collect(self._database, [sha])
+            discarded = artifacts.discard(session, row, name)
+            if discarded:
+                touch(row, self._database.now(session))
+        blobs.collect(self._database, discarded)
 
     def put_report(self, claim: Claim, report: Report) -> None:
         """Keep the report so far. The job stays running, whatever status the report has.
@@ -102,8 +94,9 @@ class Results:
         """
         with self._database.write() as session:
             row = held(session, claim)
-            replaced = self._put_report(session, row, report)
-            touch(row, self._database.now(session))
+            now = self._database.now(session)
+            replaced = self._put_report(session, row, report, now)
+            touch(row, now)
         blobs.collect(self._database, replaced)
 
     def finish(self, claim: Claim, report: Report) -> None:
@@ -117,8 +110,8 @@ class Results:
             raise ValueError(f"job {claim.job_id} cannot end as {report.status}")
         with self._database.write() as session:
             row = held(session, claim)
-            replaced = self._put_report(session, row, report)
             now = self._database.now(session)
+            replaced = self._put_report(session, row, report, now)
             row.status = report.status
             row.reason = report.reason
             row.lease_until = None
@@ -151,13 +144,27 @@ class Results:
             UnknownArtifact: the job has none of this name.
         """
         with self._database.read() as session:
-            number = find(session, job_id).number
-            query = _ARTIFACTS.where(ArtifactRow.job_number == number, ArtifactRow.name == bounds.text(name, 255))
-            found = session.execute(query).one_or_none()
-            if found is None:
-                raise UnknownArtifact(job_id, name)
-            row, size = found
-            return _info(row, size), blobs.get(session, row.sha256)
+            info = _find_artifact(session, job_id, name)
+            return info, blobs.get(session, info.sha256)
+
+    def artifact_info(self, job_id: str, name: str) -> ArtifactInfo:
+        """What is known of a file without its content.
+
+        Raises:
+            UnknownArtifact: the job has none of this name.
+        """
+        with self._database.read() as session:
+            return _find_artifact(session, job_id, name)
+
+    def artifact_stream(self, job_id: str, name: str) -> tuple[ArtifactInfo, Iterator[bytes]]:
+        """One file of a job, in pieces.
+
+        Raises:
+            UnknownArtifact: the job has none of this name.
+        """
+        with self._database.read() as session:
+            info = _find_artifact(session, job_id, name)
+            return info, blobs.stream(session, info.sha256)
 
     def report(self, job_id: str) -> dict[str, Any] | None:
         """The report so far, or ``None`` before the first one."""
@@ -168,36 +175,25 @@ class Results:
         report: dict[str, Any] = json.loads(content)
         return report
 
-    def _put_report(self, session: Session, row: JobRow, report: Report) -> list[str]:
+    def _put_report(self, session: Session, row: JobRow, report: Report, now: datetime) -> list[str]:
         whole = bounds.plain(report.to_json(), items=MAX_REPORT_ITEMS)
         row.summary = whole["summary"]
         _keep_failure(row, whole["failure"])
         row.culprit = next(iter(whole["culprits"]), None)
         row.reduction = whole["reduction"]
-        return self._put_artifact(session, row, REPORT, json.dumps(whole, indent=1).encode() + b"\n")
-
-    def _put_artifact(self, session: Session, row: JobRow, name: str, content: bytes) -> list[str]:
-        """Returns the blobs that may be of no use any more."""
-        name = bounds.text(name, 255)
-        sha = blobs.put(session, content)
-        known = session.get(ArtifactRow, (row.number, name))
-        replaced = [known.sha256] if known is not None and known.sha256 != sha else []
-        media_type = next(
-            (kind for suffix, kind in _MEDIA_TYPES.items() if name.endswith(suffix)), "application/octet-stream"
-        )
-        session.merge(
-            ArtifactRow(
-                job_number=row.number,
-                name=name,
-                sha256=sha,
-                media_type=media_type,
-                created_at=self._database.now(session),
-            )
-        )
-        return replaced
+        return artifacts.put(session, row, REPORT, json.dumps(whole, indent=1).encode() + b"\n", now)
 
 
 _ARTIFACTS = select(ArtifactRow, BlobRow.size).join(BlobRow, BlobRow.sha256 == ArtifactRow.sha256)
+
+
+def _find_artifact(session: Session, job_id: str, name: str) -> ArtifactInfo:
+    number = find(session, job_id).number
+    query = _ARTIFACTS.where(ArtifactRow.job_number == number, ArtifactRow.name == bounds.text(name, 255))
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise UnknownArtifact(job_id, name)
+    return _info(*found)
 
 
 def _info(row: ArtifactRow, size: int) -> ArtifactInfo:

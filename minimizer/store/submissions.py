@@ -77,15 +77,17 @@ class Submissions:
             # The same key came twice at the same moment and the other was first: now its job is there to be found.
             return self._submit(jobs, idempotency_key, project, by, force)
 
-    def retry(self, job_id: str, budget: int | None = None) -> Job:
+    def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
         """Queue a job that has ended once more; one that has not ended stays as it is.
 
         Args:
             budget: seconds for the next run, which then goes on from where the last one stopped. Without it, the job
                 forgets all it has found and begins at the beginning.
+            max_open_jobs: how many jobs of its submitter may be open; it stays that one's, whoever runs it again.
 
         Raises:
             QueueFull: too many jobs wait.
+            QuotaExceeded: too many jobs of its submitter are open.
             UnknownJob: there is no such job.
         """
         shas: list[str] = []
@@ -94,6 +96,7 @@ class Submissions:
             if Status(row.status).is_final:
                 now = self._database.now(session)
                 refuse_if_full(session, self._max_queued_jobs)
+                _refuse_over_quota(session, Submitter(row.submitted_by, max_open_jobs))
                 shas = _forget_results(session, row, keep=() if budget is None else (CHECKPOINT,))
                 if budget is not None:
                     row.options = {**row.options, "budget": budget}
@@ -135,18 +138,31 @@ class Submissions:
         row = None if force else _same_question(session, question_sha, project)
         created = row is None
         if row is None:
-            refuse_if_full(session, self._max_queued_jobs)
-            _refuse_over_quota(session, by)
-            row = _new_job(session, job, now)
-            row.question_sha = question_sha
-            row.project = project
-            row.submitted_by = by.name
-            session.add(row)
-            session.flush()
+            row = queue(session, job, project, by, self._max_queued_jobs, now)
         if key_sha is not None:
             session.add(IdempotencyRow(key_sha=key_sha, payload_sha=question_sha, job_number=row.number))
             session.flush()
         return view(row), created
+
+
+def queue(
+    session: Session, job: NewJob, project: ProjectRow, by: Submitter, max_queued_jobs: int, now: datetime
+) -> JobRow:
+    """Add a job that waits.
+
+    Raises:
+        QueueFull: too many jobs wait.
+        QuotaExceeded: too many jobs of this submitter are open.
+    """
+    refuse_if_full(session, max_queued_jobs)
+    _refuse_over_quota(session, by)
+    row = _new_job(session, job, now)
+    row.question_sha = _question_sha(job)
+    row.project = project
+    row.submitted_by = by.name
+    session.add(row)
+    session.flush()
+    return row
 
 
 def refuse_if_full(session: Session, limit: int) -> None:
@@ -166,7 +182,7 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
         return
     mine = (JobRow.submitted_by == by.name) & JobRow.status.in_(_OPEN)
     if session.execute(select(func.count()).select_from(JobRow).where(mine)).scalar_one() >= by.max_open_jobs:
-        raise QuotaExceeded(by.max_open_jobs)
+        raise QuotaExceeded(by.name, by.max_open_jobs)
 
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow) -> JobRow | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.report import Report
 from minimizer.store import Job, Store
+from minimizer.store.jobs import find
 from minimizer.store.models import JobRow
 from minimizer.types import Status
 
@@ -45,6 +47,21 @@ def test_old_jobs_go_and_pinned_ones_stay(store: Store) -> None:
     store.keep("default", days=30, size=None)
     assert store.retire() == [old.id]
     assert left(store) == ["pinned", "young", "foreign", "waiting"]
+
+
+@pytest.mark.parametrize("keep", [{"days": 30, "size": None}, {"days": None, "size": 0}])
+def test_what_is_being_pinned_or_run_again_stays(postgres_url: str, keep: dict[str, int | None]) -> None:
+    """SQLite has one writer at a time; on PostgreSQL somebody else may be at a job."""
+    store = Store.open(postgres_url)
+    gone, pinned, running = (ended(store, name, days_ago=31) for name in ("gone", "pinned", "running"))
+    store.keep("default", **keep)
+    with store._database.write() as session:
+        find(session, pinned.id, lock=True).pinned = True
+        find(session, running.id, lock=True).status = Status.RUNNING
+        session.flush()
+        assert store.retire() == [gone.id]
+    assert left(store) == ["pinned", "running"]
+    store.close()
 
 
 def test_the_oldest_go_until_the_rest_fits(store: Store) -> None:

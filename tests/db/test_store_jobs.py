@@ -154,7 +154,7 @@ def test_jobs_are_found_by_status_kind_signature_and_words(store: Store) -> None
 
     assert found(status=Status.QUEUED) == [waiting.id]
     assert found(kind=Kind.CRASH) == [crash.id]
-    assert found(signature="aten.relu") == [wrong.id]
+    assert found(q="aten.relu") == [wrong.id]
     assert found(q="RELU is") == [wrong.id]
     assert found(q="sigsegv") == [crash.id]
     assert found(q="100%") == [crash.id]

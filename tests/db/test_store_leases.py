@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report import Failure, Report
 from minimizer.store import Claim, Job, LeaseLost, NewJob, Store, UnknownArtifact
 from minimizer.store.models import JobRow
-from minimizer.types import Reason, Status
+from minimizer.types import Kind, Reason, Status
 
 
 def submit(store: Store) -> Job:
@@ -199,6 +199,75 @@ def test_a_cancelled_job_of_a_silent_worker_is_cancelled(store: Store) -> None:
     store.request_cancel(claimed.job_id)
     assert store.requeue_expired(max_attempts=3) == []
     assert store.job(claimed.job_id).status is Status.CANCELLED
+
+
+def cancel(store: Store, claimed: Claim) -> None:
+    expire(store, claimed)
+    store.request_cancel(claimed.job_id)
+    store.requeue_expired(max_attempts=3)
+
+
+def cancel_while_it_waits(store: Store, claimed: Claim) -> None:
+    store.release(claimed)
+    store.request_cancel(claimed.job_id)
+
+
+def give_back_when_cancelled(store: Store, claimed: Claim) -> None:
+    store.request_cancel(claimed.job_id)
+    store.release(claimed)
+
+
+def give_up(store: Store, claimed: Claim) -> None:
+    expire(store, claimed)
+    store.requeue_expired(max_attempts=1)
+
+
+def expire_for_another(store: Store, claimed: Claim) -> None:
+    expire(store, claimed)
+    store.requeue_expired(max_attempts=3)
+
+
+FOUND = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), notes=["seen"])
+STOPPED = FOUND.model_copy(update={"status": Status.CANCELLED, "reason": Reason.INTERRUPTED, "summary": "Cancelled."})
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "reason", "words"),
+    [
+        (cancel, "cancelled", "interrupted", "what it has found so far is kept"),
+        (cancel_while_it_waits, "cancelled", "interrupted", "what it has found so far is kept"),
+        (give_back_when_cancelled, "cancelled", "interrupted", "what it has found so far is kept"),
+        (give_up, "failed", "internal_error", "fell silent 1 times"),
+    ],
+)
+def test_the_report_of_a_job_without_its_worker_ends_with_the_job(
+    store: Store, end: Callable[[Store, Claim], None], status: str, reason: str, words: str
+) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.put_report(claimed, FOUND)
+    end(store, claimed)
+    job, report = store.job(claimed.job_id), store.report(claimed.job_id)
+    assert report is not None
+    assert (job.status, job.reason) == (report["status"], report["reason"]) == (status, reason)
+    assert job.summary == report["summary"] and words in job.summary
+    assert report["notes"] == ["seen"], "what was found is kept"
+
+
+@pytest.mark.parametrize("again", [Store.release, expire_for_another])
+def test_a_job_that_waits_again_is_nowhere_said_to_have_ended(
+    store: Store, again: Callable[[Store, Claim], None]
+) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.put_report(claimed, STOPPED)
+    store.put_artifact(claimed, "report.md", b"Cancelled.")
+    again(store, claimed)
+    job, report = store.job(claimed.job_id), store.report(claimed.job_id)
+    assert (job.status, job.reason, job.summary) == (Status.QUEUED, None, "")
+    assert report is not None and (report["status"], report["reason"], report["summary"]) == ("running", None, "")
+    assert report["notes"] == ["seen"]
+    assert [artifact.name for artifact in store.artifacts(job.id)] == ["report.json"]
 
 
 def test_two_reapers_requeue_a_job_once(store: Store) -> None:

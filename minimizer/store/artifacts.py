@@ -1,0 +1,62 @@
+"""The files of a job as rows, and the report that has to say what the job's own row says."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from minimizer.store import blobs, bounds
+from minimizer.store.models import ArtifactRow, JobRow
+from minimizer.types import Status
+
+REPORT = "report.json"
+REPORT_FOR_PEOPLE = "report.md"
+
+_MEDIA_TYPES = {
+    ".json": "application/json",
+    ".log": "text/plain; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".py": "text/x-python; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".zip": "application/zip",
+}
+
+
+def put(session: Session, row: JobRow, name: str, content: bytes, now: datetime) -> list[str]:
+    """Keep a file; returns the blobs that may be of no use any more."""
+    name = bounds.text(name, 255)
+    sha = blobs.put(session, content)
+    known = session.get(ArtifactRow, (row.number, name))
+    replaced = [known.sha256] if known is not None and known.sha256 != sha else []
+    media_type = next(
+        (kind for suffix, kind in _MEDIA_TYPES.items() if name.endswith(suffix)), "application/octet-stream"
+    )
+    session.merge(ArtifactRow(job_number=row.number, name=name, sha256=sha, media_type=media_type, created_at=now))
+    return replaced
+
+
+def discard(session: Session, row: JobRow, name: str) -> list[str]:
+    """Forget a file, if there is one of this name; returns the blobs that may be of no use any more."""
+    known = session.get(ArtifactRow, (row.number, bounds.text(name, 255)))
+    if known is None:
+        return []
+    session.delete(known)
+    return [known.sha256]
+
+
+def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
+    """Bring the report in line with a job that ended, or waits again, without its worker.
+
+    What was found so far stays. The text for people cannot be written here, so one that says something else goes.
+    Returns the blobs that may be of no use any more.
+    """
+    known = session.get(ArtifactRow, (row.number, REPORT))
+    if known is None:
+        return []
+    report = json.loads(blobs.get(session, known.sha256))
+    status = row.status if Status(row.status).is_final else Status.RUNNING
+    report |= {"status": status, "reason": row.reason, "summary": row.summary}
+    content = json.dumps(report, indent=1).encode() + b"\n"
+    return [*discard(session, row, REPORT_FOR_PEOPLE), *put(session, row, REPORT, content, now)]
