@@ -7,11 +7,17 @@ nothing here has to be reliable; it has to be quick.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Collection
+
+from celery import Celery
 
 from minimizer import mailbox
 from minimizer.options import Options
 from minimizer.settings import Settings
+from minimizer.store import Job
+
+log = logging.getLogger(__name__)
 
 TASK = "minimizer.run"
 """The one task there is. Its argument, the id of a job that waits, is for the log: a worker takes whatever is its turn."""
@@ -52,6 +58,14 @@ def broker_config(settings: Settings) -> dict[str, object]:
         "accept_content": ["json"],
         "task_ignore_result": True,
     }
+
+
+def ring(client: Celery, job: Job) -> None:
+    """Wake a worker that can take this job. A broker that is away is no failure: the reaper rings again."""
+    try:
+        client.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
+    except Exception as error:
+        log.warning("the broker cannot be reached (%s); job %s waits until a worker looks for it", error, job.id)
 
 
 def _transport(settings: Settings) -> tuple[str, dict[str, object]]:

@@ -5,15 +5,12 @@ MinimizerError
 │   ├── InvalidScript      empty, not UTF-8, not Python, too large
 │   ├── InvalidOption      an unknown option, or a value out of range
 │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
-├── NotRunnable            the job cannot be answered, with a ``Reason`` (exit 5)
-├── BudgetExceeded         the time that ``--budget`` allows is used up
+├── BudgetExceeded         the time that ``--budget`` allows is used up, or the disk
 ├── Cancelled              somebody asked us to stop
 └── ChildFailed            the sandboxed child broke its protocol or died as a whole
 """
 
 from __future__ import annotations
-
-from minimizer.types import Reason
 
 
 class MinimizerError(Exception):
@@ -36,16 +33,8 @@ class MissingTool(UserError):
     """Something this machine needs is not there; the message says how to get it."""
 
 
-class NotRunnable(MinimizerError):
-    """The job ends without a failure to reduce, for a ``Reason`` that the user is told."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class BudgetExceeded(MinimizerError):
-    """The time budget of the job is used up."""
+    """The time budget of the job is used up, or the disk that it may fill."""
 
 
 class Cancelled(MinimizerError):

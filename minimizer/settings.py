@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from minimizer.errors import InvalidOption
 
 
 class Settings(BaseSettings):
@@ -98,8 +100,8 @@ class Settings(BaseSettings):
     @property
     def interpreters(self) -> dict[str, Path]:
         """The interpreters of ``toolchains`` by name."""
-        parts = (part.strip().split("=", 1) for part in self.toolchains.split(",") if "=" in part)
-        return {name.strip(): Path(path.strip()) for name, path in parts}
+        pairs = (part.partition("=")[::2] for part in self.toolchains.split(","))
+        return {name.strip(): Path(path.strip()) for name, path in pairs if name.strip() and path.strip()}
 
     @property
     def resolved_database_url(self) -> str:
@@ -108,3 +110,30 @@ class Settings(BaseSettings):
     @property
     def resolved_broker_url(self) -> str:
         return self.broker_url or "filesystem://"
+
+    def make_data_dir(self) -> None:
+        """Make the folder of the embedded database and broker, where it is not there yet.
+
+        Raises:
+            InvalidOption: there can be no folder in that place.
+        """
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidOption(
+                f"{self.data_dir} cannot be the data folder ({error.strerror}): name another in MINIMIZER_DATA_DIR"
+            ) from None
+
+
+def settings_from_environment(**overrides: Any) -> Settings:
+    """The settings of the environment, with what the command line says on top.
+
+    Raises:
+        InvalidOption: a variable has a value that cannot be used.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "MINIMIZER_" + "_".join(str(part).upper() for part in first["loc"])
+        raise InvalidOption(f"{name}: {first['msg']} (see docs/settings.md)") from None

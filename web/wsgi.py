@@ -1,11 +1,16 @@
-"""For gunicorn: ``gunicorn --worker-class gthread web.wsgi:app``."""
+"""For gunicorn: ``gunicorn --config python:web.gunicorn web.wsgi:app``. It does not start on a database of another version."""
 
 from __future__ import annotations
 
+import logging
+
 from minimizer import logs
-from minimizer.settings import Settings
+from minimizer.settings import settings_from_environment
+from minimizer.store.migrate import require_current
 from web.factory import create_app
 
-settings = Settings()
+settings = settings_from_environment()
 logs.configure(settings)
+logging.getLogger("alembic").setLevel(logging.WARNING)
+require_current(settings.resolved_database_url)
 app = create_app(settings)

@@ -11,18 +11,19 @@ import os
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
 
 from minimizer import logs
-from minimizer.broker import queue_names
+from minimizer.broker import queue_names, ring
 from minimizer.errors import UserError
-from minimizer.settings import Settings
+from minimizer.settings import Settings, settings_from_environment
 from minimizer.store import Store
 from minimizer.store.migrate import require_current
-from worker.app import create_app, doorbell
+from worker.app import create_app
 from worker.courier import Courier
 from worker.reaper import Reaper
 from worker.tasks import Engine, minimize
@@ -32,7 +33,11 @@ log = logging.getLogger("worker")
 
 def main(engine: Engine = minimize) -> int:
     """Run a worker with the settings of the environment; returns the exit status."""
-    settings = Settings()
+    try:
+        settings = settings_from_environment()
+    except UserError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
     logs.configure(settings)
     for chatty in ("alembic", "celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -64,7 +69,7 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         stopping.set()
 
     worker_shutting_down.connect(stop)
-    ring = doorbell(app)
+    bell = partial(ring, app)
     store.register_worker(
         name,
         device=", ".join(devices) or "cpu",
@@ -72,7 +77,7 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         toolchains=settings.interpreters,
     )
     threads = [
-        Reaper(store, settings, name, ring, stopping).start(),
+        Reaper(store, settings, name, bell, stopping).start(),
         Courier(store, settings.reap_seconds, stopping).start(),
     ]
     worker = app.Worker(
@@ -98,7 +103,7 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         store.remove_worker(name)
         # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
         for job in store.stale_queued(older_than=0):
-            ring(job)
+            bell(job)
     return status
 
 

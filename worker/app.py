@@ -1,16 +1,16 @@
-"""The Celery side: the one task, and the bell that asks for it."""
+"""The Celery side: the one task."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from celery import Celery
 
-from minimizer.broker import TASK, broker_config, queue_of
+from minimizer.broker import TASK, broker_config
 from minimizer.settings import Settings
-from minimizer.store import Job, Store
+from minimizer.store import Store
 from worker.tasks import Engine, minimize, take_jobs
 
 log = logging.getLogger(__name__)
@@ -46,15 +46,3 @@ def create_app(
         take_jobs(store, settings, worker=worker, devices=devices, stopping=stopping, engine=engine)
 
     return app
-
-
-def doorbell(app: Celery) -> Callable[[Job], None]:
-    """Rings for a job. A broker that is away is no failure: the reaper rings again."""
-
-    def ring(job: Job) -> None:
-        try:
-            app.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
-        except Exception:
-            log.warning("job %s: the broker is away, nobody was rung for it", job.id, exc_info=True)
-
-    return ring

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import http.client
 import logging
 import threading
 import time
@@ -45,6 +46,8 @@ class Courier:
         """Send all that is due now."""
         while not self._stopping.is_set() and (messages := self._store.take_messages()):
             for message in messages:
+                if self._stopping.is_set():  # those that are left are due again in a while, by whomever
+                    return
                 arrived, answer = send(message)
                 self._store.settle_message(message.number, arrived=arrived, answer=answer)
 
@@ -74,8 +77,8 @@ def send(message: Message) -> tuple[bool, str]:
     except urllib.error.HTTPError as error:
         error.close()
         return False, f"{error.code} {error.reason}"
-    except (OSError, ValueError) as error:
-        return False, str(getattr(error, "reason", error))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return False, str(getattr(error, "reason", error)) or type(error).__name__
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

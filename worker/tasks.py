@@ -6,14 +6,13 @@ import logging
 import re
 import tempfile
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from minimizer import archive
-from minimizer.errors import NotRunnable
 from minimizer.options import Options
 from minimizer.report import Report
 from minimizer.settings import Settings
@@ -32,16 +31,31 @@ class Engine(Protocol):
     """What runs a job; it is `minimizer.pipeline.minimize` everywhere but in tests."""
 
     def __call__(
-        self, script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None
+        self,
+        script: Path,
+        *,
+        options: Options,
+        settings: Settings,
+        sink: Sink,
+        python: Path | None,
+        binds: Sequence[Path],
     ) -> Report:
         """Minimize a script, tell the sink, and return the final report."""
 
 
-def minimize(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+def minimize(
+    script: Path,
+    *,
+    options: Options,
+    settings: Settings,
+    sink: Sink,
+    python: Path | None,
+    binds: Sequence[Path],
+) -> Report:
     """The engine of the product, imported when the first job needs it."""
     from minimizer import pipeline
 
-    return pipeline.minimize(script, options=options, settings=settings, sink=sink, python=python)
+    return pipeline.minimize(script, options=options, settings=settings, sink=sink, python=python, binds=binds)
 
 
 def take_jobs(
@@ -91,20 +105,17 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
             script = _lay_out(store, job, Path(folder))
             toolchain = job.options.toolchain
             python = None if toolchain is None else settings.interpreters[toolchain]
-            report = engine(script, options=job.options, settings=settings, sink=sink, python=python)
+            binds = [Path(folder)]  # of an archive all files, wherever in it the main script is
+            report = engine(script, options=job.options, settings=settings, sink=sink, python=python, binds=binds)
         if not report.status.is_final:
             raise RuntimeError(f"the engine returned a report that is {report.status}")
         return report
-    except NotRunnable as error:
-        return _failed(sink.latest, error.reason, str(error))
     except Exception as error:
         log.exception("job %s: the engine failed", job.id)
         what = f"{type(error).__name__}: {error}"
-        return _failed(
-            sink.latest,
-            Reason.INTERNAL_ERROR,
-            f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it.",
-        )
+        summary = f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it."
+        ending = {"status": Status.FAILED, "reason": Reason.INTERNAL_ERROR, "summary": summary}
+        return sink.latest.model_copy(update=ending)  # with what was found so far
 
 
 def _lay_out(store: Store, job: Job, folder: Path) -> Path:
@@ -119,8 +130,3 @@ def _lay_out(store: Store, job: Job, folder: Path) -> Path:
 
 def _was_cut_short(report: Report) -> bool:
     return report.status is Status.CANCELLED or report.reason is Reason.INTERNAL_ERROR
-
-
-def _failed(found: Report, reason: Reason, summary: str) -> Report:
-    """What was found so far, with an ending."""
-    return found.model_copy(update={"status": Status.FAILED, "reason": reason, "summary": summary})

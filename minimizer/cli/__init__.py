@@ -20,6 +20,9 @@ from minimizer.types import Exit
 
 __all__ = ["main"]
 
+INSUFFICIENT_PRIVILEGE = "42501"
+"""How PostgreSQL says that this user may not do that."""
+
 COMMANDS = {
     "run": ("minimizer.cli.run", "Reduce a failing script to a verified repro.py, here and now."),
     "serve": ("minimizer.cli.serve", "Start the service: web page, REST and one worker."),
@@ -71,6 +74,7 @@ def main() -> None:
     try:
         outcome = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
         sys.exit(Exit.CANCELLED)
     except click.ClickException as error:
         error.show()
@@ -82,9 +86,28 @@ def main() -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(Exit.INTERNAL)
     except Exception as error:
+        if (trouble := _database_trouble(error)) is not None:
+            click.echo(f"Error: {trouble}", err=True)
+            sys.exit(Exit.USAGE)
         click.echo(_internal_error(error), err=True)
         sys.exit(Exit.INTERNAL)
     sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _database_trouble(error: Exception) -> str | None:
+    """What a person can do about a database that is away, or not what it should be; ``None`` for any other error."""
+    known = sys.modules.get("sqlalchemy.exc")  # not imported for this: most commands have no database
+    if known is None or not isinstance(error, known.DBAPIError):
+        return None
+    cause = error.orig
+    is_away = isinstance(error, known.OperationalError | known.InterfaceError) or type(error) is known.DatabaseError
+    if not is_away and getattr(cause, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
+        return None
+    said = next(iter(str(cause).splitlines()), type(cause).__name__)
+    return (
+        f"the database cannot be used: {said}. See that it runs, and that MINIMIZER_DATABASE_URL or MINIMIZER_DATA_DIR "
+        "names the right one; `minimizer doctor` looks at it, too"
+    )
 
 
 def _internal_error(error: Exception) -> str:

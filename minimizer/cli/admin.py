@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from minimizer.cli.options import settings_from_environment
+from minimizer.settings import settings_from_environment
 from minimizer.store import DEFAULT_PROJECT, Store
 from minimizer.store.migrate import require_current
 from minimizer.types import Role, Scope

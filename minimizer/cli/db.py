@@ -7,10 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from sqlalchemy import make_url
 
 from minimizer.errors import UserError
-from minimizer.settings import Settings
+from minimizer.settings import settings_from_environment
 
 
 @click.group()
@@ -23,9 +22,9 @@ def upgrade() -> None:
     """Create the tables or bring them to the current schema. Safe to repeat; `serve` does it by itself."""
     from minimizer.store.migrate import upgrade as migrate
 
-    settings = Settings()
+    settings = settings_from_environment()
     if settings.database_url is None:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.make_data_dir()
     migrate(settings.resolved_database_url)
     click.echo("The database is at the current schema.")
 
@@ -34,7 +33,9 @@ def upgrade() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def backup(file: Path) -> None:
     """Copy a SQLite database to FILE while the service runs. For PostgreSQL there is pg_dump (docs/deploy.md)."""
-    url = make_url(Settings().resolved_database_url)
+    from minimizer.store.database import parse_url
+
+    url = parse_url(settings_from_environment().resolved_database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         raise UserError("this database is no SQLite file: use pg_dump, as docs/deploy.md shows")
     if not Path(url.database).exists():

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from minimizer.cli.options import find_interpreter, settings_from_environment
+from minimizer.cli.options import find_interpreter
+from minimizer.settings import settings_from_environment
 
 MARKS = {True: "ok  ", None: "note", False: "LACK"}
 

@@ -15,11 +15,12 @@ import click
 
 from minimizer.api import default_folder
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import find_interpreter, job_options, options_from, settings_from_environment
+from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.options import check_script
+from minimizer.settings import settings_from_environment
 from minimizer.sink import Event, FolderSink
 from minimizer.types import Exit
 
@@ -95,7 +96,8 @@ def run(
     options = options_from(job)
     _require_set(options.env)
     gate = Gate(fail_on, baseline, junit, sarif)
-    gate.known()
+    gate.check()
+    require_place("--out", out)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_sandbox(sandbox)

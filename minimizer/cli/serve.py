@@ -17,8 +17,7 @@ from typing import Any
 
 import click
 
-from minimizer.cli.options import settings_from_environment
-from minimizer.settings import Settings
+from minimizer.settings import Settings, settings_from_environment
 
 RESTART_PAUSE_SECONDS = 1.0
 STOP_SECONDS = 10.0
@@ -120,7 +119,7 @@ class WorkerKeeper:
 def _migrate(settings: Settings) -> None:
     from minimizer.store.migrate import upgrade
 
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.make_data_dir()
     upgrade(settings.resolved_database_url)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -23,11 +24,14 @@ def test_taken_port_is_told(sqlite_url: str, tmp_path: Path) -> None:
             serve(settings)
 
 
-def test_web_loads_neither_torch_nor_engine_nor_worker() -> None:
+def test_web_loads_neither_torch_nor_engine_nor_worker(sqlite_url: str, tmp_path: Path) -> None:
     look = (
         "import sys, web.wsgi, web.serve;"
         "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'worker') or m in "
         "('minimizer.pipeline', 'minimizer.executor', 'minimizer.inside')])"
     )
-    run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    environment = os.environ | {"MINIMIZER_DATABASE_URL": sqlite_url, "MINIMIZER_DATA_DIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment
+    )
     assert run.stdout.strip() == "[]", run.stderr

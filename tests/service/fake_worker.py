@@ -2,7 +2,7 @@
 
 For every job the engine leaves a line ``PID SCRIPT`` in ``FOLDER/runs``, and then does what the script says: ``# done`` ends
 well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process, ``# wrong`` ends with a
-verified failure of the operator that follows.
+verified failure of the operator that follows, ``# ends STATUS REASON`` as it says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from minimizer.options import Options
@@ -23,7 +24,9 @@ from worker.__main__ import main
 FOLDER = Path(sys.argv[1])
 
 
-def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+def engine(
+    script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+) -> Report:
     text = script.read_text().strip()
     sink.event("step", step="survey", state="started")
     sink.artifact("run.log", f"by {os.getpid()}\n".encode())
@@ -35,6 +38,9 @@ def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, py
         if sink.cancelled():
             return Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED, summary="Stopped.")
         time.sleep(0.02)
+    if text.startswith("# ends"):
+        status, *reason = text.split()[2:]
+        return Report(status=Status(status), reason=Reason(*reason) if reason else None)
     sink.artifact("repro.py", f"# by {os.getpid()}\n".encode())
     report = Report(status=Status.MINIMIZED, summary=f"Done by {os.getpid()}.")
     if text.startswith("# wrong"):

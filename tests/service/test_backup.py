@@ -97,6 +97,20 @@ def test_the_manifests_start_what_there_is() -> None:
     assert Settings.model_validate(values).access == "on"
 
 
+def test_the_manifests_fence_what_they_start() -> None:
+    manifests = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "Deployment"
+    }
+    for name, pod in pods.items():
+        assert pod["automountServiceAccountToken"] is False
+        assert "ephemeral-storage" in pod["containers"][0]["resources"]["limits"]
+        if pod["containers"][0].get("securityContext", {}).get("procMount") == "Unmasked":
+            assert pod["hostUsers"] is False, (
+                f"{name}: Kubernetes refuses an unmasked /proc in the host's user namespace"
+            )
+
+
 def _tool(name: str) -> str:
     found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
     assert found, f"{name} is part of PostgreSQL's client programs"

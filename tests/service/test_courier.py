@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,7 +17,8 @@ from sqlalchemy import update
 from minimizer.options import Options
 from minimizer.report import Report
 from minimizer.store import Claim, Store
-from minimizer.store.models import DeliveryRow
+from minimizer.store.errors import InvalidUrl
+from minimizer.store.models import DeliveryRow, WebhookRow
 from minimizer.store.webhooks import MAX_ATTEMPTS
 from minimizer.types import Status
 from worker.courier import Courier
@@ -119,6 +121,68 @@ def test_a_receiver_that_never_answers_is_given_up(store: Store, courier: Courie
     (delivery,) = store.deliveries(hook.id)
     assert (delivery.attempts, delivery.next_at, delivery.delivered_at) == (MAX_ATTEMPTS, None, None)
     assert "refused" in delivery.answer
+
+
+def test_what_is_no_answer_stops_no_other_message(store: Store, courier: Courier, receiver: Receiver) -> None:
+    """A server that speaks something else, and an address from before addresses were looked at closely."""
+    with socket.create_server(("127.0.0.1", 0)) as babbler:
+        thread = threading.Thread(target=babble, args=(babbler,))
+        thread.start()
+        odd, _ = store.create_webhook("default", f"http://127.0.0.1:{babbler.getsockname()[1]}/")
+        old, _ = store.create_webhook("default", "http://127.0.0.1/")
+        with store._database.write() as session:
+            session.execute(update(WebhookRow).where(WebhookRow.id == old.id).values(url="http://127.0.0.1:x/ y"))
+        fine, _ = store.create_webhook("default", receiver.url)
+        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        courier.round()
+        thread.join()
+    assert len(receiver.got) == 1
+    answers = {hook.id: store.deliveries(hook.id)[0].answer for hook in (odd, old, fine)}
+    assert answers[odd.id].startswith("gibberish") and "port" in answers[old.id] and answers[fine.id].startswith("204")
+
+
+def babble(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"gibberish\r\n\r\n")
+
+
+def test_a_courier_that_stops_sends_no_further_message(store: Store) -> None:
+    stopping = threading.Event()
+    told: list[int] = []
+
+    class Last(Store):
+        def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
+            told.append(number)
+            stopping.set()
+
+    for _ in range(2):
+        store.create_webhook("default", "http://127.0.0.1:1/nobody")
+    store.finish(claimed(store), Report(status=Status.HEALTHY))
+    Courier(Last(store._database, max_queued_jobs=1), 0.1, stopping).round()
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://ci.example/",
+        "https:///hook",
+        "https://ci.example:port/",
+        "https://ci.example:70000/",
+        "https://ci.example:0/",
+        "https://ci.example/a hook",
+        "https://ci.exa mple/",
+        "https://anna:secret@ci.example/",
+        "https://[::1/",
+        "https://ci.example/h\n",
+        "https://ci.example/\N{LATIN SMALL LETTER U WITH DIAERESIS}",
+    ],
+)
+def test_an_address_that_cannot_be_asked_is_refused(store: Store, url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        store.create_webhook("default", url)
 
 
 def test_a_webhook_takes_its_messages_with_it(store: Store, courier: Courier, receiver: Receiver) -> None:

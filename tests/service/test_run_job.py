@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
 
-from minimizer.errors import NotRunnable
 from minimizer.options import Options
 from minimizer.report import Failure, Report
 from minimizer.settings import Settings
@@ -31,7 +30,9 @@ def submit(store: Store, filename: str = "train.py", **options: object) -> Job:
 
 
 def run(store: Store, job: Job, work: Callable[[Path, Sink], Report], stopping: threading.Event | None = None) -> Job:
-    def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+    def engine(
+        script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+    ) -> Report:
         assert (options, settings) == (job.options, SETTINGS)
         return work(script, sink)
 
@@ -68,7 +69,9 @@ def test_a_name_that_could_do_harm_is_not_used(store: Store, filename: str) -> N
 def test_the_toolchain_is_an_interpreter(store: Store, toolchain: str | None, path: Path | None) -> None:
     given = []
 
-    def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+    def engine(
+        script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+    ) -> Report:
         given.append(python)
         return DONE
 
@@ -103,16 +106,20 @@ def test_an_archive_lies_around_its_script(store: Store) -> None:
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("train/run.py", "import ops")
         file.writestr("train/ops.py", "x = 1")
+        file.writestr("lib/layers.py", "y = 2")
     new = NewJob(b"import ops", "train/run.py", Options(), buffer.getvalue())
     ((job, _),) = store.submit_many([new])
     seen = []
 
-    def work(script: Path, sink: Sink) -> Report:
-        seen.append((script.parts[-2:], sorted(path.name for path in script.parent.iterdir())))
+    def engine(script: Path, *, binds: Sequence[Path], **_: object) -> Report:
+        (opened,) = binds
+        files = sorted(str(path.relative_to(opened)) for path in opened.rglob("*.py"))
+        seen.append((str(script.relative_to(opened)), files))
         return DONE
 
-    run(store, job, work)
-    assert seen == [(("train", "run.py"), ["ops.py", "run.py"])]
+    take_jobs(store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=engine)
+    assert store.job(job.id).status is Status.MINIMIZED
+    assert seen == [("train/run.py", ["lib/layers.py", "train/ops.py", "train/run.py"])]
 
 
 def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Store) -> None:
@@ -131,14 +138,6 @@ def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Sto
 def test_an_engine_without_an_end_is_our_fault(store: Store) -> None:
     job = run(store, submit(store), lambda script, sink: Report())
     assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
-
-
-def test_a_reason_that_the_engine_gives_is_the_reason(store: Store) -> None:
-    def work(script: Path, sink: Sink) -> Report:
-        raise NotRunnable(Reason.NOTHING_COMPILED, "No frame was compiled.")
-
-    job = run(store, submit(store), work)
-    assert (job.status, job.reason, job.summary) == (Status.FAILED, Reason.NOTHING_COMPILED, "No frame was compiled.")
 
 
 def test_a_worker_that_stops_takes_no_job(store: Store) -> None:

@@ -1,0 +1,97 @@
+"""Settings and databases that cannot be used: the command says so, says what to do, and exits as for any wrong usage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minimizer.cli import main
+from minimizer.settings import settings_from_environment
+from web.form import fields
+from worker.__main__ import main as worker
+
+Run = Callable[[str], tuple[int, str]]
+
+COMMANDS = ["db upgrade", "db backup copy.db", "admin user list", "serve"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def call(line: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["minimizer", *line.split()])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        assert isinstance(exit_.value.code, int)
+        return exit_.value.code, capsys.readouterr().err
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_variable_that_cannot_be_used_is_named(run: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMIZER_PORT", "eighty")
+    status, said = run(command)
+    assert status == 2
+    assert said.startswith("Error: MINIMIZER_PORT: ") and "docs/settings.md" in said
+
+
+def test_a_worker_names_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MINIMIZER_PORT", "eighty")
+    assert worker() == 2
+    assert "MINIMIZER_PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["db upgrade", "admin user list", "serve"])
+def test_a_database_that_does_not_answer_is_no_bug_of_ours(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMIZER_DATABASE_URL", "postgresql+psycopg://somebody:secret@127.0.0.1:9/minimizer")
+    status, said = run(command)
+    assert status == 2
+    assert "the database cannot be used" in said and "port 9" in said and "MINIMIZER_DATABASE_URL" in said
+    assert "secret" not in said and "bug" not in said
+
+
+@pytest.mark.parametrize("command", ["db upgrade", "admin user list", "serve"])
+def test_a_file_that_is_no_database_is_no_bug_of_ours(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("These are notes, and there are many of them.\n" * 100)
+    monkeypatch.setenv("MINIMIZER_DATABASE_URL", f"sqlite:///{tmp_path}/notes.txt")
+    status, said = run(command)
+    assert status == 2
+    assert "file is not a database" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("url", ["minimizer.db", "mysql://root:secret@127.0.0.1/x", "postgresql://h:secret/x"])
+def test_what_is_no_address_of_a_database_is_said_to_be_none(
+    run: Run, command: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMIZER_DATABASE_URL", url)
+    status, said = run(command)
+    assert status == 2
+    assert "MINIMIZER_DATABASE_URL" in said and "postgresql+psycopg://" in said and "secret" not in said
+
+
+@pytest.mark.parametrize("command", ["db upgrade", "admin user list", "serve"])
+def test_a_data_folder_that_cannot_be_is_named(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").touch()
+    monkeypatch.setenv("MINIMIZER_DATA_DIR", str(tmp_path / "taken"))
+    status, said = run(command)
+    assert status == 2
+    assert str(tmp_path / "taken") in said and "MINIMIZER_DATA_DIR" in said
+
+
+def test_an_interpreter_without_a_path_is_none_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMIZER_TOOLCHAINS", "old=/opt/old/bin/python,empty=")
+    settings = settings_from_environment()
+    (choice,) = [field for field in fields(settings) if field.name == "toolchain"]
+    assert [value for value, _ in choice.choices if value] == list(settings.interpreters) == ["old"]
