@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import secrets
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from email.message import Message
+from typing import IO, Any
 
 from minimizer.errors import MinimizerError, UserError
 from minimizer.options import Options
+from minimizer.types import Reason, Status
 
 Job = dict[str, Any]
 
@@ -21,6 +27,13 @@ TOKEN_VARIABLE = "MINIMIZER_TOKEN"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 MAX_ANSWER_BYTES = 1 << 30
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+BUSY_TRIES = 20
+"""How often a service is asked again that says that it is busy."""
+BUSY_SECONDS = 5.0
+LONGEST_PAUSE = 120.0
+
+Pause = Callable[[float, str], None]
+"""Waits so many seconds, and may say why."""
 
 
 class Refused(UserError):
@@ -31,10 +44,15 @@ class NotReachable(MinimizerError):
     """No service answers, or it answers with a fault of its own."""
 
 
+def sleep(seconds: float, why: str) -> None:
+    """Wait, without a word."""
+    time.sleep(seconds)
+
+
 @dataclass(frozen=True)
 class Answer:
     status: int
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
@@ -43,95 +61,206 @@ class Answer:
         except ValueError:
             raise NotReachable("the server's answer is no JSON: is this a minimizer service?") from None
 
+    @property
+    def detail(self) -> str | None:
+        """What a problem of the service says; ``None`` where somebody else has answered."""
+        return self._of_problem("detail")
+
+    @property
+    def problem(self) -> str:
+        """The name of a problem, empty if it is none."""
+        return (self._of_problem("type") or "").rpartition(":")[2]
+
+    def _of_problem(self, name: str) -> str | None:
+        try:
+            return str(json.loads(self.body)[name])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds after which to ask again, if it says so."""
+        said = self.headers.get("retry-after", "")
+        return min(max(1.0, float(said)), LONGEST_PAUSE) if said.isascii() and said.isdigit() else None
+
 
 class Client:
     """Speaks to one service."""
 
-    def __init__(self, server: str, timeout: float = 60.0) -> None:
-        parts = urllib.parse.urlsplit(server)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise Refused(f"--server {server}: not an address; it looks like {DEFAULT_SERVER}")
+    def __init__(self, server: str, timeout: float = 60.0, pause: Pause = sleep) -> None:
         self.server = server.rstrip("/")
         self._timeout = timeout
+        self.pause = pause
         # A service on loopback is not behind the proxy that the environment may name.
-        no_proxy = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
-        self._open = urllib.request.build_opener(*no_proxy).open
+        no_proxy = [urllib.request.ProxyHandler({})] if _host_of(server) in LOOPBACK else []
+        self._open = urllib.request.build_opener(_NoRedirect, *no_proxy).open
 
-    def submit(self, script: bytes, filename: str, options: Options) -> Job:
+    def submit(self, script: bytes, filename: str, options: Options, project: str | None = None) -> Job:
         """Hand in a script. The key makes a repeated send harmless."""
         body = {
             "script": script.decode("utf-8-sig"),
             "filename": filename,
             "options": options.model_dump(exclude_defaults=True),
+            **({"project": project} if project else {}),
         }
         headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
-        job: Job = self._call("/api/v1/jobs", json.dumps(body).encode(), headers).json()
-        return job
+        return self._job(self._call("/api/v1/jobs", json.dumps(body).encode(), headers))
 
     def job(self, job_id: str) -> Job:
-        job: Job = self._call(_job_path(job_id)).json()
-        return job
+        return self._job(self._call(_job_path(job_id)))
 
     def next_job(self, job_id: str, etag: str | None, wait: int = 30) -> tuple[Job | None, str | None]:
-        """The job as soon as it differs from what ``etag`` stands for; ``None`` if it did not change in time."""
+        """The job as soon as it differs from what ``etag`` stands for; ``None`` if it did not change in time.
+
+        A service whose places for waiting clients are taken answers at once, and says when to come back.
+        """
         headers = {"If-None-Match": etag} if etag else {}
         path = _job_path(job_id) + (f"?wait={wait}" if etag else "")
         answer = self._call(path, headers=headers)
         if answer.status == 304:
+            if answer.retry_after is not None:
+                self.pause(answer.retry_after, "")
             return None, etag
-        return answer.json(), answer.headers.get("etag")
+        return self._job(answer), answer.headers.get("etag")
 
     def jobs(self, limit: int) -> list[Job]:
-        jobs: list[Job] = self._call(f"/api/v1/jobs?limit={limit}").json()["jobs"]
-        return jobs
+        return [self._checked(job) for job in self._list(self._call(f"/api/v1/jobs?limit={limit}"), "jobs")]
 
-    def is_known(self, fingerprint: str) -> bool:
-        """Whether somebody has given this failure a note or an issue on the service."""
+    def is_known(self, fingerprint: str, project: str) -> bool:
+        """Whether somebody has given this failure of a project a note or an issue on the service."""
+        query = urllib.parse.urlencode({"project": project})
         try:
-            group = self._call(f"/api/v1/failures/{urllib.parse.quote(fingerprint, safe='')}").json()
+            group = self._call(f"/api/v1/failures/{urllib.parse.quote(fingerprint, safe='')}?{query}").json()
         except Refused:
             return False
         return bool(group.get("note") or group.get("issue_url"))
 
     def artifacts(self, job_id: str) -> list[str]:
-        listing = self._call(_job_path(job_id) + "/artifacts").json()
-        return [str(entry["name"]) for entry in listing["artifacts"]]
+        listing = self._list(self._call(_job_path(job_id) + "/artifacts"), "artifacts")
+        return [str(entry.get("name")) for entry in listing]
 
     def artifact(self, job_id: str, name: str) -> bytes:
         """A result such as ``repro.py``."""
         return self._call(f"{_job_path(job_id)}/artifacts/{urllib.parse.quote(name, safe='')}").body
 
     def _call(self, path: str, data: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-        request = urllib.request.Request(self.server + path, data=data, headers=headers or {})
-        if token := os.environ.get(TOKEN_VARIABLE):
-            # Unredirected: another host, to which a redirect may lead, must not see it.
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        """Ask, and while the service is too busy to answer, ask again when it says."""
+        for _ in range(BUSY_TRIES):
+            answer = self._ask(path, data, headers or {})
+            seconds = _busy(answer)
+            if seconds is None:
+                break
+            self.pause(seconds, answer.detail or "The service is busy.")
+        if answer.status < 300 or answer.status == 304:
+            return answer
+        raise self._refusal(answer, path, has_sent=data is not None)
+
+    def _ask(self, path: str, data: bytes | None, headers: dict[str, str]) -> Answer:
+        request = urllib.request.Request(self.server + path, data=data, headers=headers)
+        if token := _token():
+            request.add_header("Authorization", f"Bearer {token}")
         try:
-            with self._open(request, timeout=self._timeout) as response:
-                received = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(response.status, received, response.read(MAX_ANSWER_BYTES))
-        except urllib.error.HTTPError as error:
-            if error.code == 304:
-                return Answer(304, {}, b"")
-            detail = _detail(error)
-            if error.code == 401:
-                detail = f"{detail} This command takes the token from {TOKEN_VARIABLE}."
-            if 400 <= error.code < 500:
-                raise Refused(detail) from None
-            raise NotReachable(f"the service at {self.server} has a problem: {detail}") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+            try:
+                with self._open(request, timeout=self._timeout) as response:
+                    return _received(response.status, response.headers, response.read(MAX_ANSWER_BYTES))
+            except urllib.error.HTTPError as error:
+                with error:
+                    return _received(error.code, error.headers, error.read(1 << 20))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise NotReachable(
                 f"no service answers at {self.server} ({reason}); start one with `minimizer serve`, or give --server URL"
             ) from None
 
+    def _refusal(self, answer: Answer, path: str, *, has_sent: bool) -> MinimizerError:
+        detail, status = answer.detail, answer.status
+        if status < 400:
+            where = answer.headers.get("location", "another address")
+            return Refused(
+                f"{self.server} redirects to {where}: if the service is there, give its address with --server"
+            )
+        if detail is None and status not in (401, 403, 413, 429) and (status < 500 or status == 501):
+            return NotReachable(
+                f"{self.server} answers, but not as a minimizer service does (HTTP {status}): give the address of one "
+                "with --server, without a path behind it"
+            )
+        if answer.problem == "not-found":
+            return Refused(
+                f"{self.server} has nothing at {path}: give --server without a path behind it, and the id of a job as "
+                "`minimizer status` shows it"
+            )
+        detail = detail or f"{self.server} answers with HTTP {status} {http.client.responses.get(status, '')}".rstrip()
+        if status == 401:
+            return Refused(f"{detail} This command takes the token from {TOKEN_VARIABLE}.")
+        # Too many jobs are a refusal; too many questions say nothing about the job that is asked after.
+        if status < 500 and (status != 429 or has_sent):
+            return Refused(detail)
+        return NotReachable(f"the service at {self.server} has a problem: {detail}")
+
+    def _job(self, answer: Answer) -> Job:
+        return self._checked(answer.json())
+
+    def _list(self, answer: Answer, name: str) -> list[Any]:
+        found = answer.json()
+        entries = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise self._stranger()
+        return entries
+
+    def _checked(self, job: Any) -> Job:
+        """A job as far as all commands rely on it."""
+        if not isinstance(job, dict) or not isinstance(job.get("id"), str):
+            raise self._stranger()
+        if job.get("status") not in list(Status) or job.get("reason") not in (None, *Reason):
+            raise self._stranger()
+        return job
+
+    def _stranger(self) -> NotReachable:
+        return NotReachable(
+            f"{self.server} answers, but not as a minimizer service of this version does: check --server, and that both "
+            "sides have the same version (`minimizer --version`)"
+        )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows nothing: a redirected script would arrive as a request to list the jobs, and the token with another host."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        return None
+
+
+def _host_of(server: str) -> str:
+    try:
+        parts = urllib.parse.urlsplit(server)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not re.search(r"\s", server):
+            return parts.hostname
+    except ValueError:
+        pass
+    raise Refused(f"--server {server}: not an address; it looks like {DEFAULT_SERVER}")
+
+
+def _token() -> str:
+    """The token, without the line break that secrets of CI systems often end with."""
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token.isascii() or not token.isprintable():
+        raise Refused(
+            f"{TOKEN_VARIABLE} holds characters that no token has: set it to what was printed when it was made"
+        )
+    return token
+
+
+def _received(status: int, headers: Message, body: bytes) -> Answer:
+    return Answer(status, {name.lower(): value for name, value in headers.items()}, body)
+
+
+def _busy(answer: Answer) -> float | None:
+    """The seconds after which to ask a service again that is too busy; ``None`` if it is not."""
+    if answer.status == 429:
+        return answer.retry_after or BUSY_SECONDS
+    return answer.retry_after if answer.status == 503 else None
+
 
 def _job_path(job_id: str) -> str:
     return "/api/v1/jobs/" + urllib.parse.quote(job_id, safe="")
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read(1 << 20))["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return f"HTTP {error.code} {error.reason}"

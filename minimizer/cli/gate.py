@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from minimizer.cli import ci_formats
+from minimizer.cli.options import require_place
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
 from minimizer.types import Exit, Reason, Status, exit_status
@@ -31,6 +32,16 @@ class Gate:
     baseline: Path | None
     junit: Path | None
     sarif: Path | None
+
+    def check(self) -> None:
+        """Refuse what could not be read or written in the end.
+
+        Raises:
+            InvalidOption: a file cannot be used.
+        """
+        self.known()
+        require_place("--junit", self.junit)
+        require_place("--sarif", self.sarif)
 
     def known(self) -> frozenset[str]:
         """The fingerprints of the baseline.
@@ -99,8 +110,7 @@ def conclude(
     if os.environ.get("GITHUB_ACTIONS") == "true" and (line := ci_formats.annotation(finding)):
         click.echo(line, err=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a") as file:
-            file.write(ci_formats.step_summary(finding))
+        _append(Path(summary), ci_formats.step_summary(finding))
     if gate.fail_on is None:
         return exit_status(status, reason)
     if name is not None and is_verified:
@@ -122,6 +132,14 @@ def _is_verified(report: dict[str, Any]) -> bool:
 def _repro(folder: Path) -> str:
     path = folder / "repro.py"
     return path.read_text() if path.exists() else ""
+
+
+def _append(summary: Path, text: str) -> None:
+    try:
+        with summary.open("a") as file:
+            file.write(text)
+    except OSError as error:  # it is CI's own file, and not worth the verdict
+        click.echo(f"GITHUB_STEP_SUMMARY cannot be written: {error}", err=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What several commands take from outside: the options of a job, settings, an interpreter.
+"""What several commands take from outside: the options of a job, an interpreter.
 
 ``run`` and ``submit`` share one click option for each field of `minimizer.options.Options`. Ranges and choices are
 read off the model, so that the command line cannot accept what REST would refuse.
@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
-from pydantic import ValidationError
 
 from minimizer.errors import InvalidOption, MissingTool
 from minimizer.options import Options, parse_options
-from minimizer.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -93,15 +91,14 @@ def _option(name: str) -> Callable[[Command], Command]:
     )
 
 
-def settings_from_environment(**overrides: Any) -> Settings:
-    """The settings of the environment, with what the command line says on top.
+def require_place(option: str, path: Path | None) -> None:
+    """Refuse at once, and not after the work, a result that could not be written.
 
     Raises:
-        InvalidOption: a variable has a value that cannot be used.
+        InvalidOption: there can be no file or folder of this name.
     """
-    try:
-        return Settings(**overrides)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "MINIMIZER_" + "_".join(str(part).upper() for part in first["loc"])
-        raise InvalidOption(f"{name}: {first['msg']} (see docs/settings.md)") from None
+    if path is None:
+        return
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if (existing != path and not existing.is_dir()) or not os.access(existing, os.W_OK):
+        raise InvalidOption(f"{option} {path} cannot be written: {existing} is no folder of yours; name another place")

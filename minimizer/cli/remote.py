@@ -12,18 +12,19 @@ import click
 
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import job_options, options_from
+from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
 from minimizer.options import check_script
 from minimizer.sink import FolderSink
-from minimizer.types import Exit, Reason, Status, exit_status
+from minimizer.types import Exit, Status
 
 PATIENCE = 30
 """Failed polls in a row, a second apart, before the service is given up."""
 
+Report = dict[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -52,6 +53,7 @@ def out_option(command: Command) -> Command:
 @server_option
 @click.option("--wait", is_flag=True, help="Wait for the end, fetch the results, and exit as `run` does.")
 @out_option
+@click.option("--project", metavar="NAME", help="The project that the job goes to; needed if you are in several.")
 @job_options()
 @gate_options
 @click.option("--json", "as_json", is_flag=True, help="The job, or with --wait the report, as JSON on stdout.")
@@ -60,6 +62,7 @@ def submit(
     server: str,
     wait: bool,
     out: Path | None,
+    project: str | None,
     as_json: bool,
     fail_on: FailOn | None,
     baseline: Path | None,
@@ -82,29 +85,30 @@ def submit(
     gate = Gate(fail_on, baseline, junit, sarif)
     if not wait and gate != Gate(None, None, None, None):
         raise InvalidOption("--fail-on, --baseline, --junit and --sarif need --wait: they tell of a job that has ended")
-    gate.known()
-    client = Client(server)
-    job = client.submit(content, script.name, options_from(job_values))
+    gate.check()
+    require_place("--out", out)
+    client = Client(server, pause=_pause)
+    job = client.submit(content, script.name, options_from(job_values), project)
     click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
     if not wait:
         if as_json:
             click.echo(json.dumps(job))
         return Exit.MINIMIZED
-    try:
-        job = _follow(client, job["id"])
-    except KeyboardInterrupt:
-        click.echo(
-            f"The job goes on. Come back with: minimizer download {job['id']} --server {client.server}", err=True
-        )
-        return Exit.CANCELLED
+    come_back = f"minimizer download {job['id']} --server {client.server}"
     folder = out or _default_folder(job["id"])
-    _fetch(client, job, folder)
-    exit_ = _conclude(job, folder, as_json)
-    if not job.get("report"):
-        return exit_
-    name = fingerprint(job["report"]) if fail_on == "new" else None
-    on_server = name is not None and client.is_known(name)
-    return conclude(gate, script, job["report"], folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
+    try:
+        job = follow(client, job["id"])
+        _fetch(client, job, folder)
+    except KeyboardInterrupt:
+        click.echo(f"The job is not stopped by that. Come back with: {come_back}", err=True)
+        return Exit.CANCELLED
+    except NotReachable as error:
+        raise NotReachable(f"{error}. The job is not stopped by that; come back with: {come_back}") from None
+    report = _report(job)
+    _show(report, folder, as_json)
+    name = fingerprint(report) if fail_on == "new" else None
+    on_server = name is not None and client.is_known(name, job["project"])
+    return conclude(gate, script, report, folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
 
 
 @click.command()
@@ -114,7 +118,7 @@ def submit(
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
     """List the latest jobs of a service, or show JOB."""
-    client = Client(server)
+    client = Client(server, pause=_pause)
     jobs = [client.job(job_id)] if job_id else client.jobs(limit)
     for job in jobs:
         click.echo(json.dumps(job) if as_json else _row(job))
@@ -126,8 +130,9 @@ def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
 @out_option
 def download(job_id: str, server: str, out: Path | None) -> None:
     """Fetch what JOB has found so far: repro.py, report.json, report.md, run.log and the rest."""
+    require_place("--out", out)
     folder = out or _default_folder(job_id)
-    client = Client(server)
+    client = Client(server, pause=_pause)
     names = _fetch(client, client.job(job_id), folder)
     if not names:
         raise Refused(f"job {job_id} has no results yet; see `minimizer status {job_id}`")
@@ -135,7 +140,13 @@ def download(job_id: str, server: str, out: Path | None) -> None:
         click.echo(str(folder / name))
 
 
-def _follow(client: Client, job_id: str) -> Job:
+def _pause(seconds: float, why: str) -> None:
+    if why:
+        click.echo(f"{printable(why)} Asking again in {seconds:.0f} s.", err=True)
+    time.sleep(seconds)
+
+
+def follow(client: Client, job_id: str) -> Job:
     """Show a job's progress until it is final. A service that is restarted meanwhile is waited for."""
     view = open_view()
     shown = Shown(view)
@@ -149,7 +160,7 @@ def _follow(client: Client, job_id: str) -> Job:
                 misses += 1
                 if misses > PATIENCE:
                     raise
-                time.sleep(1)
+                client.pause(1, "")
                 continue
             misses = 0
             if job is not None:
@@ -185,7 +196,7 @@ def _fetch(client: Client, job: Job, folder: Path) -> list[str]:
     """Write all results into ``folder``; their names. A name is checked: the service is not trusted with our disk."""
     contents = {name: client.artifact(job["id"], name) for name in client.artifacts(job["id"]) if _is_plain(name)}
     if job.get("report"):
-        contents["report.json"] = json.dumps(job["report"], indent=1).encode() + b"\n"
+        contents["report.json"] = json.dumps(_report(job), indent=1).encode() + b"\n"
     if contents:
         sink = FolderSink(folder)
         for name, content in contents.items():
@@ -197,19 +208,17 @@ def _is_plain(name: str) -> bool:
     return name == Path(name).name and not name.startswith(".") and name.isprintable()
 
 
-def _conclude(job: Job, folder: Path, as_json: bool) -> int:
-    report = job.get("report")
-    if not report:  # cancelled before it began
-        click.echo(_row(job))
-    elif as_json:
-        click.echo(json.dumps(report))
-    else:
-        for line in verdict_lines(report, folder):
-            click.echo(line)
-    try:
-        return exit_status(Status(job["status"]), Reason(job["reason"]) if job.get("reason") else None)
-    except ValueError as error:
-        raise NotReachable(f"the service speaks of something unknown here: {error}") from None
+def _report(job: Job) -> Report:
+    """The report of a job, or the little there is where it ended without one. How it ended is what the job itself says."""
+    ending = {name: job.get(name) for name in ("reason", "summary")}
+    # A report is not told of a queue: what has not ended runs.
+    status = job["status"] if Status(job["status"]).is_final else Status.RUNNING
+    return {**(job.get("report") or {"schema": 1}), **ending, "status": status}
+
+
+def _show(report: Report, folder: Path, as_json: bool) -> None:
+    for line in [json.dumps(report)] if as_json else verdict_lines(report, folder):
+        click.echo(line)
 
 
 def _row(job: Job) -> str:

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -19,6 +21,7 @@ import yaml
 from servers import free_port
 
 from minimizer.fingerprint import fingerprint
+from minimizer.types import Role, Scope
 
 if TYPE_CHECKING:
     from conftest import Service
@@ -37,6 +40,9 @@ class Ci:
 
     def bash(self, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a step as GitHub does: ``bash --noprofile --norc -eo pipefail FILE``."""
+        return self.run("bash --noprofile --norc -eo pipefail", text, **variables)
+
+    def run(self, shell: str, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
         step = self.folder.parent / "step.sh"
         step.write_text(text)
         for name in ("output", "summary", "path"):
@@ -53,7 +59,7 @@ class Ci:
             **variables,
         }
         return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(step)],
+            [*shell.split(), str(step)],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -80,26 +86,35 @@ class Ci:
         return inputs[name] if kind == "inputs" else str(ROOT)
 
 
-@pytest.fixture
-def ci(embedded: Service, tmp_path: Path) -> Iterator[Ci]:
+@contextmanager
+def web(service: Service, folder: Path, **variables: str) -> Iterator[Ci]:
+    """A web server on the database of a service, and a checkout beside it."""
     port = free_port()
-    settings = embedded.settings.model_dump(mode="json", exclude_none=True) | {"port": port}
-    environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in settings.items()}
-    with (tmp_path / "web.log").open("wb") as log:
-        web = subprocess.Popen(
+    settings = service.settings.model_dump(mode="json", exclude_none=True) | {"port": port}
+    environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in settings.items()} | variables
+    with (folder / "web.log").open("wb") as log:
+        process = subprocess.Popen(
             [sys.executable, "-c", SERVE],
             env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
             stdout=log,
             stderr=log,
         )
+    try:
+        while not _listens(port):
+            assert process.poll() is None, (folder / "web.log").read_text()
+            time.sleep(0.05)
+        yield Ci(folder / "checkout", f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait()
+        print((folder / "web.log").read_text())
+
+
+@pytest.fixture
+def ci(embedded: Service, tmp_path: Path) -> Iterator[Ci]:
     embedded.start_worker()
-    while not _listens(port):
-        assert web.poll() is None, (tmp_path / "web.log").read_text()
-        time.sleep(0.05)
-    yield Ci(tmp_path / "checkout", f"http://127.0.0.1:{port}")
-    web.terminate()
-    web.wait()
-    print((tmp_path / "web.log").read_text())
+    with web(embedded, tmp_path) as ci:
+        yield ci
 
 
 def _listens(port: int) -> bool:
@@ -147,16 +162,66 @@ def test_the_action_fails_where_a_script_cannot_be_submitted(ci: Ci) -> None:
     assert ci.action(script="broken.py").returncode == 2
 
 
-def test_the_curl_recipe(ci: Ci) -> None:
+def recipe() -> str:
     page = (ROOT / "docs" / "ci.md").read_text()
-    (recipe,) = re.findall(r"```sh\n(# reduce.sh\n.*?)```", page, re.DOTALL)
+    (found,) = re.findall(r"```sh\n(# reduce.sh\n.*?)```", page, re.DOTALL)
+    assert isinstance(found, str)
+    return found
+
+
+SHELLS = ["bash --noprofile --norc -eo pipefail", "sh"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_curl_recipe(ci: Ci, shell: str) -> None:
     write(ci, train="# wrong aten.relu")
-    ran = ci.bash(recipe, MINIMIZER_SERVER=ci.url)
+    ran = ci.run(shell, recipe(), MINIMIZER_SERVER=ci.url)
     assert ran.returncode == 6, ran.stderr
     assert "# by " in (ci.folder / "repro.py").read_text()
     assert ran.stdout.startswith(f"{ci.url}/jobs/")
-    write(ci, train="def f(:")
-    assert ci.bash(recipe, MINIMIZER_SERVER=ci.url).returncode == 1, "what is refused fails the step"
+    for script, expected in {
+        "# ends healthy": 0,
+        "# ends partial not_verified": 0,
+        "# ends failed nothing_compiled": 5,
+        "# ends failed internal_error": 1,
+    }.items():
+        write(ci, train=script)
+        ran = ci.run(shell, recipe(), MINIMIZER_SERVER=ci.url)
+        assert ran.returncode == expected, (script, ran.stderr)
+        assert ran.stdout.splitlines()[-1].split() == script.split()[2:]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_curl_recipe_ends_where_it_is_refused(embedded: Service, tmp_path: Path, shell: str) -> None:
+    embedded.store.create_user("ci", Role.MEMBER, ["default"])
+    _, token = embedded.store.create_token("ci", "test", Scope.WRITE)
+    with web(embedded, tmp_path, MINIMIZER_ACCESS="on") as ci:
+        variables = {"MINIMIZER_SERVER": ci.url}
+        write(ci, train="# done")
+        ran = ci.run(shell, recipe(), **variables)
+        assert ran.returncode == 2 and "HTTP 401" in ran.stderr and "sign in" in ran.stderr
+
+        variables["MINIMIZER_TOKEN"] = token
+        write(ci, train="def f(:")
+        ran = ci.run(shell, recipe(), **variables)
+        assert ran.returncode == 2 and "is not Python" in ran.stderr
+
+        write(ci, train="# done")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(ci.run, shell, recipe(), **variables)
+            while not (jobs := embedded.store.jobs()[0]):
+                assert not waiting.done(), waiting.result().stderr
+                time.sleep(0.05)
+            embedded.store.delete(jobs[0].id)
+            ran = waiting.result()
+        assert ran.returncode == 2 and "There is no job with this id" in ran.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_curl_recipe_ends_where_no_service_is(tmp_path: Path, shell: str) -> None:
+    ci = Ci(tmp_path / "checkout", f"http://127.0.0.1:{free_port()}")
+    write(ci, train="# done")
+    assert ci.run(shell, recipe(), MINIMIZER_SERVER=ci.url).returncode == 1
 
 
 def test_the_client_needs_no_more_than_the_action_installs() -> None:

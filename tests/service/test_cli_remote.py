@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from werkzeug.serving import make_server
 
 from minimizer.cli import main
+from minimizer.cli.client import Client, NotReachable
+from minimizer.cli.remote import follow
 from minimizer.options import Options
 from minimizer.report import Failure, Report
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.migrate import upgrade
-from minimizer.types import Kind, Reason, Status
+from minimizer.types import Kind, Reason, Role, Scope, Status
 from web.factory import create_app
 
 Minimizer = Callable[..., tuple[int, str, str]]
@@ -28,11 +33,12 @@ Work = Callable[[Store, Claim], Report]
 class Service:
     """A served application whose worker is a function of the test, run for each job that is rung for."""
 
-    def __init__(self, folder: Path) -> None:
-        settings = Settings(data_dir=folder, trial_jobs=1)
+    def __init__(self, folder: Path, access: Literal["off", "on"] = "off") -> None:
+        settings = Settings(data_dir=folder, trial_jobs=1, access=access)
         upgrade(settings.resolved_database_url)
         self.store = Store.open(settings.resolved_database_url)
         self.work: Work | None = None
+        self.on_ring: Callable[[Job], None] = lambda job: None
         self._jobs: list[threading.Thread] = []
         app = create_app(settings, self.store, self._ring)
         self._app = app.extensions["minimizer"]
@@ -50,7 +56,13 @@ class Service:
         self._server.server_close()
         self.store.close()
 
+    def take_all_polls(self) -> None:
+        """Leave no place for a client that waits."""
+        while self._app.polls.take():
+            pass
+
     def _ring(self, job: Job) -> None:
+        self.on_ring(job)
         if self.work is not None:
             self._jobs.append(threading.Thread(target=self._run, args=(self.work, job.id)))
             self._jobs[-1].start()
@@ -133,6 +145,69 @@ def test_submit_and_wait_exits_as_run_does(
     assert minimizer("submit", script, "--server", service.url, "--wait")[0] == expected
 
 
+def cancelled_while_it_ran(store: Store, job: Job) -> None:
+    claim = store.claim_job(job.id, "test", lease_seconds=-1)
+    assert claim is not None
+    store.put_report(claim, Report(failure=Failure(kind=Kind.WRONG_OUTPUT)))
+    store.request_cancel(job.id)
+    store.requeue_expired(max_attempts=3)
+
+
+def cancelled_while_it_waited(store: Store, job: Job) -> None:
+    store.request_cancel(job.id)
+
+
+def given_up(store: Store, job: Job) -> None:
+    claim = store.claim_job(job.id, "test", lease_seconds=-1)
+    assert claim is not None
+    store.put_report(claim, Report())
+    store.requeue_expired(max_attempts=1)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--fail-on", "any", "--junit", "junit.xml")])
+@pytest.mark.parametrize(
+    ("end", "expected", "words"),
+    [
+        (cancelled_while_it_ran, 130, "what it has found so far is kept"),
+        (cancelled_while_it_waited, 130, "it had found nothing yet"),
+        (given_up, 1, "fell silent"),
+    ],
+)
+def test_a_job_that_ended_without_its_worker_is_told_as_any_other(
+    service: Service,
+    minimizer: Minimizer,
+    script: Path,
+    end: Callable[[Store, Job], None],
+    expected: int,
+    words: str,
+    more: tuple[str, ...],
+) -> None:
+    service.on_ring = lambda job: end(service.store, job)
+    status, said, _ = minimizer("submit", script, "--server", service.url, "--wait", *more)
+    assert status == expected
+    assert words in said
+    if "--json" in more:
+        assert json.loads(said)["status"] in ("cancelled", "failed")
+    if "--junit" in more:
+        assert words in Path("junit.xml").read_text()
+
+
+def test_the_status_of_the_job_counts_whatever_its_report_says(minimizer: Minimizer, script: Path) -> None:
+    job = {
+        "id": "job1",
+        "status": "cancelled",
+        "reason": "interrupted",
+        "summary": "Stopped.",
+        "report": {"status": "running"},
+    }
+    nothing = json.dumps({"artifacts": []}).encode()
+    body = json.dumps(job).encode()
+    with answering((202, {}, body), (200, {}, body), (200, {}, nothing)) as url:
+        status, said, _ = minimizer("submit", script, "--server", url, "--wait", "--json")
+    assert status == 130
+    assert json.loads(said)["status"] == "cancelled"
+
+
 def test_submit_with_json_ends_with_the_report(service: Service, minimizer: Minimizer, script: Path) -> None:
     service.work = minimized
     _, said, _ = minimizer("submit", script, "--server", service.url, "--wait", "--json")
@@ -143,6 +218,16 @@ def test_submit_prints_the_address_of_the_job(service: Service, minimizer: Minim
     status, said, _ = minimizer("submit", script, "--server", service.url)
     (job,), _ = service.store.jobs()
     assert (status, said.strip()) == (0, f"{service.url}/jobs/{job.id}")
+
+
+def test_a_job_goes_to_the_project_that_is_named(service: Service, minimizer: Minimizer, script: Path) -> None:
+    service.store.create_project("compiler")
+    assert minimizer("submit", script, "--server", service.url, "--project", "compiler")[0] == 0
+    ((job,), _) = service.store.jobs()
+    assert job.project == "compiler"
+    status, _, said = minimizer("submit", script, "--server", service.url, "--project", "nowhere")
+    assert status == 2
+    assert "there is no project 'nowhere'" in said
 
 
 def test_status_lists_jobs_and_shows_one(service: Service, minimizer: Minimizer) -> None:
@@ -198,7 +283,206 @@ def test_no_service_there(minimizer: Minimizer, script: Path) -> None:
     assert "no service answers at http://127.0.0.1:9" in said and "minimizer serve" in said
 
 
-def test_an_address_that_is_none(minimizer: Minimizer, script: Path) -> None:
-    status, _, said = minimizer("submit", script, "--server", "localhost:8000")
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:8000", "http://", "http://[::1", "http://127.0.0.1:eighty", "http://127.0.0.1:99999", "http://a b"],
+)
+def test_an_address_that_is_none(minimizer: Minimizer, script: Path, address: str) -> None:
+    status, _, said = minimizer("submit", script, "--server", address)
     assert status == 2
-    assert "not an address" in said
+    assert "not an address; it looks like http://" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "is empty"), (b"\xff\xfe\x00", "is not UTF-8 text"), (b"x = 1\0", "is not Python")],
+)
+def test_a_file_that_is_no_script_is_not_sent(minimizer: Minimizer, script: Path, content: bytes, words: str) -> None:
+    script.write_bytes(content)
+    status, _, said = minimizer("submit", script, "--server", "http://127.0.0.1:9")
+    assert status == 2
+    assert words in said and "line None" not in said
+
+
+@pytest.mark.parametrize("name", ["nothing.py", "."])
+def test_a_script_that_is_not_there_is_wrong_usage(minimizer: Minimizer, name: str) -> None:
+    assert minimizer("submit", name, "--server", "http://127.0.0.1:9")[0] == 2
+
+
+@pytest.mark.parametrize("option", ["--out", "--junit", "--sarif"])
+@pytest.mark.parametrize("command", [("submit", "--wait"), ("run",)])
+def test_a_result_that_could_not_be_written_is_refused_before_the_work(
+    service: Service, minimizer: Minimizer, script: Path, command: tuple[str, ...], option: str
+) -> None:
+    server = ("--server", service.url) if command[0] == "submit" else ()
+    status, _, said = minimizer(*command, script, *server, option, script / "below")
+    assert (status, service.store.jobs()[0]) == (2, [])
+    assert f"{option} {script / 'below'} cannot be written" in said
+
+
+def test_a_step_summary_that_cannot_be_written_changes_no_verdict(
+    service: Service, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.work = minimized
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(script / "below"))
+    status, _, said = minimizer("submit", script, "--server", service.url, "--wait")
+    assert status == 0
+    assert "GITHUB_STEP_SUMMARY cannot be written" in said
+
+
+@pytest.mark.parametrize("command", ["submit", "status", "download"])
+def test_a_server_that_is_no_service_is_named(minimizer: Minimizer, script: Path, command: str) -> None:
+    arguments = {"submit": (script,), "status": (), "download": ("job1",)}[command]
+    page = (404, {"Content-Type": "text/html"}, b"<h1>File not found</h1>")
+    for answer in (page, (501, {}, b""), (200, {}, b"<h1>Welcome</h1>"), (200, {}, b"[]"), (200, {}, b'{"jobs": 1}')):
+        with answering(answer) as url:
+            status, _, said = minimizer(command, *arguments, "--server", url)
+        assert status == 1, answer
+        assert "minimizer service" in said and "bug" not in said
+
+
+def test_what_speaks_no_http_is_no_service(minimizer: Minimizer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def speak() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"-ERR unknown command\r\n")
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        status, _, said = minimizer("status", "--server", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+    assert status == 1
+    assert "no service answers at" in said
+
+
+def test_a_redirect_is_told_and_not_followed(minimizer: Minimizer, script: Path) -> None:
+    with answering((301, {"Location": "https://minimizer.example/"}, b"")) as url:
+        for command in (("submit", script), ("status",)):
+            status, _, said = minimizer(*command, "--server", url)
+            assert status == 2
+            assert "redirects to https://minimizer.example/" in said
+
+
+def test_an_address_with_a_path_is_told(service: Service, minimizer: Minimizer) -> None:
+    status, _, said = minimizer("status", "--server", f"{service.url}/jobs")
+    assert status == 2
+    assert "give --server without a path" in said
+
+
+@pytest.mark.parametrize(("token", "words"), [("wrong", "MINIMIZER_TOKEN"), ("a\nb", "characters that no token has")])
+def test_a_token_that_opens_nothing_is_told(
+    tmp_path: Path, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch, token: str, words: str
+) -> None:
+    monkeypatch.setenv("MINIMIZER_TOKEN", token)
+    with closing(Service(tmp_path / "data", access="on")) as service:
+        for command in (("submit", script), ("status",), ("download", "job1")):
+            status, _, said = minimizer(*command, "--server", service.url)
+            assert status == 2
+            assert words in said
+
+
+def test_a_token_may_end_with_a_line_break(
+    tmp_path: Path, minimizer: Minimizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Service(tmp_path / "data", access="on")) as service:
+        service.store.create_user("ci", Role.MEMBER, ["default"])
+        monkeypatch.setenv("MINIMIZER_TOKEN", service.store.create_token("ci", "test", Scope.READ)[1] + "\n")
+        assert minimizer("status", "--server", service.url)[0] == 0
+
+
+def test_ctrl_c_while_waiting_says_how_to_come_back(
+    service: Service, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(client: Client, job_id: str) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minimizer.cli.remote.follow", interrupt)
+    status, _, said = minimizer("submit", script, "--server", service.url, "--wait")
+    (job,), _ = service.store.jobs()
+    assert status == 130
+    assert f"minimizer download {job.id} --server {service.url}" in said
+    assert job.status is Status.QUEUED
+
+
+def test_a_service_that_goes_away_is_given_up_with_a_way_back(
+    service: Service, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(client: Client, job_id: str) -> Any:
+        raise NotReachable("no service answers")
+
+    monkeypatch.setattr("minimizer.cli.remote.follow", away)
+    status, _, said = minimizer("submit", script, "--server", service.url, "--wait")
+    assert status == 1
+    assert "come back with: minimizer download" in said
+
+
+@contextmanager
+def answering(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[str]:
+    """A server that gives these answers in turn, and the last one for ever."""
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, headers, body = left.pop(0) if len(left) > 1 else left[0]
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+HEALTHY = json.dumps({"id": "job1", "status": "healthy", "report": None}).encode()
+TOO_OFTEN = json.dumps({"detail": "This token has asked too often."}).encode()
+
+
+def test_who_waits_comes_back_when_the_service_says(service: Service) -> None:
+    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
+    claim = service.store.claim_job(job.id, "test", lease_seconds=60)
+    assert claim is not None
+    service.take_all_polls()
+    paused: list[float] = []
+
+    def pause(seconds: float, why: str) -> None:
+        paused.append(seconds)
+        if len(paused) == 2:
+            service.store.finish(claim, Report(status=Status.HEALTHY))
+
+    assert follow(Client(service.url, pause=pause), job.id)["status"] == "healthy"
+    assert paused == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"), [(429, {"Retry-After": "7"}, 7), (429, {}, 5), (503, {"Retry-After": "7"}, 7)]
+)
+def test_a_busy_service_is_asked_again_when_it_says(status: int, headers: dict[str, str], seconds: float) -> None:
+    paused: list[tuple[float, str]] = []
+    with answering((status, headers, TOO_OFTEN), (status, headers, TOO_OFTEN), (200, {}, HEALTHY)) as url:
+        client = Client(url, pause=lambda *told: paused.append(told))
+        assert follow(client, "job1")["status"] == "healthy"
+    assert paused == [(seconds, "This token has asked too often.")] * 2
+
+
+def test_a_service_that_stays_busy_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    paused: list[float] = []
+    with answering((429, {"Retry-After": "1"}, TOO_OFTEN)) as url:
+        client = Client(url, pause=lambda seconds, why: paused.append(seconds))
+        with pytest.raises(NotReachable, match="asked too often"):
+            follow(client, "job1")
+    assert paused
