@@ -132,7 +132,8 @@ def install(app: Flask, settings: Settings, store: Store) -> None:
             g.identity = found
             return None
         if found is None:
-            if "Authorization" in request.headers or COOKIE in request.cookies:
+            # A cookie that is over is no guess: a tab that was left open goes on asking with it.
+            if "Authorization" in request.headers:
                 limits.count_stranger(request.remote_addr or "")
             return _ask_to_sign_in()
         g.identity = found

@@ -126,6 +126,7 @@ def list_tokens() -> dict[str, Any]:
 @account.post(
     "/tokens",
     summary="Make a token",
+    description="A token makes none that lives longer than itself.",
     responses={201: SecretBody, 409: problem_response("Access control is off, so there are no users to have tokens.")},
 )
 def create_token(body: NewTokenBody) -> tuple[dict[str, Any], int]:
@@ -151,7 +152,7 @@ def list_audit(query: AuditQuery) -> dict[str, Any]:
 
 
 def new_token(body: NewTokenBody) -> tuple[Token, str]:
-    """A token of whoever asks, and its secret.
+    """A token of whoever asks, and its secret. A token makes none that lives longer than itself.
 
     Raises:
         Problem: there are no users to have tokens.
@@ -159,7 +160,8 @@ def new_token(body: NewTokenBody) -> tuple[Token, str]:
     if service().settings.access == "off":
         raise Problem(409, "access-off", "Access control is off: there are no users, and nobody needs a token.")
     expires = None if body.days is None else datetime.now(UTC) + timedelta(days=body.days)
-    return service().store.create_token(identity().name, body.name, body.scope, expires)
+    who = identity()
+    return service().store.create_token(who.name, body.name, body.scope, expires, asked_with=who.token)
 
 
 def token_body(token: Token) -> TokenBody:

@@ -148,7 +148,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     here = service()
     job = here.store.job(path.job_id)
     if query.wait and not job.status.is_final:
-        known = job.version if request.if_none_match.contains(_etag(job.version)) else None
+        known = job.version if request.if_none_match.contains_weak(_etag(job.version)) else None
         # A client that knows an older version is answered at once: what it waits for has happened.
         if known is not None or not request.if_none_match:
             job = stream.wait_for_job(here.store, here.watcher, here.polls, job, query.wait, known)

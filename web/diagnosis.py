@@ -60,10 +60,6 @@ class Diagnosis:
     speed: str
     """Whether compiling pays; empty if it is not known."""
 
-    @property
-    def has_backward(self) -> bool:
-        return len(self.layers) > 1
-
 
 def diagnosis(report: Report) -> Diagnosis:
     """Gather what is shown of a report."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
 
-from minimizer.broker import TASK, broker_config, queue_of
+from minimizer.broker import broker_config, ring
 from minimizer.settings import Settings
 from minimizer.store import Job
-
-log = logging.getLogger(__name__)
 
 Doorbell = Callable[[Job], None]
 
@@ -24,13 +21,7 @@ def celery_doorbell(settings: Settings) -> Doorbell:
     # A broker that is down takes seconds to say so. The request does not wait for it: its job is stored.
     ringer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
-    def send(job: Job) -> None:
-        try:
-            client.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
-        except Exception as error:
-            log.warning("the broker cannot be reached (%s); job %s waits until a worker looks for it", error, job.id)
+    def doorbell(job: Job) -> None:
+        ringer.submit(ring, client, job)
 
-    def ring(job: Job) -> None:
-        ringer.submit(send, job)
-
-    return ring
+    return doorbell

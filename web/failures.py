@@ -13,12 +13,13 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.options import Options
 from minimizer.store import MAX_GROUPS, FailureGroup, Job
+from minimizer.store.groups import Projects
 from minimizer.types import Kind
 from web import filters, job_view
 from web.access import identity, submitter
 from web.answers import COMMON, SECURITY, problem_response
 from web.problems import Problem
-from web.schemas import JobBody, SignaturePath, job_body
+from web.schemas import JobBody, ProjectQuery, SignaturePath, job_body
 from web.service import service
 from web.submission import Submission, toolchains
 from web.verdict import KINDS
@@ -125,29 +126,30 @@ def list_failures(query: FailuresQuery) -> dict[str, Any]:
 
 
 @failures.get("/<signature>", summary="A failure and its jobs", responses={200: WholeFailureBody, **UNKNOWN})
-def get_failure(path: SignaturePath) -> dict[str, Any]:
-    return _whole(service().store.failure(path.signature, identity().projects))
+def get_failure(path: SignaturePath, query: ProjectQuery) -> dict[str, Any]:
+    return _whole(service().store.failure(path.signature, _among(query.project)))
 
 
 @failures.patch("/<signature>", summary="Say what is known of a failure", responses={200: WholeFailureBody, **UNKNOWN})
-def describe_failure(path: SignaturePath, body: DescribeBody) -> dict[str, Any]:
+def describe_failure(path: SignaturePath, query: ProjectQuery, body: DescribeBody) -> dict[str, Any]:
+    among = _among(query.project)
     return _whole(
-        service().store.describe_failure(
-            path.signature, identity().label, projects=identity().projects, **body.model_dump()
-        )
+        service().store.describe_failure(path.signature, identity().label, projects=among, **body.model_dump())
     )
 
 
 @failures.post("/<signature>/merge", summary="Two failures are one", responses={200: WholeFailureBody, **UNKNOWN})
-def merge_failures(path: SignaturePath, body: MergeBody) -> dict[str, Any]:
-    return _whole(service().store.merge_failures(path.signature, body.other, identity().label, identity().projects))
+def merge_failures(path: SignaturePath, query: ProjectQuery, body: MergeBody) -> dict[str, Any]:
+    among = _among(query.project)
+    return _whole(service().store.merge_failures(path.signature, body.other, identity().label, among))
 
 
 @failures.post(
     "/<signature>/split", summary="Some jobs are another failure", responses={200: WholeFailureBody, **UNKNOWN}
 )
-def split_failure(path: SignaturePath, body: SplitBody) -> dict[str, Any]:
-    return _whole(service().store.split_failure(path.signature, body.jobs, identity().label, identity().projects))
+def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> dict[str, Any]:
+    among = _among(query.project)
+    return _whole(service().store.split_failure(path.signature, body.jobs, identity().label, among))
 
 
 @failures.post(
@@ -156,8 +158,8 @@ def split_failure(path: SignaturePath, body: SplitBody) -> dict[str, Any]:
     description="As a new job. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
     responses={202: JobBody, 409: problem_response("No job of this failure has a verified repro."), **UNKNOWN},
 )
-def retest_failure(path: SignaturePath, body: RetestBody) -> tuple[dict[str, Any], int]:
-    return job_body(_retest(path.signature, body.toolchain)).model_dump(mode="json"), 202
+def retest_failure(path: SignaturePath, query: ProjectQuery, body: RetestBody) -> tuple[dict[str, Any], int]:
+    return job_body(_retest(path.signature, body.toolchain, _among(query.project))).model_dump(mode="json"), 202
 
 
 @failure_pages.get("/failures")
@@ -175,14 +177,15 @@ def index() -> str:
 
 @failure_pages.get("/failures/<signature>")
 def page(signature: str) -> str:
-    store, projects = service().store, identity().projects
-    group = store.failure(signature, projects)
+    store = service().store
+    group = store.failure(signature, _among(request.args.get("project")))
+    projects = [group.project]
     return render_template(
         "failure.html",
         group=group,
         members=store.failure_members(signature, projects),
         history=store.failure_history(signature, projects),
-        others=[other for other in store.failures(projects=projects) if _may_merge(group, other)],
+        others=[other for other in store.failures(projects=projects) if other.signature != group.signature],
         toolchains=toolchains(service().settings),
         repro=job_view.repro(store, group.best.id) if group.best else None,
     )
@@ -192,33 +195,42 @@ def page(signature: str) -> str:
 def change(signature: str) -> BaseResponse:
     """One form for each ``action``: describe, merge, split, retest."""
     store, who = service().store, identity()
+    project = request.args.get("project")
+    projects = _among(project)
     try:
         match request.form.get("action"):
             case "describe":
                 fields = {name: request.form.get(name, "") for name in DescribeBody.model_fields}
-                store.describe_failure(
-                    signature, who.label, projects=who.projects, **DescribeBody.model_validate(fields).model_dump()
-                )
+                known = DescribeBody.model_validate(fields).model_dump()
+                store.describe_failure(signature, who.label, projects=projects, **known)
             case "merge":
                 body = MergeBody.model_validate({"other": request.form.get("other")})
-                store.merge_failures(signature, body.other, who.label, who.projects)
+                store.merge_failures(signature, body.other, who.label, projects)
             case "split":
                 jobs = SplitBody.model_validate({"jobs": request.form.getlist("jobs")}).jobs
-                signature = store.split_failure(signature, jobs, who.label, who.projects).signature
+                signature = store.split_failure(signature, jobs, who.label, projects).signature
             case "retest":
-                job = _retest(signature, request.form.get("toolchain") or None)
+                job = _retest(signature, request.form.get("toolchain") or None, projects)
                 return redirect(url_for("pages.job", job_id=job.id), 303)
             case _:
                 raise Problem(422, "invalid-body", "There is no such action: describe, merge, split or retest.")
     except ValidationError as error:
         first = error.errors()[0]
         raise Problem(422, "invalid-body", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return redirect(url_for("failure_pages.page", signature=signature), 303)
+    return redirect(url_for("failure_pages.page", signature=signature, project=project), 303)
 
 
-def _retest(signature: str, toolchain: str | None) -> Job:
+def _among(project: str | None) -> Projects:
+    """Where a failure is looked for: in the project that is named, else in all that are open to whoever asks."""
+    who = identity()
+    if project is None:
+        return who.projects
+    return [project] if who.sees(project) else []
+
+
+def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:
     here, who = service(), identity()
-    group = here.store.failure(signature, who.projects)
+    group = here.store.failure(signature, projects)
     if group.best is None:
         raise Problem(409, "no-repro", "No job of this failure has a verified repro that could be run again.")
     if toolchain is not None and toolchain not in toolchains(here.settings):
@@ -229,13 +241,7 @@ def _retest(signature: str, toolchain: str | None) -> Job:
     archive = here.store.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
     options = Options(toolchain=toolchain, device=best.options.device, witness=False)
     submission = Submission(script, REPRO, options, archive)
-    ((job, _),) = here.submit([submission], group.project, submitter(here.settings), force=True)
-    here.store.mark_retest(signature, job.id, who.label, who.projects)
-    return job
-
-
-def _may_merge(group: FailureGroup, other: FailureGroup) -> bool:
-    return other.project == group.project and other.signature != group.signature
+    return here.retest(group.signature, submission, submitter(here.settings), who.label, [group.project])
 
 
 def _body(group: FailureGroup) -> FailureBody:
@@ -248,12 +254,12 @@ def _fields(group: FailureGroup) -> dict[str, Any]:
         "operators": list(group.operators),
         "latest": group.latest.id if group.latest else None,
         "best": group.best.id if group.best else None,
-        "url": url_for("failures.get_failure", signature=group.signature),
+        "url": url_for("failures.get_failure", signature=group.signature, project=group.project),
     }
 
 
 def _whole(group: FailureGroup) -> dict[str, Any]:
-    store, projects = service().store, identity().projects
+    store, projects = service().store, [group.project]
     return WholeFailureBody(
         **_fields(group),
         members=[

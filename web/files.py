@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import hashlib
 import json
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from flask import Response, request
@@ -18,6 +22,7 @@ from web.schemas import FILES, ArtifactPath, ArtifactsBody, FilePath, JobPath, a
 from web.security import RAW_CONTENT_SECURITY_POLICY
 from web.service import service
 
+_FIRST_BYTES = 1 << 13
 _MEDIA_TYPES = ("text/plain", "application/json", "application/octet-stream")
 _RAW: dict[Any, Any] = {
     200: {"description": "The file.", "content": {media_type: {"schema": {}} for media_type in _MEDIA_TYPES}},
@@ -42,8 +47,7 @@ def list_artifacts(path: JobPath) -> dict[str, Any]:
 
 @files.get("/artifacts/<name>", summary="One artifact, raw", responses={**_RAW, **UNKNOWN})
 def get_artifact(path: ArtifactPath) -> BaseResponse:
-    artifact, content = service().store.artifact(path.job_id, path.name)
-    return raw(content, artifact.name, etag=artifact.sha256)
+    return _artifact(path.job_id, path.name)
 
 
 @files.get(
@@ -59,25 +63,37 @@ def get_file(path: FilePath) -> BaseResponse:
     store = service().store
     job = store.job(path.job_id)
     if path.name == "script.py":
-        return raw(store.script(job.id), job.filename, etag=job.script_sha)
+        script = store.script(job.id)
+        return raw([script], len(script), job.filename, etag=job.script_sha)
     if path.name == "report.json":
         report = store.report(job.id)
         if report is None:
             raise _not_ready(job, path.name)
-        return raw(json.dumps(report, indent=1).encode() + b"\n", path.name)
+        whole = json.dumps(report, indent=1).encode() + b"\n"
+        return raw([whole], len(whole), path.name, etag=hashlib.sha256(whole).hexdigest())
     try:
-        artifact, content = store.artifact(job.id, path.name)
+        return _artifact(job.id, path.name)
     except UnknownArtifact:
         raise _not_ready(job, path.name) from None
-    return raw(content, path.name, etag=artifact.sha256)
 
 
-def raw(content: bytes, filename: str, etag: str | None = None) -> BaseResponse:
-    """A file that is shown as text or saved, and is nothing else to a browser."""
-    text = _is_text(content)
+def _artifact(job_id: str, name: str) -> BaseResponse:
+    store = service().store
+    known = store.artifact_info(job_id, name)
+    if request.if_none_match.contains(known.sha256):
+        return raw([], known.size, name, etag=known.sha256)  # not to be unpacked for one who has it
+    artifact, pieces = store.artifact_stream(job_id, name)
+    return raw(pieces, artifact.size, artifact.name, etag=artifact.sha256)
+
+
+def raw(pieces: Iterable[bytes], size: int, filename: str, etag: str) -> BaseResponse:
+    """A file that is shown as text or saved, and is nothing else to a browser. How it begins says which."""
+    rest = iter(pieces)
+    first = next(rest, b"")
+    text = _is_text(first[:_FIRST_BYTES])
     json_file = text and filename.endswith(".json")
     response = Response(
-        content,
+        chain([first], rest),
         content_type="application/json"
         if json_file
         else "text/plain; charset=utf-8"
@@ -88,18 +104,17 @@ def raw(content: bytes, filename: str, etag: str | None = None) -> BaseResponse:
     response.headers["Content-Disposition"] = dump_options_header(disposition, {"filename": filename})
     response.headers["Content-Security-Policy"] = RAW_CONTENT_SECURITY_POLICY
     response.headers["Cache-Control"] = "no-cache"
-    if etag is None:
-        response.add_etag()
-    else:
-        response.set_etag(etag)
+    response.content_length = size
+    response.set_etag(etag)
     return response.make_conditional(request)
 
 
-def _is_text(content: bytes) -> bool:
-    if b"\0" in content:
+def _is_text(beginning: bytes) -> bool:
+    if b"\0" in beginning:
         return False
     try:
-        content.decode()
+        # It may end in the middle of a character.
+        codecs.getincrementaldecoder("utf-8")().decode(beginning)
     except UnicodeDecodeError:
         return False
     return True

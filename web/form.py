@@ -72,6 +72,7 @@ class Draft:
     source: str = ""
     filename: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    project: str = ""
     error: str = ""
 
     def value(self, option: Field) -> str:
@@ -86,7 +87,7 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     script = content or form.get("source", "").replace("\r\n", "\n").encode(errors="replace")
     filename = (upload.filename if content and upload is not None else None) or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
-    return script, Draft(script.decode(errors="replace"), filename, values)
+    return script, Draft(script.decode(errors="replace"), filename, values, form.get("project", ""))
 
 
 def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:

@@ -1,5 +1,7 @@
 """How often one may ask: a moving window of a minute for each token, and a narrow one for strangers who try keys.
 
+Strangers are counted by address, and by the user whose password they try, wherever they come from.
+
 With Redis as the broker all web processes count together, else each for itself.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from limits import RateLimitItemPerMinute
@@ -42,24 +45,53 @@ class Limits:
         """
         self._hit(self._known, f"known/{who}", "This token has asked too often.")
 
-    def count_stranger(self, address: str) -> None:
+    def refuse_guessing(self, address: str, user: str = "") -> None:
+        """Make sure that one more key may be tried; called before it is looked at, so that a right guess comes too late.
+
+        Args:
+            user: whose password it is, if it is one.
+
+        Raises:
+            Problem: 429, as many wrong ones as may be came from this address, or were tried for this user.
+        """
+        for key, words in _guesses(address, user):
+            self._ask(MovingWindowRateLimiter.test, self._stranger, key, words)
+
+    def count_stranger(self, address: str, user: str = "") -> None:
         """Count a request with a key that opens nothing.
 
         Raises:
-            Problem: 429, somebody tries keys from this address.
+            Problem: 429, somebody tries keys from this address, or for this user.
         """
-        self._hit(self._stranger, f"stranger/{address}", "Too many attempts without a valid key from this address.")
+        for key, words in _guesses(address, user):
+            self._hit(self._stranger, key, words)
 
     def _hit(self, item: RateLimitItemPerMinute, key: str, words: str) -> None:
+        self._ask(MovingWindowRateLimiter.hit, item, key, words)
+
+    def _ask(
+        self,
+        question: Callable[[MovingWindowRateLimiter, RateLimitItemPerMinute, str], bool],
+        item: RateLimitItemPerMinute,
+        key: str,
+        words: str,
+    ) -> None:
         limiter = self._shared
         try:
-            free = limiter.hit(item, key)
+            free = question(limiter, item, key)
         except Exception:
             # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
             log.warning("the shared request counter cannot be reached", exc_info=True)
             limiter = self._own
-            free = limiter.hit(item, key)
+            free = question(limiter, item, key)
         if not free:
             reset = limiter.get_window_stats(item, key).reset_time
             wait = max(1, math.ceil(reset - time.time()))
             raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})
+
+
+def _guesses(address: str, user: str) -> list[tuple[str, str]]:
+    windows = [(f"stranger/{address}", "Too many attempts without a valid key from this address.")]
+    if user:
+        windows.append((f"guessed/{user}", "Too many attempts without the right password for this user."))
+    return windows

@@ -54,7 +54,10 @@ def render(text: str) -> ManualPage:
     """Turn Markdown into a page. Its anchors are those that GitHub would make."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("fence", _fence)
-    markdown.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
+    markdown.add_render_rule(
+        "table_open",
+        lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="Table, scrolls sideways"><table>\n',
+    )
     markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
     tokens = markdown.parse(_COMMENT.sub("", text))
     title, sections = "", []

@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 from web.service import Service
 from web.workers import queues
 
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
 
 class Metrics:
     """The metrics of one application."""
@@ -45,7 +47,9 @@ class Metrics:
         def count(response: Response) -> Response:
             # By endpoint, never by path: ids in labels would make a new series per job.
             endpoint = request.endpoint or "unknown"
-            self.requests.labels(endpoint, request.method, response.status_code).inc()
+            # Nor by whatever somebody calls a method.
+            method = request.method if request.method in _METHODS else "other"
+            self.requests.labels(endpoint, method, response.status_code).inc()
             if "started" in g:
                 self.seconds.labels(endpoint).observe(time.perf_counter() - g.started)
             return response

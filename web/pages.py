@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
-from minimizer.store import Job, StoreError
+from minimizer.store import DEFAULT_PROJECT, Job, StoreError
 from minimizer.types import Kind, Status
 from web import filters, job_view
 from web import form as forms
@@ -46,13 +48,12 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
     script, draft = forms.read(request.form, request.files, here.settings)
     try:
         submission = forms.submission(script, draft, here.settings)
-        ((job, _),) = here.submit([submission], home(request.form.get("project")), submitter(here.settings))
+        ((job, _),) = here.submit([submission], home(draft.project), submitter(here.settings))
     except (UserError, StoreError, Problem) as error:
         problem = problem_of(error)
         if problem is None:
             raise
-        refused = forms.Draft(draft.source, draft.filename, draft.values, problem.detail)
-        return _form(refused), problem.status, problem.headers
+        return _form(replace(draft, error=problem.detail)), problem.status, problem.headers
     return redirect(url_for("pages.job", job_id=job.id), 303)
 
 
@@ -127,10 +128,20 @@ def _form(draft: forms.Draft) -> str:
         "index.html",
         draft=draft,
         fields=forms.fields(here.settings),
+        projects=_projects(),
+        default_project=DEFAULT_PROJECT,
         examples=EXAMPLES,
         recent=recent,
         max_bytes=here.settings.max_script_bytes,
     )
+
+
+def _projects() -> list[str]:
+    """The projects that whoever asks may send a job to."""
+    who = identity()
+    if not who.may_write:
+        return []
+    return [project.name for project in service().store.projects()] if who.projects is None else sorted(who.projects)
 
 
 def _to(job: Job) -> BaseResponse:

@@ -9,6 +9,7 @@ from flask import Flask
 
 import minimizer
 from minimizer.report import operators_of
+from minimizer.types import counted
 from web import diagnosis, highlight, verdict
 
 # In place of a value that there is none of.
@@ -24,7 +25,7 @@ def install(app: Flask) -> None:
         brief=brief,
         clock=clock,
         number=number,
-        count=count,
+        count=counted,
         size=size,
         issue_name=issue_name,
         python=highlight.python,
@@ -75,11 +76,6 @@ def number(value: object) -> str:
     if not isinstance(value, int | float):
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def count(number: int, word: str) -> str:
-    """A number of things: ``1 node``, ``2 nodes``."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def size(count: int) -> str:

@@ -22,7 +22,6 @@ from minimizer.store import (
     NotInGroup,
     QueueFull,
     QuotaExceeded,
-    SchemaOutdated,
     UnknownArtifact,
     UnknownFailure,
     UnknownJob,
@@ -99,8 +98,6 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(404, "unknown-token", str(error))
         case UnknownWebhook():
             return Problem(404, "unknown-webhook", str(error))
-        case SchemaOutdated():
-            return Problem(503, "schema-outdated", str(error))
         case OperationalError():
             log.error("the database does not answer", exc_info=error)
             return Problem(

@@ -70,6 +70,17 @@ class SignaturePath(BaseModel):
     signature: str = Field(description="Signature of the failure.")
 
 
+class ProjectQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    project: str | None = Field(
+        None,
+        max_length=64,
+        description="Whose failure it is: a signature is one within a project only. Default: the newest of this signature "
+        "in the projects that are open to you.",
+    )
+
+
 _EXAMPLE = "import torch\n\n\n@torch.compile\ndef f(x):\n    return torch.relu(x)\n\n\nprint(f(torch.randn(4)))\n"
 
 

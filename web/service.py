@@ -11,6 +11,7 @@ from flask import current_app
 
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store, Submitter
+from minimizer.store.groups import Projects
 from web.doorbell import Doorbell
 from web.problems import Problem
 from web.story import Stories
@@ -96,22 +97,33 @@ class Service:
     def _submit(
         self, submissions: Sequence[Submission], project: str, by: Submitter, idempotency_key: str | None, force: bool
     ) -> list[tuple[Job, bool]]:
-        jobs = [NewJob(one.script, one.filename, one.options, one.archive, one.priority) for one in submissions]
+        jobs = [_new_job(one) for one in submissions]
         answers = self.store.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
         for job, created in answers:
             if created:
                 self.ring(job)
         return answers
 
+    def retest(self, failure: str, submission: Submission, by: Submitter, actor: str, projects: Projects) -> Job:
+        """Store a job that tells a group of failures how it ends, then ring."""
+        job = self.store.retest(failure, _new_job(submission), by, actor, projects)
+        self.ring(job)
+        return job
+
     def retry(self, job_id: str, budget: int | None = None) -> Job:
         """Queue a job again and ring for it."""
-        job = self.store.retry(job_id, budget)
+        limit = self.settings.max_open_jobs if self.settings.access == "on" else None
+        job = self.store.retry(job_id, budget, max_open_jobs=limit)
         self.ring(job)
         return job
 
     def close(self) -> None:
         """Stop the threads of this application."""
         self.watcher.close()
+
+
+def _new_job(one: Submission) -> NewJob:
+    return NewJob(one.script, one.filename, one.options, one.archive, one.priority)
 
 
 def service() -> Service:

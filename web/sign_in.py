@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 from flask import Blueprint, current_app, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
+from minimizer.store import InvalidName
+from minimizer.store.projects import check_name
 from web import passwords
 from web.access import COOKIE
 from web.limits import Limits
@@ -15,6 +17,8 @@ from web.service import service
 sign_in_pages = Blueprint("sign_in", __name__)
 
 _SESSION_SECONDS = 14 * 86_400
+# Two slashes are the beginning of a host to a browser, to which a backslash is one, too, and a line break is nothing at all.
+_OWN_PATH = re.compile(r"/(?![/\\])[^\\\x00-\x1f\x7f]*")
 
 
 @sign_in_pages.get("/login")
@@ -31,6 +35,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
         return redirect(url_for("pages.index"), 303)
     following = own_path(request.form.get("next"))
     name, secret = request.form.get("name", "").strip(), request.form.get("secret", "").strip()
+    _limits().refuse_guessing(request.remote_addr or "", _account(name))
     found = None if name else here.store.identify_token(secret)
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
@@ -73,24 +78,33 @@ def let_in(user: str, following: str, *, by: str, token: str | None = None) -> B
 def turn_away(error: str, status: int, following: str, name: str = "") -> tuple[str, int]:
     """The form again, with what was wrong; counted, so that nobody tries for long.
 
+    Args:
+        name: the user whose password was tried.
+
     Raises:
-        Problem: 429, this address has tried too often.
+        Problem: 429, too many tries from this address, or for this user.
     """
-    limits = current_app.extensions["minimizer.limits"]
-    assert isinstance(limits, Limits)
-    limits.count_stranger(request.remote_addr or "")
+    _limits().count_stranger(request.remote_addr or "", _account(name))
     return _page(following, error, name), status
 
 
 def own_path(wanted: str | None) -> str:
     """Where to go afterwards: a path of ours, never another site's address."""
+    return wanted if wanted and _OWN_PATH.fullmatch(wanted) else url_for("pages.index")
+
+
+def _limits() -> Limits:
+    found: Limits = current_app.extensions["minimizer.limits"]
+    return found
+
+
+def _account(name: str) -> str:
+    """The name as tries are counted under it: what can be nobody's is nothing to count for."""
     try:
-        parts = urlsplit(wanted or "")
-    except ValueError:  # half an IPv6 address
-        return url_for("pages.index")
-    if not parts.path.startswith("/") or parts.scheme or parts.netloc or "\\" in (wanted or ""):
-        return url_for("pages.index")
-    return wanted or ""
+        check_name(name)
+    except InvalidName:
+        return ""
+    return name
 
 
 def _page(following: str, error: str = "", name: str = "") -> str:

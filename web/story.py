@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from minimizer.report import operators_of
 from minimizer.store import EventRow, Job, Store
-from minimizer.types import Step
+from minimizer.types import Step, counted
 from web.charts import Point
-from web.presentation import count
 from web.verdict import STEPS
 
 _FEED = 40
@@ -107,6 +106,6 @@ def _sentence(event: EventRow) -> str:
             what = ", ".join(operators_of(culprit)) or culprit.get("what") or "found"
             return f"Culprit: {what}" + (f" in {culprit['module']}" if culprit.get("module") else "")
         case "repro":
-            return f"repro.py written: {count(data.get('nodes') or 0, 'node')}, {count(data.get('lines') or 0, 'line')}"
+            return f"repro.py written: {counted(data.get('nodes') or 0, 'node')}, {counted(data.get('lines') or 0, 'line')}"
         case _:
             return ""

@@ -137,9 +137,7 @@ def _options(options: Mapping[str, object], settings: Settings) -> Options:
 
 def toolchains(settings: Settings) -> list[str]:
     """The names of the interpreters a job may ask for."""
-    return [
-        name.strip() for name, path in (part.partition("=")[::2] for part in settings.toolchains.split(",")) if path
-    ]
+    return list(settings.interpreters)
 
 
 def clean_filename(name: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -277,6 +278,35 @@ def test_a_job_goes_to_a_project_that_is_open(client: FlaskClient, store: Store,
     refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ask an admin")
 
 
+def choices(page: str) -> tuple[list[str], list[str]]:
+    """The projects that the form offers, and what is chosen."""
+    (select,) = re.findall(r'<select id="project".*?</select>', page, re.DOTALL) or [""]
+    offered = re.findall(r'<option value="([^"]*)"([^>]*)>', select)
+    return [value for value, _ in offered], [value for value, more in offered if "selected" in more]
+
+
+def test_the_project_is_chosen_in_the_form(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    def shown(person: str) -> tuple[list[str], list[str]]:
+        return choices(client.get("/", headers=bearer(tokens[person])).text)
+
+    assert shown("owner") == shown("viewer") == ([], []), "there is nothing to choose"
+    assert shown("admin") == (["default", "ours", "theirs"], ["default"])
+    store.change_user("owner", join=["theirs"])
+    assert shown("owner") == (["", "ours", "theirs"], [""])
+    assert shown("reader") == ([], [])
+
+    def sent(**fields: str) -> TestResponse:
+        return client.post("/jobs", data={"source": SCRIPT.decode(), **fields}, headers=bearer(tokens["owner"]))
+
+    job_id = sent(project="theirs").headers["Location"].rpartition("/")[2]
+    assert store.job(job_id).project == "theirs"
+    refused_for_its_text = sent(project="theirs", source="def f(:")
+    assert refused_for_its_text.status_code == 422
+    assert choices(refused_for_its_text.text) == (["ours", "theirs"], ["theirs"]), "the choice is not lost"
+    assert sent().status_code == 422
+    assert sent(project="default").status_code == 422
+
+
 def test_the_same_question_of_another_project_is_not_answered_from_ours(
     client: FlaskClient, job: Job, tokens: dict[str, str]
 ) -> None:
@@ -309,6 +339,31 @@ def test_a_token_counts_until_it_expires_or_is_revoked(
     response = client.get("/api/v1/me", headers=bearer(secret))
     refused(response, 401, "")
     assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("way", ["token", "browser"])
+def test_a_token_makes_none_that_outlives_it(
+    client: FlaskClient, store: Store, tokens: dict[str, str], way: str
+) -> None:
+    parent, secret = store.create_token("owner", "short", Scope.WRITE, datetime.now(UTC) + timedelta(days=10))
+    headers = bearer(secret)
+    if way == "browser":
+        client.post("/login", data={"secret": secret})
+        headers = {"Origin": "http://localhost"}
+
+    def made(days: int | None) -> datetime:
+        answer = client.post("/api/v1/tokens", json={"name": "child", "days": days}, headers=headers).get_json()
+        return datetime.fromisoformat(answer["expires_at"])
+
+    assert made(None) == made(90) == parent.expires_at
+    assert made(5) < parent.expires_at
+
+
+def test_a_password_makes_tokens_that_last(client: FlaskClient, tokens: dict[str, str]) -> None:
+    sign_in(client, "owner", PASSWORD)
+    body = {"name": "for ever", "days": None}
+    made = client.post("/api/v1/tokens", json=body, headers={"Origin": "http://localhost"})
+    assert (made.status_code, made.get_json()["expires_at"]) == (201, None)
 
 
 def test_a_user_who_is_no_longer_active_is_out(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
@@ -371,7 +426,17 @@ def test_revoking_a_token_ends_the_sessions_it_opened(
 
 
 @pytest.mark.parametrize(
-    "following", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", ""]
+    "following",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "///evil.example/",
+        "////evil.example/",
+        "/\t/evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "",
+    ],
 )
 def test_signing_in_leads_to_our_own_pages_only(client: FlaskClient, tokens: dict[str, str], following: str) -> None:
     assert client.post("/login", data={"secret": tokens["owner"], "next": following}).location == "/"
@@ -383,6 +448,32 @@ def test_guessing_ends_soon(client: FlaskClient, tokens: dict[str, str]) -> None
     refused(answers[20], 429, "attempts")
     assert int(answers[20].headers["Retry-After"]) >= 1
     assert client.get("/api/v1/me", headers=bearer(tokens["owner"])).status_code == 200
+
+
+def sign_in(client: FlaskClient, name: str, password: str, address: str = "127.0.0.1") -> TestResponse:
+    return client.post("/login", data={"name": name, "secret": password}, environ_overrides={"REMOTE_ADDR": address})
+
+
+def test_a_right_guess_comes_too_late(client: FlaskClient, tokens: dict[str, str]) -> None:
+    """Of one who has guessed too often no password is looked at, whichever user it is for."""
+    for number in range(20):
+        assert sign_in(client, "owner" if number % 2 else "mate", "a guess").status_code == 401
+    refused(sign_in(client, "owner", PASSWORD), 429, "this address")
+    assert sign_in(client, "owner", PASSWORD, "192.0.2.7").status_code == 303
+
+
+def test_many_addresses_guess_no_more_than_one(client: FlaskClient, tokens: dict[str, str]) -> None:
+    for number in range(20):
+        assert sign_in(client, "owner", "a guess", f"192.0.2.{number}").status_code == 401
+    refused(sign_in(client, "owner", PASSWORD, "192.0.2.99"), 429, "this user")
+    assert client.post("/login", data={"secret": tokens["owner"]}).status_code == 303
+
+
+def test_a_tab_that_was_left_open_guesses_nothing(client: FlaskClient, tokens: dict[str, str]) -> None:
+    client.set_cookie("minimizer_session", "of a session that is over")
+    assert {client.get("/api/v1/jobs").status_code for _ in range(25)} == {401}
+    client.delete_cookie("minimizer_session")
+    assert sign_in(client, "owner", PASSWORD).status_code == 303
 
 
 def test_a_token_that_asks_too_often_waits(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
@@ -398,10 +489,36 @@ def test_a_token_has_so_many_open_jobs(settings: Settings, store: Store, tokens:
         body = {"script": SCRIPT.decode(), "force": True}
         answers = [client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])) for _ in range(3)]
         assert [one.status_code for one in answers[:2]] == [202] * 2
-        refused(answers[2], 429, "2 of your jobs")
+        refused(answers[2], 429, "2 jobs of 'owner/")
         store.request_cancel(answers[0].get_json()["id"])
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).status_code == 202
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["mate"])).status_code == 202
+
+
+def test_running_again_counts_like_submitting(
+    settings: Settings, store: Store, job: Job, tokens: dict[str, str]
+) -> None:
+    """Whoever runs it again: it stays the submitter's."""
+    with client_of(settings.model_copy(update={"max_open_jobs": 1}), store) as client:
+        body = {"script": SCRIPT.decode(), "force": True}
+        first = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()["id"]
+        store.request_cancel(first)
+        second = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()["id"]
+        for person in ("owner", "mate"):
+            again = client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens[person]))
+            refused(again, 429, "1 jobs of 'owner/")
+        store.request_cancel(second)
+        assert client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens["mate"])).status_code == 202
+
+
+def test_viewers_are_offered_nothing_that_is_refused(client: FlaskClient, job: Job, tokens: dict[str, str]) -> None:
+    buttons = ("Run again", "Delete", "Minimize it", "New job")
+    for person, offered in (("owner", True), ("viewer", False), ("reader", False)):
+        seen = "".join(
+            client.get(path, headers=bearer(tokens[person])).text for path in ("/", "/jobs", f"/jobs/{job.id}")
+        )
+        assert [name for name in buttons if (f">{name}<" in seen) is not offered] == [], person
+        assert ("not submit any" in seen) is not offered
 
 
 def test_changes_are_audited(client: FlaskClient, job: Job, tokens: dict[str, str]) -> None:

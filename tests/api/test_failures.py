@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from webtest import SCRIPT, Hands, minimized_report, refused
+from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 
 from minimizer.fingerprint import fingerprint
 from minimizer.options import Options
 from minimizer.report import Culprit, Failure, GraphNode, Report
+from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store
 from minimizer.types import Kind, Reason, Status
 
@@ -24,8 +25,8 @@ RELU = fingerprint(minimized_report().to_json()) or ""
 def fail(store: Store) -> Fail:
     """Run a job that ends with a report, by default that of a wrong relu."""
 
-    def run(report: Report | None = None, filename: str = "model.py") -> Job:
-        ((job, _),) = store.submit_many([NewJob(SCRIPT, filename, Options())], force=True)
+    def run(report: Report | None = None, filename: str = "model.py", project: str = "default") -> Job:
+        ((job, _),) = store.submit_many([NewJob(SCRIPT, filename, Options())], project=project, force=True)
         hands = Hands(store, job)
         hands.artifact("repro.py", f"# of {filename}\n".encode())
         hands.finish(report or minimized_report())
@@ -95,9 +96,40 @@ def test_a_similar_failure_joins_and_the_figures_are_shown(client: FlaskClient, 
 
 def test_the_best_repro_is_the_smallest(client: FlaskClient, fail: Fail) -> None:
     fail(lowering("m", nodes=5))
+    fail(lowering("m", nodes=2))
     small = fail(lowering("m", nodes=2))
-    fail(lowering("m", nodes=3))
-    assert get(client, listed(client)[0])["best"] == small.id
+    last = fail(lowering("m", nodes=10))
+    unverified = lowering("m", nodes=1)
+    unverified.status, unverified.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+    newest = fail(unverified)
+    group = get(client, listed(client)[0])
+    assert (group["jobs"], group["best"], group["latest"]) == (5, small.id, newest.id), last.id
+
+
+def test_a_signature_means_a_group_of_one_project(client: FlaskClient, fail: Fail, store: Store) -> None:
+    store.create_project("other")
+    ours, theirs = fail(), fail(project="other")
+    fail(lowering("m", "aten.gelu"))
+    gelu = fail(lowering("m", "aten.gelu"), project="other")
+    assert get(client, RELU)["project"] == "other", "the newest"
+    for project, job in (("default", ours), ("other", theirs)):
+        group = get(client, f"{RELU}?project={project}")
+        assert [member["job"]["id"] for member in group["members"]] == [job.id]
+        assert client.get(group["url"]).get_json() == group
+        page = client.get(f"/failures/{RELU}?project={project}").text
+        assert job.id in page and f'action="/failures/{RELU}?project={project}"' in page
+        assert f'href="/failures/{RELU}?project={project}"' in client.get("/failures").text
+    known = client.patch(f"{API}/{RELU}?project=default", json={"note": "ours"}).get_json()
+    assert (known["project"], known["note"], get(client, RELU)["note"]) == ("default", "ours", "")
+    client.post(f"/failures/{RELU}?project=default", data={"action": "describe", "note": "still ours"})
+    assert (get(client, f"{RELU}?project=default")["note"], get(client, RELU)["note"]) == ("still ours", "")
+    other = store.failures(projects=["default"])[0].signature
+    merged = client.post(f"{API}/{RELU}/merge?project=default", json={"other": other}).get_json()
+    assert (merged["project"], merged["jobs"]) == ("default", 2)
+    assert gelu.id in str(get(client, f"{other}?project=other"))
+    retest = client.post(f"{API}/{RELU}/retest?project=default", json={}).get_json()
+    assert retest["project"] == "default"
+    refused(client.get(f"{API}/{RELU}?project=none"), 404, API)
 
 
 def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail: Fail) -> None:
@@ -164,6 +196,15 @@ def test_a_retest_tells_the_group(client: FlaskClient, fail: Fail, store: Store,
     assert fail().id
     assert get(client, RELU)["history"][0]["what"].startswith("seen again, in job")
     refused(client.post(f"{API}/{RELU}/retest", json={"toolchain": "nightly"}), 422, "nightly")
+
+
+def test_a_retest_that_is_over_at_once_tells_the_group(settings: Settings, store: Store, fail: Fail) -> None:
+    """A worker may take a job before whoever has rung goes on."""
+    fail()
+    well = Report(status=Status.HEALTHY, environment={"torch": "2.13.1"})
+    with client_of(settings, store, lambda job: Hands(store, job).finish(well)) as client:
+        assert client.post(f"{API}/{RELU}/retest", json={}).status_code == 202
+        assert get(client, RELU)["fixed_in"] == "2.13.1"
 
 
 def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: Fail) -> None:

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 from webtest import REPRO, SCRIPT, Hands, refused
 
 from minimizer.report import Report
-from minimizer.store import Job
+from minimizer.store import Job, blobs
 from minimizer.types import Status
 
 
@@ -55,6 +55,35 @@ def test_file_is_not_sent_twice(client: FlaskClient, minimized: Job) -> None:
     url = f"/api/v1/jobs/{minimized.id}/repro.py"
     etag = client.get(url).headers["ETag"]
     assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+
+
+def test_large_files_come_whole_and_in_pieces(client: FlaskClient, hands: Hands) -> None:
+    """Far more than a piece, and letters of two bytes across every border."""
+    text = ("x" + "\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 999).encode() * 500
+    for name, content in (("big.txt", text), ("big.bin", bytes(range(256)) * 4000), ("empty.txt", b"")):
+        hands.artifact(name, content)
+        url = f"/api/v1/jobs/{hands.claim.job_id}/artifacts/{name}"
+        response = client.get(url)
+        assert (response.data == content, response.content_length) == (True, len(content))
+        assert response.mimetype == ("application/octet-stream" if name == "big.bin" else "text/plain")
+        head = client.head(url)
+        assert (head.data, head.content_length, head.headers["ETag"]) == (b"", len(content), response.headers["ETag"])
+
+
+def test_what_somebody_has_is_not_unpacked_for_it(
+    client: FlaskClient, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands.artifact("run.log", b"all of it\n")
+    url = f"/api/v1/jobs/{hands.claim.job_id}/run.log"
+    etag = client.get(url).headers["ETag"]
+
+    def read(*_: object) -> None:
+        raise AssertionError("the content was read")
+
+    for name in ("get", "stream"):
+        monkeypatch.setattr(blobs, name, read)
+    answer = client.get(url, headers={"If-None-Match": etag})
+    assert (answer.status_code, answer.data, answer.headers["ETag"]) == (304, b"", etag)
 
 
 def test_download_is_an_attachment(client: FlaskClient, minimized: Job) -> None:

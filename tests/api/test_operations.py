@@ -38,6 +38,13 @@ def test_metrics_count_jobs_and_requests(client: FlaskClient, queued: Job) -> No
     assert queued.id not in text
 
 
+def test_metrics_grow_by_no_made_up_method(client: FlaskClient) -> None:
+    for number in range(3):
+        client.open("/api/v1/jobs", method=f"MADEUP{number}")
+    text = client.get("/metrics").text
+    assert 'method="other",status="405"} 3.0' in text and "MADEUP" not in text
+
+
 def test_workers(client: FlaskClient, store: Store) -> None:
     store.register_worker("w1", device="cpu", torch="2.13.0")
     (worker,) = client.get("/api/v1/workers").get_json()["workers"]

@@ -154,6 +154,8 @@ def test_script_is_coloured_as_it_is_pasted(
     expect(shown.locator(".token.keyword").first).to_have_text("import")
     expect(shown.locator("b")).to_have_count(0)
     screenshot("editor")
+    chosen = area.evaluate("area => getComputedStyle(area, '::selection').backgroundColor")
+    assert "0.3" in chosen, "the text is seen through what is selected"
     page.keyboard.type("assert True")
     expect(shown.locator(".token.keyword").last).to_have_text("assert")
     area.evaluate("area => { area.scrollTop = 300; area.scrollLeft = 120; }")
@@ -254,6 +256,7 @@ def test_every_page_fits_and_is_clean(
             store.register_worker("gpu-1-4711", device="cuda", torch="2.13.0", toolchains=["torch-2.12", "nightly"])
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate(OUT_OF_REACH) == [], path
         assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
         screenshot(f"{name}-{width}-{scheme}")
     assert complaints == []
@@ -333,6 +336,13 @@ def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: 
     assert complaints == []
 
 
+OUT_OF_REACH = """
+() => [...document.querySelectorAll("main *")]
+  .filter(one => ["auto", "scroll"].includes(getComputedStyle(one).overflowX) && one.tabIndex < 0 && !one.querySelector("a, button"))
+  .map(one => one.outerHTML.slice(0, 80))
+"""
+
+
 def test_keyboard_focus_is_seen(page: Page, store: Store) -> None:
     Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
     for path in ("/", "/jobs", "/failures", "/docs/index"):
@@ -348,6 +358,83 @@ FOCUS_IS_SEEN = """
   return style.outlineStyle === "solid" && parseFloat(style.outlineWidth) >= 2;
 })
 """
+
+
+def let_in(page: Page, address: str, store: Store, role: Role = Role.MEMBER) -> str:
+    """Sign in with a new token; returns its id."""
+    name = f"somebody-{len(store.users())}"
+    store.create_user(name, role, ["default"])
+    token, secret = store.create_token(name, "browser", Scope.WRITE)
+    page.goto(f"{address}/login")
+    page.get_by_label("Password or token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    return token.id
+
+
+def test_on_a_phone_every_place_can_be_gone_to(page: Page, guarded_server: tuple[str, str]) -> None:
+    address, url = guarded_server
+    store = Store.open(url)
+    page.set_viewport_size({"width": 360, "height": 800})
+    let_in(page, address, store)
+    done = Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    for path in ("/", "/jobs", f"/jobs/{done.id}", "/failures", "/workers", "/tokens", "/docs/index"):
+        page.goto(f"{address}{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        places = page.locator("header nav a, header nav button")
+        assert places.count() == 8
+        for place in places.all():
+            box = place.bounding_box()
+            assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360, place.text_content()
+        boxes = "[document.querySelector('.top nav'), ...document.querySelectorAll('.top nav *')].filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX !== 'visible').length"
+        assert page.evaluate(boxes) == 0, "nothing hides what is in it"
+    store.close()
+
+
+@pytest.mark.parametrize("gone", ["signed out", "deleted"])
+def test_a_page_that_is_left_behind_says_so(page: Page, guarded_server: tuple[str, str], gone: str) -> None:
+    address, url = guarded_server
+    store = Store.open(url)
+    token = let_in(page, address, store)
+    job, _ = store.submit(SCRIPT, "model.py", Options())
+    page.goto(f"{address}/jobs/{job.id}")
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    if gone == "deleted":
+        store.delete(job.id)
+        expect(page.get_by_role("alert")).to_contain_text("This job was deleted")
+    else:
+        store.revoke_token(token)
+        expect(page.get_by_role("alert")).to_contain_text("You are signed out")
+        page.get_by_role("link", name="Sign in again").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        store.delete(job.id)
+    store.close()
+
+
+def test_a_list_that_is_left_behind_leads_to_the_sign_in(page: Page, guarded_server: tuple[str, str]) -> None:
+    address, url = guarded_server
+    store = Store.open(url)
+    token = let_in(page, address, store)
+    page.goto(f"{address}/workers")
+    expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
+    store.revoke_token(token)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    store.close()
+
+
+def test_focus_stays_while_a_page_follows(page: Page, store: Store) -> None:
+    job, _ = store.submit(SCRIPT, "model.py", Options())
+    page.goto("/jobs")
+    page.get_by_role("link", name="model.py").focus()
+    hands = Hands(store, job)
+    expect(page.locator(".jobs li")).to_contain_text("Running")
+    assert page.evaluate("document.activeElement.id") == f"job-{job.id}"
+
+    page.goto(f"/jobs/{job.id}")
+    page.get_by_role("region", name="Activity").focus()
+    hands.event("note", message="Something was seen.")
+    expect(page.get_by_role("region", name="Activity")).to_contain_text("Something was seen.")
+    assert page.evaluate("document.activeElement.id") == "feed"
 
 
 def test_signing_in_and_being_refused(
@@ -414,8 +501,12 @@ def test_pictures_of_a_real_diagnosis(page: Page, store: Store, complaints: list
     expect(page.locator(".ladder .first")).to_contain_text("first to fail")
     expect(page.get_by_role("img", name="Nodes fell from 58 to 1 in")).to_be_visible()
 
-    # Nothing sticks out of the page, and what is written in a picture can be read.
+    # Nothing sticks out of the page, what scrolls can be scrolled by keyboard, and what is written in a picture can be read.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_text("Show transformer_relu.py").click()
+    expect(page.locator("#script .code")).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.evaluate(OUT_OF_REACH) == []
     for part in (".layer-chart .tick", "text.offender", ".node-graph .shape", ".node-graph .op"):
         assert page.evaluate(CONTRAST, part) >= 4.5, part
     assert complaints == []

@@ -18,6 +18,11 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => (button.textContent = label), 1600);
 });
 
+// A list that asks for itself again after one has signed out would ask in vain for ever: the page leads to the form to sign in.
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status === 401) location.reload();
+});
+
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !confirm(question)) event.preventDefault();

@@ -11,6 +11,7 @@
   let timer = null;
   let ticks = null;
   let wanted = new Set();
+  let lost = false;
 
   const refresh = async () => {
     timer = null;
@@ -19,6 +20,8 @@
     let page;
     try {
       const response = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+      if (response.redirected) return lose("You are signed out", "Sign in again");
+      if (response.status === 404) return lose("This job was deleted, or is not open to you any more", "Show why");
       if (!response.ok) throw new Error(response.statusText);
       page = new DOMParser().parseFromString(await response.text(), "text/html");
     } catch {
@@ -26,20 +29,39 @@
       return;
     }
     const fresh = page.getElementById("job");
-    if (!fresh) return;
     if (fresh.dataset.final === "true") return finish(fresh);
-    const feed = document.querySelector(".feed")?.scrollTop ?? 0;
-    for (const id of parts) document.getElementById(id)?.replaceWith(page.getElementById(id));
-    const list = document.querySelector(".feed");
+    const feed = document.getElementById("feed")?.scrollTop ?? 0;
+    for (const id of parts) replace(document.getElementById(id), page.getElementById(id));
+    const list = document.getElementById("feed");
     if (list) list.scrollTop = feed;
     tell();
   };
 
+  // What the keyboard is at stays so: htmx does the same by id.
+  const replace = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return;
+    const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+    old.replaceWith(fresh);
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  };
+
   const finish = (fresh) => {
     stop();
-    document.getElementById("job").replaceWith(fresh);
+    replace(document.getElementById("job"), fresh);
     htmx.process(fresh);
     tell();
+  };
+
+  // Nothing will change here any more. What was found stays to be read.
+  const lose = (why, what) => {
+    lost = true;
+    stop();
+    const again = document.createElement("a");
+    again.href = location.href;
+    again.textContent = what;
+    const line = document.getElementById("lost");
+    line.replaceChildren(`${why}, so this page does not follow the job any further. `, again);
+    line.hidden = false;
   };
 
   const tell = () => {
@@ -78,7 +100,7 @@
 
   // A hidden tab needs no stream; there are only so many of them.
   document.addEventListener("visibilitychange", () => {
-    if (document.getElementById("job").dataset.final === "true") return;
+    if (lost || document.getElementById("job").dataset.final === "true") return;
     stop();
     if (!document.hidden) start();
   });
