@@ -25,6 +25,8 @@ import redis
 import yaml
 from sqlalchemy import create_engine, make_url, text
 
+from minimizer.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
 JOB_SECONDS = 240
@@ -60,6 +62,15 @@ def broker(redis_url: str) -> Iterator[str]:
         client.flushdb()
 
 
+def interpolated(environment: dict[str, str], shell: dict[str, str]) -> dict[str, str]:
+    """What the services see, if these variables are set where `docker compose` is called."""
+
+    def value(match: re.Match[str]) -> str:
+        return shell.get(match[1]) or match[2]
+
+    return {name: re.sub(r"\$\{(\w+):-([^}]*)\}", value, text) for name, text in environment.items()}
+
+
 class Stack:
     """Starts services of the file by name, each in a folder without our code in it."""
 
@@ -82,7 +93,7 @@ class Stack:
         here = {key: value for key, value in os.environ.items() if not key.startswith("MINIMIZER_")}
         theirs: dict[str, str] = self._services[name]["environment"]
         assert set(self._hosts) <= set(theirs)
-        return {**here, **theirs, **self._hosts}
+        return {**here, **interpolated(theirs, {}), **self._hosts}
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         place = self._folder / name
@@ -142,11 +153,44 @@ def finished(job: dict[str, Any]) -> dict[str, Any] | None:
     return job if job["final"] else None
 
 
+def test_the_web_server_sends_those_who_wait_home(stack: Stack) -> None:
+    """Stopped while a stream is open, it ends the stream in order: an answer that is cut off raises IncompleteRead."""
+    assert stack.start("migrate").wait(START_SECONDS) == 0
+    with stack.start("web") as web:
+        stack.until(lambda: stack.get("/readyz"))
+        job = stack.get("/api/v1/jobs", {"script": SCRIPT, "filename": "plain.py"})
+        stream = f"{stack.url}/api/v1/jobs/{job['id']}/events"
+        with urllib.request.urlopen(stream, timeout=START_SECONDS) as events:
+            assert events.readline().startswith(b"retry:")
+            web.terminate()
+            assert b"event: end" not in events.read()
+        assert web.wait(START_SECONDS) == 0
+
+
+def test_the_web_server_does_not_start_on_a_database_of_another_version(stack: Stack) -> None:
+    assert stack.start("web").wait(JOB_SECONDS) != 0
+    (log,) = stack.logs
+    assert "the database has no tables yet: run `minimizer db upgrade`" in log.read_text()
+
+
 def test_the_port_is_published_on_loopback_only(compose: dict[str, Any]) -> None:
     """The service has no users: whoever reaches its port runs code."""
     published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
     assert published == {"web": ["127.0.0.1:8000:8000"]}
     assert compose["services"]["web"]["environment"]["MINIMIZER_PUBLISHED_ON_LOOPBACK"] == "1"
+
+
+@pytest.mark.parametrize("name", ["migrate", "web", "worker", "worker-gpu"])
+def test_access_control_is_switched_on_from_the_shell(compose: dict[str, Any], name: str) -> None:
+    def settings(**shell: str) -> Settings:
+        seen = interpolated(compose["services"][name]["environment"], shell)
+        return Settings(**{key.removeprefix("MINIMIZER_").lower(): value for key, value in seen.items()})  # type: ignore[arg-type]
+
+    alone = settings()
+    assert (alone.access, alone.trusted_proxies) == ("off", 0)
+    shared = settings(MINIMIZER_ACCESS="on", MINIMIZER_ALLOWED_HOSTS="minimizer.example", MINIMIZER_TRUSTED_PROXIES="1")
+    assert (shared.access, shared.trusted_proxies) == ("on", 1)
+    assert {"minimizer.example", "127.0.0.1"} <= set(shared.allowed_hosts.split(",")), "the health check asks, too"
 
 
 @pytest.mark.parametrize("worker", ["worker", "worker-gpu"])
