@@ -98,6 +98,8 @@ def _checked(entry: zipfile.ZipInfo) -> str:
         raise InvalidScript(f"the archive has {name!r}, which is a link or something else that is no plain file")
     if entry.flag_bits & 1:
         raise InvalidScript(f"{name!r} in the archive is encrypted")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidScript(f"{name!r} in the archive is compressed in a way that is not accepted: use deflate or none")
     return name
 
 

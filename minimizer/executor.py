@@ -24,7 +24,7 @@ from minimizer.errors import ChildFailed, Unanswered
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
-from minimizer.untrusted import read_untrusted
+from minimizer.untrusted import read_untrusted, tail
 from minimizer.watchdog import Action, Silence, Watchdog
 
 INSIDE = Path(__file__).parent / "inside"
@@ -34,6 +34,8 @@ ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
 MAX_OUTCOMES = 1000
 """Of one trial: the child's word is not trusted."""
+MAX_WAITING = 10_000
+"""Messages of one task that nobody has taken yet."""
 MAX_PARTS = 10_000
 """Parts of the compiler that one trial may name."""
 HEARD = ("phase", "stacks")
@@ -51,7 +53,12 @@ class _Task:
     """A task under way and the messages it has sent."""
 
     number: int
-    messages: queue.Queue[Message | None] = field(default_factory=queue.Queue)
+    messages: queue.Queue[Message | None] = field(default_factory=lambda: queue.Queue(MAX_WAITING))
+
+    def wake(self) -> None:
+        """Tell who waits that nothing more will come; whoever has messages left to take finds out by itself."""
+        with suppress(queue.Full):
+            self.messages.put_nowait(None)
 
 
 class Executor:
@@ -99,9 +106,8 @@ class Executor:
         message = self._next(starting, START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
             said = message["message"].get("message", "") if message and "message" in message else ""
-            tail = self._own_log.read_text(errors="replace")[-2000:]
             self._stop()
-            raise ChildFailed(f"the child did not start: {str(said)[:500] or tail or 'no answer'}")
+            raise ChildFailed(f"the child did not start: {str(said)[:500] or tail(self._own_log, 2000) or 'no answer'}")
         return protocol.parse(Ready, message["message"])
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
@@ -270,7 +276,7 @@ class Executor:
     def _restart(self) -> None:
         self._stop()
         for task in self._tasks.values():
-            task.messages.put(None)
+            task.wake()
         self.start()
 
     @property
@@ -289,18 +295,16 @@ class Executor:
     def _listen(self, descriptor: int, process: subprocess.Popen[bytes], tasks: dict[int, _Task]) -> None:
         """Reader thread of one zygote: hand every line to the task it belongs to; at the end wake all who wait.
 
-        A child that sends what is no message cannot be talked to any more, and is ended.
+        A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
         """
-        with os.fdopen(descriptor, "rb") as pipe:
-            line = pipe.readline(protocol.MAX_LINE)
-            while (message := _message(line)) is not None:
-                task = tasks.get(message["id"])
+        with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
+            while (message := _message(pipe.readline(protocol.MAX_LINE))) is not None:
+                task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
-                    task.messages.put(message)
-                line = pipe.readline(protocol.MAX_LINE)
+                    task.messages.put_nowait(message)
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         for task in list(tasks.values()):
-            task.messages.put(None)
+            task.wake()
 
     def _next(self, task: _Task, timeout: float, watchdog: Watchdog | None = None) -> Message | None:
         """The next message of a task; None when it took too long or the child is gone."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer import scratch
 from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.report import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.untrusted import tail
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro."""
@@ -30,8 +30,8 @@ OUTPUT_BYTES = 64 << 10
 SHOWN = 4000
 """How many characters of it a report shows."""
 FILE_BYTES = 2 << 30
-POLL_SECONDS = 0.2
 MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
+PUBLIC = re.compile(r"\btorch\.compile\b")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
@@ -95,8 +95,10 @@ def verify(
         runs=runs,
         failed_same=sum(outcome.shows(repro) for outcome in compiled),
         clean_process=True,
-        public_api="torch.compile(" in repro.source and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
+        public_api=PUBLIC.search(repro.source) is not None
+        and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
         passes_with_compiler_off=eager.status == GONE,
+        stopped=sum(outcome.status is None for outcome in (*compiled, eager)),
         output=next((outcome.output[-SHOWN:] for outcome in compiled if outcome.shows(repro)), ""),
     )
 
@@ -119,7 +121,7 @@ def run_once(
         (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
         if data is not None:
             (work / DATA_FILE).write_bytes(data)
-        with (folder / "output").open("w+b") as output:
+        with (folder / "output").open("wb") as output:
             started = time.monotonic()
             process = sandbox.start(
                 [str(real_interpreter(python)), SCRIPT_FILE],
@@ -131,24 +133,10 @@ def run_once(
                 stderr=subprocess.STDOUT,
                 file_bytes=FILE_BYTES,
             )
-            try:
-                status = _wait(process, limit, watch)
-            finally:
-                sandbox.kill(process)
-            output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES))
-            return Run(status, output.read(OUTPUT_BYTES).decode("utf-8", "replace"), time.monotonic() - started)
+            status = sandbox.finish(process, limit, watch)
+            return Run(status, tail(folder / "output", OUTPUT_BYTES), time.monotonic() - started)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait(process: subprocess.Popen[bytes], limit: float, watch: Callable[[], None]) -> int | None:
-    """The exit status, or None if it took longer."""
-    deadline = time.monotonic() + limit
-    while (left := deadline - time.monotonic()) > 0:
-        watch()
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(min(left, POLL_SECONDS))
-    return None
+        scratch.remove(folder)
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -8,7 +8,6 @@ correct programs, is blind to faults of passes, and goes silent on a warm cache;
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from minimizer import scratch
 from minimizer.place import Place
 from minimizer.report import Witness
 from minimizer.sandbox import real_interpreter
 from minimizer.types import Kind
-from minimizer.untrusted import read_untrusted
+from minimizer.untrusted import read_untrusted, tail
 
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
@@ -90,13 +90,10 @@ def _hear(
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
-        try:
-            status = _wait(process, seconds, watch)
-        finally:
-            place.sandbox.kill(process)
-    log = place.redacted(_tail(output))
+        status = place.sandbox.finish(process, seconds, watch)
+    log = place.redacted(tail(output, LOG_BYTES))
     dump = _dumped(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    scratch.remove(folder)
     outcome, agrees = _judge(status, log, dump is not None, seconds)
     found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
     return Testimony(found, place.redacted(dump).encode() if dump is not None else None, log)
@@ -109,23 +106,6 @@ def _dumped(folder: Path) -> str | None:
             found = read_untrusted(folder, (Path(parent) / LAUNCHER).relative_to(folder), DUMP_BYTES)
             if found is not None:
                 return found.decode("utf-8", "replace")
-    return None
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-        return file.read(LOG_BYTES).decode("utf-8", "replace")
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:
-    """The exit status, or None if it took longer."""
-    step = 0.2
-    for _ in range(int(seconds / step) + 1):
-        try:
-            return process.wait(step)
-        except subprocess.TimeoutExpired:
-            watch()
     return None
 
 

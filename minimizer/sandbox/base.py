@@ -6,10 +6,11 @@ import functools
 import os
 import resource
 import subprocess
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from minimizer.errors import InvalidOption, MissingTool
 
 Mode = Literal["auto", "required", "off"]
 Stream = int | IO[Any] | None
+POLL_SECONDS = 0.2
 
 HOW_TO_GET_BUBBLEWRAP = (
     "Install it (apt-get install bubblewrap) and allow user namespaces "
@@ -96,9 +98,14 @@ class Sandbox(ABC):
     is_strong: ClassVar[bool]
     notice: str
 
+    def __init__(self, memory_bytes: int | None = None) -> None:
+        self._memory_bytes = memory_bytes
+
     @staticmethod
-    def choose(mode: Mode) -> Sandbox:
+    def choose(mode: Mode, memory_bytes: int | None = None) -> Sandbox:
         """The sandbox for a mode; whether bubblewrap works here is tried once per process.
+
+        ``memory_bytes`` holds for each process of all that will be started in it; None is no limit but the machine's.
 
         Raises:
             MissingTool: the mode is "required" and bubblewrap does not work here.
@@ -107,13 +114,13 @@ class Sandbox(ABC):
         from minimizer.sandbox.limits import Limits, Unconfined
 
         if mode == "off":
-            return Unconfined()
+            return Unconfined(memory_bytes)
         trouble = why_no_bubblewrap()
         if trouble is None:
-            return Bubblewrap()
+            return Bubblewrap(memory_bytes)
         if mode == "required":
             raise MissingTool(f"The sandbox is required, but {trouble}. {HOW_TO_GET_BUBBLEWRAP}")
-        return Limits(trouble)
+        return Limits(trouble, memory_bytes)
 
     def start(
         self,
@@ -128,11 +135,10 @@ class Sandbox(ABC):
         stdin: Stream = subprocess.DEVNULL,
         stdout: Stream = None,
         stderr: Stream = None,
-        memory_bytes: int | None = None,
         file_bytes: int = 8 << 30,
         processes: int = 4096,
     ) -> subprocess.Popen[bytes]:
-        """Start a command. ``memory_bytes`` holds for each of its processes, ``processes`` for all of them together.
+        """Start a command. ``file_bytes`` holds for each file, ``processes`` for all of its processes together.
 
         Raises:
             InvalidOption: a path to bind does not exist, or would undo the sandbox.
@@ -152,7 +158,7 @@ class Sandbox(ABC):
                 stdin,
                 stdout,
                 stderr,
-                memory_bytes,
+                self._memory_bytes,
                 file_bytes,
                 processes,
             )
@@ -160,6 +166,21 @@ class Sandbox(ABC):
 
     @abstractmethod
     def _launch(self, command: Command) -> subprocess.Popen[bytes]: ...
+
+    def finish(self, process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:
+        """Wait for a command and end it with all that came of it; its exit status, None if it was not over after ``seconds``.
+
+        ``watch`` is called while waiting; what it raises ends the command at once, and is raised here.
+        """
+        deadline = time.monotonic() + seconds
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                watch()
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(min(left, POLL_SECONDS))
+            return None
+        finally:
+            self.kill(process)
 
     @abstractmethod
     def kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -30,7 +30,8 @@ class Bubblewrap(Sandbox):
     name = "bubblewrap"
     is_strong = True
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int | None = None) -> None:
+        super().__init__(memory_bytes)
         self.notice = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
         # everything in its process namespace, wherever it hid.

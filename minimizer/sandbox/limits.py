@@ -36,7 +36,8 @@ class Limits(Sandbox):
     name = "limits"
     is_strong = False
 
-    def __init__(self, trouble: str) -> None:
+    def __init__(self, trouble: str, memory_bytes: int | None = None) -> None:
+        super().__init__(memory_bytes)
         self._groups: weakref.WeakKeyDictionary[subprocess.Popen[bytes], Path] = weakref.WeakKeyDictionary()
         self.notice = (
             f"Weak sandbox, since {trouble}: the script runs under resource limits only and can read your files, "

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -169,7 +170,7 @@ def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scrat
     assert not mark.exists()
 
 
-def test_a_trial_says_whether_its_function_writes(child: Executor) -> None:
+def test_a_trial_says_which_inputs_its_function_changes(child: Executor) -> None:
     setup = """
         @torch.library.custom_op("lib::hidden", mutates_args=())
         def hidden(x: torch.Tensor) -> torch.Tensor:
@@ -177,7 +178,7 @@ def test_a_trial_says_whether_its_function_writes(child: Executor) -> None:
             return x + 1
     """
     outcomes = judge(child, trial("return torch.ops.lib.hidden(x)", setup=setup), trial("return x + 1"))
-    assert [outcome.writes for outcome in outcomes] == [True, False]
+    assert [outcome.writes for outcome in outcomes] == [[0], []]
 
 
 def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:
@@ -316,6 +317,34 @@ def test_garbage_from_a_script_is_a_failed_child(child: Executor, scratch: Path,
     with pytest.raises(ChildFailed):
         survey(child, path, compile=False)
     assert works(child)
+
+
+def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is held and goes on talking would fill our memory."""
+    monkeypatch.setattr("minimizer.executor.MAX_WAITING", 1000)
+    flood = """
+        import os, stat
+        import torch
+        import torch._inductor.config as config
+
+        config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+        if os.fork() == 0:
+            own = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISFIFO(os.fstat(fd).st_mode)]
+            while True:
+                for fd in own:
+                    try:
+                        os.write(fd, b'{"type": "phase"}\\n' * 100)
+                    except OSError:
+                        pass
+        torch.compile(torch.relu)(torch.ones(4))
+    """
+    with executor(scratch / "flooded") as flooded:
+        process = flooded._process
+        assert process is not None
+        with suppress(ChildFailed):
+            survey(flooded, write_script(scratch / "flooded" / "work", flood))
+        process.wait(SECONDS)
+        assert works(flooded)
 
 
 def test_garbage_from_a_trial_is_no_failure_of_the_program(child: Executor) -> None:

@@ -256,20 +256,20 @@ def test_cannot_fill_a_file_past_its_bound(inside: Victim, limited: Victim, outs
         assert (each.folder / "big").stat().st_size == 1 << 20
 
 
-def test_cannot_fill_tmp_past_its_memory(inside: Victim) -> None:
+def test_cannot_fill_tmp_past_its_memory(inside: Victim, victim: Callable[[Sandbox], Victim]) -> None:
     script = FILL.replace('"big"', '"/tmp/big"')
     assert inside.run(script, 32).status == 0
-    assert "No space left" in inside.run(script, 1 << 11, memory_bytes=64 << 20).text
+    assert "No space left" in victim(Sandbox.choose("required", 64 << 20)).run(script, 1 << 11).text
 
 
 ALLOCATE = "import sys; block = bytearray(int(sys.argv[1])); print(len(block))"
 
 
-def test_memory_is_bounded(inside: Victim, limited: Victim, outside: Victim) -> None:
-    size = 512 << 20
+def test_memory_is_bounded(outside: Victim, victim: Callable[[Sandbox], Victim]) -> None:
+    size, bound = 512 << 20, 256 << 20
     assert outside.run(ALLOCATE, size).text.strip() == str(size)
-    for each in (inside, limited):
-        assert "MemoryError" in each.run(ALLOCATE, size, memory_bytes=256 << 20).text
+    for sandbox in (Sandbox.choose("required", bound), Limits("this is a test", bound)):
+        assert "MemoryError" in victim(sandbox).run(ALLOCATE, size).text
 
 
 FORK = """

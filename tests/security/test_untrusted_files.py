@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.untrusted import read_untrusted
+from minimizer.untrusted import read_untrusted, tail
 
 
 @pytest.fixture
@@ -53,3 +53,13 @@ def test_a_pipe_does_not_block(root: Path) -> None:
 
 def test_a_folder_is_no_file(root: Path) -> None:
     assert read_untrusted(root, Path("golden"), 100) is None
+
+
+def test_of_a_long_output_only_the_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk, and could not be read as a whole
+        file.seek(0, os.SEEK_END)
+        file.write(b"the end")
+
+    assert tail(path, 7) == "the end"

@@ -48,6 +48,19 @@ def test_paths_that_lead_elsewhere_are_refused(name: str) -> None:
         archive.read(zipped({"main.py": b"x = 1", name: b"x = 2"}))
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("broken", [False, True])
+def test_unusual_compressions_are_refused(compression: int, broken: bool) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        file.writestr("main.py", b"x = 1\n" * 100)
+    content = buffer.getvalue()
+    if broken:  # in the compressed bytes, behind the header and the name
+        content = content[:45] + b"\xff" * 20 + content[65:]
+    with pytest.raises(InvalidScript, match="compressed in a way"):
+        archive.read(content)
+
+
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
 def test_links_and_devices_are_refused(kind: int) -> None:
     entry = zipfile.ZipInfo("data")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.errors import ChildFailed, InvalidOption, MissingTool
+from minimizer.errors import Cancelled, ChildFailed, InvalidOption, MissingTool
 from minimizer.sandbox import (
     Bubblewrap,
     Limits,
@@ -108,6 +108,27 @@ def test_kill_ends_it_and_may_be_repeated(sandbox: Sandbox, tmp_path: Path) -> N
     sandbox.kill(process)
     assert process.returncode != 0
     sandbox.kill(process)
+
+
+def test_finish_waits_for_the_exit_status(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "sh", "-c", "exit 7", cwd=tmp_path)
+    assert sandbox.finish(process, 60, watch=lambda: None) == 7
+
+
+def test_finish_ends_what_is_not_over_in_time(sandbox: Sandbox, tmp_path: Path) -> None:
+    process = start(sandbox, "sleep", "1000", cwd=tmp_path)
+    assert sandbox.finish(process, 0.01, watch=lambda: None) is None
+    assert process.poll() is not None
+
+
+def test_finish_ends_the_command_when_the_watcher_gives_up(sandbox: Sandbox, tmp_path: Path) -> None:
+    def cancelled() -> None:
+        raise Cancelled("enough")
+
+    process = start(sandbox, "sleep", "1000", cwd=tmp_path)
+    with pytest.raises(Cancelled):
+        sandbox.finish(process, 60, watch=cancelled)
+    assert process.poll() is not None
 
 
 def test_kill_after_the_end(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -298,14 +319,13 @@ def test_inductor_compiles_inside(tmp_path: Path) -> None:
     )
     environment = {"PATH": os.defpath, "HOME": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     seen = output(
-        Bubblewrap(),
+        Bubblewrap(4 << 30),
         PYTHON,
         "-c",
         script,
         cwd=tmp_path,
         env=environment,
         read=runtime_paths(PYTHON),
-        memory_bytes=4 << 30,
     )
     assert seen == "compiled"
     assert list((tmp_path / "cache").rglob("*.so"))

@@ -75,7 +75,7 @@ def test_a_run_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     found, notes = verified(
         HEALTHY_WITHOUT_COMPILER + "import threading\nthreading.Event().wait()", tmp_path, timeout=2
     )
-    assert found.failed_same == 0
+    assert (found.failed_same, found.stopped) == (0, 3)
     assert notes == ["the repro was stopped after 2 seconds"] * 3
 
 

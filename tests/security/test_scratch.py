@@ -1,0 +1,86 @@
+"""The throw-away folder: a job cannot fill the disk with it, and it goes whatever a script has left there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minimizer.errors import BudgetExceeded
+from minimizer.scratch import Scratch, remove
+
+NOBODY = 65534
+NEST = """
+import os
+for _ in range(2000):
+    os.mkdir("deeper")
+    os.chdir("deeper")
+"""
+
+
+@pytest.fixture
+def own_folder() -> Iterator[Path]:
+    """A folder of an ordinary user's, whom the test then runs as: root would be let in everywhere."""
+    folder = Path(tempfile.mkdtemp())
+    if os.getuid() != 0:
+        yield folder
+        return
+    os.chown(folder, NOBODY, NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        os.seteuid(0)
+
+
+def test_a_job_ends_before_the_disk_is_full() -> None:
+    modest, greedy = Scratch(least_free=1), Scratch(least_free=1 << 60)
+    try:
+        modest.watch()
+        with pytest.raises(BudgetExceeded, match="MiB are free on the disk"):
+            greedy.watch()
+    finally:
+        modest.remove()
+        greedy.remove()
+    assert not modest.path.exists()
+
+
+def test_folders_nested_without_end_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", NEST], cwd=folder, check=True)
+
+    remove(folder)
+
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("mode", [0, 0o500])
+def test_folders_that_were_closed_to_us_are_removed(own_folder: Path, mode: int) -> None:
+    inner = own_folder / "closed" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("left")
+    inner.chmod(mode)
+    inner.parent.chmod(mode)
+
+    remove(own_folder)
+
+    assert not own_folder.exists()
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    (folder / "link").symlink_to(outside)
+
+    remove(folder)
+
+    assert outside.stat().st_mode & 0o777 == 0o500
+    assert not folder.exists()
