@@ -11,8 +11,9 @@ from torch import fx
 from . import referee, snapshot, state
 from .golden import GoldenGraph
 from .graphs import Opaque, copy_graph
-from .lowering import tensors, write_down
+from .lowering import write_down
 from .ranks import communicates
+from .rounding import tensors
 from .wire import Channel, Message
 
 
@@ -30,6 +31,10 @@ class CapturedGraph:
         """Whether the script ran a backward through a call that was compared; None until that is known."""
         self.eager_error: BaseException | None = None
 
+    def setup_lines(self) -> tuple[list[str], list[str]]:
+        """See `state.setup_lines`, of now."""
+        return state.setup_lines(getattr(self.backend, "dynamic", None))
+
 
 class BackwardCall:
     """A call whose outputs took part in a backward pass of the script, kept until it can be replayed."""
@@ -41,6 +46,8 @@ class BackwardCall:
         self._compiled = compiled
         self._cotangents: dict[int, torch.Tensor] = {}
         self._outputs = [output for output in tensors(actual) if output.requires_grad]
+        self.setup = graph.setup_lines() if self._outputs else ([], [])
+        """The configs that it ran under, where a backward may come."""
         for index, output in enumerate(self._outputs):
             output.register_hook(self._keeper(index))
 
@@ -59,16 +66,25 @@ class BackwardCall:
             for index, output in enumerate(self._outputs)
         ]
 
-    def judge(self, tolerance: dict[str, float] | None) -> referee.Verdict | None:
-        """Compare the gradients of all inputs; None if eager cannot replay this backward."""
-        try:
-            expected = self._gradients(self.graph.module)
-        except Exception:
-            return None
-        actual = self._gradients(self._compiled)
+    def eager(self) -> list[torch.Tensor | None]:
+        """Eager's gradients of all inputs, in a replay."""
+        return self._gradients(self.graph.module)
+
+    def compiled(self) -> list[torch.Tensor | None]:
+        """The compiled ones."""
+        return self._gradients(self._compiled)
+
+    def judge(
+        self,
+        expected: list[torch.Tensor | None],
+        actual: list[torch.Tensor | None],
+        tolerance: dict[str, float] | None,
+    ) -> referee.Verdict:
+        """Compare the gradients of two replays."""
         return referee.judge_gradients(
-            self.graph.module, self.before, self.rng, self.cotangents(), expected, actual, tolerance=tolerance
-        )
+            self.graph.module, self.before, self.rng, self.cotangents(), expected, actual,
+            random=self.graph.random, tolerance=tolerance,
+        )  # fmt: skip
 
     def gradients(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
         """Eager's gradients on these inputs, as a program of the referee."""
@@ -90,12 +106,12 @@ class HeldCall:
     """A captured call and the questions it answers: its program, golden values, literals."""
 
     def __init__(
-        self, graph: CapturedGraph, inputs: list[Any], rng: Any, script: str, cotangents: list[torch.Tensor] | None
+        self, graph: CapturedGraph, inputs: list[Any], rng: Any, script: str, backward: BackwardCall | None
     ) -> None:
         self._graph, self._inputs, self._rng, self._script = graph, inputs, rng, script
-        self._cotangents = cotangents
+        self._cotangents = backward.cotangents() if backward is not None else None
         self._grad = torch.is_grad_enabled()
-        self._setup, self._opaque = state.setup_lines(getattr(graph.backend, "dynamic", None))
+        self._setup, self._opaque = backward.setup if backward is not None else graph.setup_lines()
         self._golden: GoldenGraph | None = None
 
     def serve(self, failure: Message, channel: Channel) -> None:

@@ -23,9 +23,9 @@ import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
 
-from . import referee, snapshot, state, subsystems
+from . import referee, snapshot, state, steadiness, subsystems
 from .calls import BackwardCall, CapturedGraph, HeldCall
-from .failures import CONTROL_FLOW, describe
+from .failures import CONTROL_FLOW, describe, raised_while_compiling
 from .graphs import concrete
 from .health import Health, trace_to
 from .raised import Raised
@@ -72,6 +72,8 @@ class Survey:
         self._suspects: list[dict[str, Any]] = []
         self._checks: list[dict[str, Any]] = []
         self._unsteady = ""
+        self._error: BaseException | None = None
+        """What ended the script."""
         self._doing = "script"
         self._stops_asked = 0
         self._missing: list[dict[str, Any]] = []
@@ -93,25 +95,24 @@ class Survey:
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         self._watch_checks()
-        error: BaseException | None = None
         try:
             unwatched = contextlib.nullcontext() if self._compile else self._raised
             with unwatched, other_ranks(self._ranks, self._script, self._args):
                 run_script(self._script, self._args, self._text)
         except SystemExit as stop:
-            error = stop if stop.code not in (None, 0) else None
+            self._error = stop if stop.code not in (None, 0) else None
         except BaseException as raised:
-            error = raised
-        self._finish(error)
+            self._error = raised
+        self._finish()
 
-    def _finish(self, error: BaseException | None = None, *, stopped: bool = False) -> None:
+    def _finish(self, *, stopped: bool = False) -> None:
         if self._compile:
             self._check_gradients()  # the script's own check may have failed after a backward
         self._channel.send(
             {
                 "type": "finished",
                 "stopped": stopped,
-                "exception": describe(error) if error else None,
+                "exception": describe(self._error) if self._error else None,
                 "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
                 "health": self._health.to_json() if self._compile else None,
                 "suspects": self._suspects[:20],
@@ -143,7 +144,9 @@ class Survey:
             try:
                 original(actual, expected, **kwargs)
             except AssertionError:
-                self._checks.append({key: kwargs[key] for key in ("rtol", "atol") if kwargs.get(key) is not None})
+                self._checks.append(
+                    {key: float(kwargs[key]) for key in ("rtol", "atol") if kwargs.get(key) is not None}
+                )
                 raise
 
         torch.testing.assert_close = assert_close
@@ -162,16 +165,19 @@ class Survey:
         self._doing = "compare"
         begun = time.monotonic()
         try:
-            graph.random = referee.is_random(graph.module, snapshot.clone(values))
+            graph.random = steadiness.is_random(graph.module, snapshot.clone(values))
         except Exception as error:
             graph.eager_error = error
+        if graph.random:
+            # Inductor then draws eager's numbers, so that the graph can be compared at all. It stays so: a backward is compiled
+            # when the script comes to it.
+            torch._inductor.config.fallback_random = True
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
         snapshot.set_rng_state(rng)
         self._phase("compile", graph, None)
         try:
-            with _fallback_random(graph.random):
-                compiled = compile_()
+            compiled = compile_()
         except BaseException as error:
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
             if not steering and isinstance(error, Exception) and graph.eager_error is None:
@@ -199,16 +205,21 @@ class Survey:
 
     def _compared_call(self, graph: CapturedGraph, call: int, compiled: Any, args: list[Any]) -> Any:
         self._check_gradients(graph)
-        rng = snapshot.rng_state()
+        rng, switches = snapshot.rng_state(), snapshot.global_state()
         try:
-            before, expected_inputs = snapshot.clone(args), snapshot.clone(args)
+            unfaithful: list[str] = []
+            before, expected_inputs = snapshot.clone(args, notes=unfaithful), snapshot.clone(args)
+            self._notes.update(
+                dict.fromkeys(f"graph {graph.index} is compared on copies: {line}" for line in unfaithful)
+            )
         except Exception as error:  # ours, and must not reach the user's script
             self._cannot_compare(graph, error)
             return compiled(*args)
         if self._hold == {"graph": graph.index, "call": call}:
             self._hold_call(graph, before, rng, {"phase": "run"})
         try:
-            expected = graph.module(*expected_inputs)
+            with switches.applied():  # a graph may change them for what comes after it
+                expected = graph.module(*expected_inputs)
         except Exception as error:
             snapshot.set_rng_state(rng)
             actual = compiled(*args)
@@ -220,32 +231,42 @@ class Survey:
             actual = compiled(*args)
         except Exception as error:
             failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
-            if self._is_steady(graph, _forward(graph.module), before, rng, ()):
-                self._hold_call(graph, before, rng, failure)
+            with switches.applied():
+                if self._is_steady(graph, _forward(graph.module), before, rng, ()):
+                    self._hold_call(graph, before, rng, failure)
             raise
         self._phase("compare", graph, call)
         after = snapshot.rng_state()
-        if self._measure and call == 0:
-            self._health.measure(graph.index, graph.module, compiled, before)
-        if not self._values:
-            return actual
-        self._compared += 1
+        with switches.applied():
+            if self._measure and call == 0:
+                self._health.measure(graph.index, graph.module, compiled, before)
+            if self._values:
+                # Backends answer with lists.
+                answer = type(expected)(actual) if isinstance(expected, (tuple, list)) else actual
+                self._judge(graph, call, before, rng, (expected, expected_inputs), (answer, args))
+                if switches.grad:
+                    self._keep_for_backward(BackwardCall(graph, compiled, before, rng, actual))
+        snapshot.set_rng_state(after)
+        return actual
+
+    def _judge(
+        self,
+        graph: CapturedGraph,
+        call: int,
+        before: list[Any],
+        rng: Any,
+        expected: tuple[Any, list[Any]],
+        actual: tuple[Any, list[Any]],
+    ) -> None:
+        """Judge a call by what either side returned and what it made of its inputs; one that fails is held."""
         try:
             verdict = referee.judge(
-                graph.module,
-                before,
-                rng,
-                expected,
-                expected_inputs,
-                type(expected)(actual) if isinstance(expected, (tuple, list)) else actual,  # backends answer with lists
-                args,
-                random=graph.random,
-                tolerance=self._tolerance,
+                graph.module, before, rng, *expected, *actual, random=graph.random, tolerance=self._tolerance
             )
         except Exception as error:  # must not reach the user's script
             self._cannot_compare(graph, error)
-            verdict = referee.Verdict()
-        snapshot.set_rng_state(after)
+            return
+        self._compared += 1
         if verdict.nondeterministic:
             self._note_unsteady(graph)
         wrong = [difference.where for difference in verdict.differences]
@@ -256,9 +277,6 @@ class Survey:
             self._suspects.append({"graph": graph.index, "call": call, "verdict": verdict.to_json()})
         if verdict.note:
             self._notes[verdict.note] = None
-        if torch.is_grad_enabled() and not graph.random:
-            self._keep_for_backward(BackwardCall(graph, compiled, before, rng, actual))
-        return actual
 
     def _keep_for_backward(self, backward: BackwardCall) -> None:
         if backward.can_run:
@@ -286,27 +304,51 @@ class Survey:
         return any(not backward.ran and backward.graph.has_backward is None for backward in self._backward)
 
     def _check_gradient(self, backward: BackwardCall) -> None:
-        self._phase("backward", backward.graph, backward.graph.calls - 1)
-        rng = snapshot.rng_state()
+        graph, rng = backward.graph, snapshot.rng_state()
         try:
-            verdict = backward.judge(self._tolerance)
+            found = self._replayed(backward)
         except Exception as error:
-            self._cannot_compare(backward.graph, error)
-            verdict = None
+            self._cannot_compare(graph, error)
+            found = None
         snapshot.set_rng_state(rng)
-        self._backwards += verdict is not None
-        if verdict is None or not verdict.fault:
+        if found is None:
             return
+        wrong, failure = found
+        if self._is_steady(graph, backward.gradients, backward.before, backward.rng, wrong):
+            failure = {"phase": "backward", **failure}
+            self._hold_call(graph, backward.before, backward.rng, failure, backward)
+
+    def _replayed(self, backward: BackwardCall) -> tuple[list[str], Message] | None:
+        """How the replay of a backward fails and where its gradients differ; None if it does not, or eager cannot replay it."""
+        self._phase("compare", backward.graph, backward.graph.calls - 1)
+        try:
+            expected = backward.eager()
+        except Exception as error:
+            self._notes[
+                f"a backward that eager cannot replay was not compared: {type(error).__name__}: {error}"[:300]
+            ] = None
+            return None
+        self._phase("backward", backward.graph, backward.graph.calls - 1)
+        try:
+            actual = backward.compiled()
+        except Exception as error:
+            if self._error is None:  # the script's own went through: the replay is at fault
+                raise
+            kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
+            return [], {"kind": kind, "exception": describe(error)}
+        self._phase("compare", backward.graph, backward.graph.calls - 1)
+        verdict = backward.judge(expected, actual, self._tolerance)
+        self._backwards += 1
+        if not verdict.fault:
+            return None
         wrong = [difference.where for difference in verdict.differences]
-        if self._is_steady(backward.graph, backward.gradients, backward.before, backward.rng, wrong):
-            failure = {"phase": "backward", "kind": "wrong_gradient", "verdict": verdict.to_json()}
-            self._hold_call(backward.graph, backward.before, backward.rng, failure, backward.cotangents())
+        return wrong, {"kind": "wrong_gradient", "verdict": verdict.to_json()}
 
     def _is_steady(
-        self, graph: CapturedGraph, program: referee.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
+        self, graph: CapturedGraph, program: steadiness.Program, inputs: list[Any], rng: Any, wrong: Collection[str]
     ) -> bool:
         """Whether eager does the same every time: else the failure is no fault of the compiler, and that is told."""
-        is_steady = referee.is_steady(program, inputs, rng, wrong)
+        is_steady = steadiness.is_steady(program, inputs, rng, wrong)
         if not is_steady:
             self._note_unsteady(graph)
         return is_steady
@@ -372,13 +414,13 @@ class Survey:
         inputs: list[Any],
         rng: Any,
         failure: Message,
-        cotangents: list[torch.Tensor] | None = None,
+        backward: BackwardCall | None = None,
     ) -> None:
-        """Stop the script here for good: answer questions about this call until the other end hangs up."""
+        """Stop the script here for good: answer questions about this call, or its ``backward``, until the other end hangs up."""
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
         try:
             failure["health"] = self._health.to_json()
-            HeldCall(graph, inputs, rng, self._script, cotangents).serve(failure, self._channel)
+            HeldCall(graph, inputs, rng, self._script, backward).serve(failure, self._channel)
         except BaseException:  # ours; the user's script, which may catch anything, must not go on
             traceback.print_exc()
         finally:
@@ -387,10 +429,5 @@ class Survey:
             os._exit(0)
 
 
-def _forward(module: Any) -> referee.Program:
+def _forward(module: Any) -> steadiness.Program:
     return lambda values: (module(*values), values, [])
-
-
-def _fallback_random(on: bool) -> Any:
-    """Make inductor draw eager's random numbers, so that a graph with dropout can be compared at all."""
-    return torch._inductor.config.patch(fallback_random=True) if on else contextlib.nullcontext()

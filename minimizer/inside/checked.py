@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import referee, snapshot
+from . import referee, snapshot, steadiness
 from .failures import CONTROL_FLOW, describe
 from .graphs import concrete, copy_graph
 
 Compile = Callable[[], Callable[..., Any]]
+RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class CheckedGraph:
         return False
 
     def _checked(self, args: list[Any]) -> Any:
-        rng = snapshot.rng_state()
+        rng, switches = snapshot.rng_state(), snapshot.global_state()
         with self._spent.timed():
             try:
                 before, copies = snapshot.clone(args), snapshot.clone(args)
@@ -132,7 +133,7 @@ class CheckedGraph:
         expected = self._module(*args)
         after = snapshot.rng_state()
         try:
-            with self._spent.timed():
+            with self._spent.timed(), switches.applied():  # a graph may have changed them for what comes after it
                 fault = self._compare(before, rng, expected, args, copies)
         except Exception as error:
             self._cannot_check(error)
@@ -150,13 +151,15 @@ class CheckedGraph:
         call = self._bounds.calls - self._left - 1
         if call == 0:
             snapshot.set_rng_state(rng)
-            self._is_random = referee.is_random(self._module, snapshot.clone(before))
+            self._is_random = steadiness.is_random(self._module, snapshot.clone(before))
+            if self._is_random:
+                self._spent.notes[RANDOM] = None
         snapshot.set_rng_state(rng)
         try:
             actual = self._compiled(*copies)
         except Exception as error:
             fault = Fault(self._module, before, rng, "runtime_error", _said(error), call, _grad(), error=error)
-            return fault if referee.is_steady(self._forward, before, rng, ()) else None
+            return fault if steadiness.is_steady(self._forward, before, rng, ()) else None
         if isinstance(expected, (tuple, list)):  # backends answer with lists
             actual = type(expected)(actual)
         verdict = referee.judge(self._module, before, rng, expected, args, actual, copies)
@@ -173,7 +176,7 @@ class CheckedGraph:
         if not verdict.fault:
             return None
         wrong = [difference.where for difference in verdict.differences]
-        if not referee.is_steady(self._backward if backward else self._forward, before, rng, wrong):
+        if not steadiness.is_steady(self._backward if backward else self._forward, before, rng, wrong):
             self._spent.notes["eager differs from eager in a graph: nothing can be said about the compiler there"] = (
                 None
             )

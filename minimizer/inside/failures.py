@@ -33,11 +33,13 @@ def describe(error: BaseException) -> dict[str, Any]:
 def innermost(error: BaseException) -> BaseException:
     """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised.
 
-    That a C++ compiler ended with status 1 says less than the exception that quotes it.
+    A script that ends itself says less than what it was handling when it did, and that a C++ compiler ended with status 1 says less than the exception that quotes it.
     """
     seen = {id(error)}
     while True:
         inner = getattr(error, "inner_exception", None) or error.__cause__
+        if isinstance(error, SystemExit):
+            inner = inner or error.__context__
         if not isinstance(inner, BaseException) or id(inner) in seen:
             return error
         if isinstance(inner, subprocess.CalledProcessError):

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from . import bodies
 from .marks import Calls, MarkedRun
 from .rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 from .snapshot import clone
@@ -94,6 +95,8 @@ def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], marked: Mark
 class _Double(TorchDispatchMode):
     """Sees to it that nothing falls back to a lower precision."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, drawn: list[Tensor]) -> None:
         super().__init__()
         self._drawn = iter(drawn)
@@ -103,6 +106,8 @@ class _Double(TorchDispatchMode):
             return self._call(func, args, kwargs or {})
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):
+            return bodies.call(self, func, *tree_map(_double, (args, kwargs)))
         if any(map(_is_narrow, written_operands(func, args, kwargs))):
             raise InvalidInFp64("changes a tensor in place that is no input")
         args, kwargs = tree_map(_double, (args, kwargs))

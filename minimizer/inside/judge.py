@@ -16,10 +16,10 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from . import referee, snapshot, subsystems
+from . import referee, snapshot, steadiness, subsystems
 from .failures import describe, raised_while_compiling
-from .lowering import tensors
 from .operators import Operators
+from .rounding import tensors
 from .wire import Channel, Message
 
 
@@ -36,7 +36,7 @@ def judge(message: Message, channel: Channel) -> None:
 
     Each compilation is answered with an ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``,
     ``missing_error``, or for a candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``; ``writes``
-    is whether the function changes its inputs.
+    lists the inputs that eager's function changes, by position.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
     subsystems.install(message, channel)
@@ -59,7 +59,7 @@ class Trial:
 
     def __init__(self, message: Message, channel: Channel) -> None:
         self._message, self._channel = message, channel
-        self.writes = False
+        self.writes: list[int] = []
 
     def run(self) -> Iterator[Message]:
         """The outcome of every compilation, and after several a last one where eager is found to change its mind."""
@@ -101,7 +101,7 @@ class Trial:
             with torch.set_grad_enabled(bool(self._message["grad"])):
                 return function(*values), values, []
 
-        return referee.is_steady(program, inputs, rng, wrong)
+        return steadiness.is_steady(program, inputs, rng, wrong)
 
     def _compare(self, function: Any, inputs: list[Any], rng: Any) -> Message:
         grad = bool(self._message["grad"])
@@ -114,7 +114,7 @@ class Trial:
                 expected = function(*expected_inputs)
         except Exception as error:
             eager_error = error
-        self.writes = not all(map(_unchanged, inputs, expected_inputs))
+        self.writes = [i for i, pair in enumerate(zip(inputs, expected_inputs, strict=True)) if not _unchanged(*pair)]
         snapshot.set_rng_state(rng)
         self._phase("compiled")
         actual_inputs = snapshot.clone(inputs)
@@ -125,24 +125,19 @@ class Trial:
         except Exception as error:
             if eager_error is not None:
                 return {"outcome": "eager_error", "exception": describe(eager_error)}
-            compiling = raised_while_compiling(error)
-            return {"outcome": "compile_error" if compiling else "runtime_error", "exception": describe(error)}
+            return _raised(error)
         if eager_error is not None:
             return {"outcome": "missing_error", "exception": describe(eager_error)}
         self._phase("compare")
         verdict = referee.judge(
-            function,
-            inputs,
-            rng,
-            expected,
-            expected_inputs,
-            actual,
-            actual_inputs,
-            tolerance=self._message["tolerance"],
-            grad=grad,
-        )
+            function, inputs, rng, expected, expected_inputs, actual, actual_inputs,
+            random=shares_random_numbers(), tolerance=self._message["tolerance"], grad=grad,
+        )  # fmt: skip
         if not verdict.fault and grad and any(output.requires_grad for output in tensors(expected)):
-            verdict = self._backward(function, compiled, inputs, rng, verdict)
+            behind = self._backward(function, compiled, inputs, rng)
+            if isinstance(behind, dict):
+                return behind
+            verdict = behind or verdict
         if verdict.nondeterministic:
             return {"outcome": "nondeterministic", "verdict": verdict.to_json()}
         return {"outcome": "different" if verdict.fault else "same", "verdict": verdict.to_json()}
@@ -178,21 +173,42 @@ class Trial:
         kwargs = eval(f"dict({self._message['compile_kwargs']})", {"torch": torch, **function.__globals__})
         return torch.compile(function, **kwargs)
 
-    def _backward(self, function: Any, compiled: Any, inputs: list[Any], rng: Any, verdict: Any) -> Any:
-        """Compare the gradients of the sum of all outputs; a candidate whose eager backward fails keeps its verdict."""
-        self._phase("backward")
-        with contextlib.suppress(RuntimeError):
+    def _backward(self, function: Any, compiled: Any, inputs: list[Any], rng: Any) -> referee.Verdict | Message | None:
+        """The verdict on the gradients of the sum of all outputs, or the outcome where only compiled code cannot make them.
+
+        None where eager cannot make them, or cannot be looked at.
+        """
+        self._phase("eager")
+        try:
             snapshot.set_rng_state(rng)
             expected = referee.gradients(function, snapshot.clone(inputs), None)
+        except Exception:
+            return None
+        self._phase("backward")
+        try:
             snapshot.set_rng_state(rng)
             actual = referee.gradients(compiled, snapshot.clone(inputs), None)
+        except Exception as error:
+            return _raised(error)
+        with contextlib.suppress(RuntimeError):  # of a mode of ours that the program cannot be run under
             return referee.judge_gradients(
-                function, inputs, rng, None, expected, actual, tolerance=self._message["tolerance"]
-            )
-        return verdict
+                function, inputs, rng, None, expected, actual,
+                random=shares_random_numbers(), tolerance=self._message["tolerance"],
+            )  # fmt: skip
+        return None
 
     def _phase(self, name: str) -> None:
         self._channel.send({"type": "phase", "phase": name})
+
+
+def shares_random_numbers() -> bool:
+    """Whether compiled code draws eager's random numbers: then values that depend on them can be compared."""
+    return bool(torch._inductor.config.fallback_random)
+
+
+def _raised(error: Exception) -> Message:
+    word = "compile_error" if raised_while_compiling(error) else "runtime_error"
+    return {"outcome": word, "exception": describe(error)}
 
 
 def _unchanged(before: Any, after: Any) -> bool:

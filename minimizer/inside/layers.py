@@ -19,8 +19,8 @@ import torch._inductor.config
 from . import referee, snapshot
 from .failures import describe, raised_while_compiling
 from .figures import figures, matched
-from .judge import Trial
-from .lowering import tensors
+from .judge import Trial, shares_random_numbers
+from .rounding import tensors
 from .wire import Channel, Message
 
 Function = Callable[..., Any]
@@ -45,8 +45,8 @@ def layers(message: Message, channel: Channel) -> None:
 class _Layer:
     """A layer, what it was called with, and the random state of that moment."""
 
-    def __init__(self, index: int, function: Function, before: list[Any], rng: Any, random: bool) -> None:
-        self.index, self.function, self.before, self.rng, self.random = index, function, before, rng, random
+    def __init__(self, index: int, function: Function, before: list[Any], rng: Any) -> None:
+        self.index, self.function, self.before, self.rng = index, function, before, rng
 
 
 class _Table:
@@ -96,7 +96,7 @@ class _Table:
             values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
             made[index] = tensors(expected)
             if region["judged"] and region["function"] not in self._message["skip"]:
-                layer = _Layer(index, function, before, rng, not torch.equal(rng["torch"], after["torch"]))
+                layer = _Layer(index, function, before, rng)
                 self._local(layer, expected, args)
                 if self._grad:
                     seen.append(layer)
@@ -128,7 +128,7 @@ class _Table:
             actual = self._of(layer)(*actual_inputs)
             verdict = referee.judge(
                 layer.function, layer.before, layer.rng, expected, expected_inputs, actual, actual_inputs,
-                random=layer.random, tolerance=self._tolerance, grad=self._grad,
+                random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
             )  # fmt: skip
             truth = self._truth(layer.function, layer.before, layer.rng)
             return _said(verdict, figures(matched(tensors(expected), tensors(actual), truth)))
@@ -143,7 +143,7 @@ class _Table:
                 sides.append(referee.gradients(function, snapshot.clone(layer.before), cotangents))
             verdict = referee.judge_gradients(
                 layer.function, layer.before, layer.rng, cotangents, *sides,
-                random=layer.random, tolerance=self._tolerance,
+                random=shares_random_numbers(), tolerance=self._tolerance,
             )  # fmt: skip
             return _said(verdict, figures(matched(sides[0], sides[1], None)))
 
@@ -157,13 +157,11 @@ class _Table:
                 snapshot.set_rng_state(rng)
                 expected_inputs, actual_inputs = snapshot.clone(inputs), snapshot.clone(inputs)
                 expected = observed(*expected_inputs)
-                random = not torch.equal(rng["torch"], snapshot.rng_state()["torch"])
                 snapshot.set_rng_state(rng)
-                with _fallback_random(random):
-                    actual = self._trial.compile(observed)(*actual_inputs)
+                actual = self._trial.compile(observed)(*actual_inputs)
             verdict = referee.judge(
                 observed, inputs, rng, expected, expected_inputs, actual, actual_inputs,
-                random=random, tolerance=self._tolerance, grad=self._grad,
+                random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
             )  # fmt: skip
             triples = matched(tensors(expected), tensors(actual), self._truth(observed, inputs, rng))
             return self._by_layer(verdict, triples)
@@ -239,12 +237,11 @@ class _Table:
     def _of(self, layer: _Layer) -> Function:
         name = self._message["regions"][layer.index]["function"]
         if name not in self._compiled:
-            with _fallback_random(layer.random):
-                self._compiled[name] = self._trial.compile(layer.function)
+            self._compiled[name] = self._trial.compile(layer.function)
         compiled = self._compiled[name]
 
         def run(*args: Any) -> Any:  # compiled at the first call
-            with torch.set_grad_enabled(self._grad), _fallback_random(layer.random):
+            with torch.set_grad_enabled(self._grad):
                 return compiled(*args)
 
         return run
@@ -265,8 +262,3 @@ class _Late(Exception):
 def _said(verdict: referee.Verdict, found: Message) -> Message:
     word = "nondeterministic" if verdict.nondeterministic else "different" if verdict.fault else "same"
     return {"outcome": word, "verdict": verdict.to_json(), "figures": found}
-
-
-def _fallback_random(on: bool) -> Any:
-    """Make inductor draw eager's random numbers, so that a layer with dropout can be compared at all."""
-    return torch._inductor.config.patch(fallback_random=True) if on else contextlib.nullcontext()

@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import snapshot
 from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
+from .rounding import tensors
 
 
 def lower(
@@ -106,17 +107,6 @@ def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
 def annotate(module: fx.GraphModule, inputs: list[Any]) -> None:
     """Run the graph on copies of ``inputs``; every node then knows what it makes of these."""
     _Annotate(module).run(*snapshot.clone(inputs))
-
-
-def tensors(value: Any) -> list[torch.Tensor]:
-    """All tensors in an output, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in tensors(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in tensors(item)]
-    return []
 
 
 class _Annotate(fx.Interpreter):

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from . import bodies
 from .rounding import (
     DRAWN_ONCE,
     EXACT,
@@ -80,12 +81,8 @@ class MarkedRun(TorchDispatchMode):
         operands = tensors((args, kwargs))
         before = {id(operand): self.marks(operand) for operand in operands}
         union = _union(before.values())
-        if not isinstance(func, torch._ops.OpOverload):  # a higher-order operator, whose inner operators are not seen
-            self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
-            result = func(*args, **kwargs)
-            for output in tensors(result):
-                self._marks[_storage(output)] = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
-            return result
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._watch_bodies(func, args, kwargs, union)
         result, drew = call_and_see_draws(func, args, kwargs)
         name = operator_name(func)
         self._notice(func, name, operands, drew)
@@ -101,6 +98,17 @@ class MarkedRun(TorchDispatchMode):
             self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if written else mark
         if drew:
             self.drawn.extend(output.detach().clone() for output in tensors(result))
+        return result
+
+    def _watch_bodies(self, func: Any, args: Any, kwargs: Any, union: Mark) -> Any:
+        """A higher-order operator: what its bodies did is seen, or all its results count as rounded."""
+        if not bodies.is_entered(func):
+            self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
+        result = bodies.call(self, func, args, kwargs)
+        for output in tensors(result):
+            hidden = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
+            seen = self.marks(output) | (union & Mark.DISCRETE)  # which body ran may itself hang on a last bit
+            self._marks[_storage(output)] = seen if func.name() in bodies.RETURNED else hidden
         return result
 
     def _notice(self, func: Any, name: str, operands: list[Tensor], drew: bool) -> None:

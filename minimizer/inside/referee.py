@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -40,16 +39,13 @@ from .compare import compare
 from .distance import ELEMENTWISE, MARGIN, Distance, in_double, moved_elements, outside, rounding_floor, same_bits
 from .marks import Calls, Mark, MarkedRun
 from .perturbation import Perturbation
-from .rounding import generator_states, is_inexact
+from .rounding import is_inexact
 from .snapshot import clone, rng_state, set_rng_state
+from .steadiness import Program
 
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
 
-EAGER_RUNS, EAGER_SECONDS = 6, 10.0
-"""How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""
-
-Program = Callable[[list[Any]], "tuple[Any, Sequence[Any], Sequence[Any]]"]
 _SEEDS = (1, 2)  # repetitions with redrawn roundings
 
 
@@ -169,55 +165,6 @@ def gradients(
         else:
             weights = [c.to(output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
         return list(torch.autograd.grad(outputs, edges, weights, allow_unused=True))
-
-
-def is_steady(program: Program, inputs: Sequence[Any], rng: Mapping[str, Any], wrong: Collection[str]) -> bool:
-    """Whether eager does the same every time, given the same inputs and random state: the same values, the same exception.
-
-    The second eager run behind a verdict shows what always differs; what differs now and then takes more runs, and only a
-    fault is worth them. At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
-
-    Args:
-        program: runs the program on values that it may change; returns its result, these values, and gradients.
-        inputs: its inputs before the call; not changed.
-        rng: the random state before the call.
-        wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if it is an exception that differs.
-    """
-    stop = time.monotonic() + EAGER_SECONDS
-    first: tuple[dict[str, Tensor], str] | None = None
-    before = rng_state()
-    try:
-        for _ in range(EAGER_RUNS):
-            set_rng_state(dict(rng))
-            found = _run_once(program, inputs)
-            first = first or found
-            sides = [(first[0][where], found[0][where]) for where in wrong if where in first[0] and where in found[0]]
-            if found[1] != first[1] or any(compare(one, other) for one, other in sides):
-                return False
-            if time.monotonic() > stop:
-                break
-        return True
-    finally:
-        set_rng_state(before)
-
-
-def _run_once(program: Program, inputs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
-    """The results by place, or the name of the exception."""
-    try:
-        return places(*program(clone(list(inputs)))), ""
-    except Exception as error:
-        return {}, type(error).__name__
-
-
-def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
-    """Whether the function draws random numbers; runs it once on these inputs, which it may change.
-
-    No mode watches it: a transform of ``torch.func`` may not survive one even in eager.
-    """
-    before = generator_states()
-    function(*inputs)
-    after = generator_states()
-    return len(before) != len(after) or any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))
 
 
 def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
@@ -427,7 +374,7 @@ class _Bench:
         for run in self.redrawn:
             if where in run:
                 legal = torch.maximum(legal, MARGIN * (in_double(run[where]) - expected).abs().max())
-        if bool((((actual - expected).abs() > legal) & outside(expected, actual, expected.dtype)).any()):
+        if bool((((actual - expected).abs() > legal) & outside(expected, actual, self._expected[where].dtype)).any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "")
 

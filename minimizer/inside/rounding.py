@@ -151,7 +151,31 @@ UNINITIALISED = frozenset(("empty", "empty_like", "empty_permuted", "empty_strid
 _MATMULS = frozenset(
     ["mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot", "linear", "matmul", "addr"]
 )
-_REDUCTIONS = frozenset(
+NORMALIZATIONS = frozenset(
+    [
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_functional",
+        "cudnn_batch_norm",
+    ]
+)
+"""They return the normalized tensor, the means and the reciprocal deviations."""
+_NOT_LINEAR = frozenset(
+    [
+        "prod",
+        "cumprod",
+        "logsumexp",
+        "logcumsumexp",
+        "_softmax",
+        "_log_softmax",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
+    ]
+)
+"""Their terms cannot be moved by more than a rounding: what they compute of a term multiplies that."""
+_LINEAR = frozenset(
     [
         "sum",
         "mean",
@@ -161,24 +185,10 @@ _REDUCTIONS = frozenset(
         "std_mean",
         "norm",
         "linalg_vector_norm",
-        "prod",
-        "logsumexp",
         "nansum",
         "nanmean",
-        "native_layer_norm",
-        "native_group_norm",
-        "native_batch_norm",
-        "_native_batch_norm_legit",
-        "_native_batch_norm_legit_functional",
-        "cudnn_batch_norm",
         "native_batch_norm_backward",
-        "_softmax",
-        "_log_softmax",
-        "_softmax_backward_data",
-        "_log_softmax_backward_data",
         "cumsum",
-        "cumprod",
-        "logcumsumexp",
         "trace",
         "native_layer_norm_backward",
         "native_group_norm_backward",
@@ -193,6 +203,7 @@ _REDUCTIONS = frozenset(
         "scatter_reduce",
     ]
 )
+_REDUCTIONS = _LINEAR | NORMALIZATIONS | _NOT_LINEAR
 _CONVOLUTIONS = frozenset(["convolution", "convolution_backward", "mkldnn_convolution", "cudnn_convolution"])
 _ATTENTION = "_scaled_dot_product"
 
@@ -259,6 +270,7 @@ def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def tensors(values: Any) -> list[Tensor]:
+    """All tensors in nested containers, in order."""
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
@@ -284,6 +296,15 @@ def terms_of(name: str, operands: list[Tensor]) -> int:
         weight = max(operands, key=lambda operand: operand.dim())
         return max(1, math.prod(weight.shape[1:]))
     return max(operand.numel() for operand in operands)
+
+
+def chain_of(name: str, operands: list[Tensor]) -> int:
+    """How many terms may be added one after the other to a result that is linear in them; 1 for other operators."""
+    if name in _NOT_LINEAR | NORMALIZATIONS or name.startswith(_ATTENTION):
+        return 1
+    if name == "convolution_backward":  # the gradient of the weight is a sum over all of the image
+        return max(operand.numel() for operand in operands)
+    return terms_of(name, operands)
 
 
 def narrows(name: str, args: Any, output: Tensor) -> bool:

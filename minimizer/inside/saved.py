@@ -13,7 +13,8 @@ import torch
 
 from . import snapshot, state
 from .checked import Fault
-from .lowering import tensors, write_down
+from .lowering import write_down
+from .rounding import tensors
 
 CAPTURE, TENSORS = "capture.json", "inputs.pt"
 RNG = "random state"

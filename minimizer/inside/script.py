@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import linecache
 import os
 import sys
 import types
-from collections.abc import Callable
+import unittest
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -37,6 +39,8 @@ def rerun(message: Message, channel: Channel) -> None:
     watch = _Watch()
     if not message["compile"]:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
+        torch.use_deterministic_algorithms(True, warn_only=True)
     if message.get("backend"):
         torch.compile = _with_backend(torch.compile, message["backend"])
     if message.get("observe"):
@@ -70,7 +74,7 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
     A script that asks for our own backend gets inductor: nothing checks itself.
 
     Raises:
-        BaseException: whatever the script raises.
+        BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its cause.
     """
     os.environ[f"{backend.VARIABLE}ON_FAILURE"] = "off"
     torch._dynamo.register_backend(backend.minimizer, name="minimizer")
@@ -85,7 +89,30 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
     sys.modules["__main__"] = module
     sys.argv = [path, *args]
     sys.path.insert(0, os.path.dirname(path))
-    exec(code, module.__dict__)
+    with _failed_tests() as failed:
+        try:
+            exec(code, module.__dict__)
+        except SystemExit as stop:
+            if failed and stop.code not in (None, 0):
+                raise stop from failed[0]
+            raise
+
+
+@contextlib.contextmanager
+def _failed_tests() -> Iterator[list[BaseException]]:
+    """Collects what fails in unit tests: ``unittest.main`` tells it to its reader and then only exits."""
+    failed: list[BaseException] = []
+    with contextlib.ExitStack() as stack:
+        for name in ("addError", "addFailure"):
+            original = getattr(unittest.TestResult, name)
+
+            def add(result: Any, test: Any, error: Any, original: Callable[..., None] = original) -> None:
+                failed.append(error[1])
+                original(result, test, error)
+
+            setattr(unittest.TestResult, name, add)
+            stack.callback(setattr, unittest.TestResult, name, original)
+        yield failed
 
 
 def _with_backend(original: Compile, name: str) -> Compile:

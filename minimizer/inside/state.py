@@ -14,7 +14,6 @@ CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.c
 OURS = {
     "torch._inductor.config": {
         "compile_threads",
-        "fallback_random",
         "force_disable_caches",
         "fx_graph_cache",
         "worker_start_method",
@@ -29,14 +28,17 @@ DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynam
 """Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""
 
 _baseline: dict[str, dict[str, Any]] = {}
+_threads: int | None = None
 _CHANGED = object()
 """Stands for a value that is not known but that it is another one."""
 
 
 def remember_baseline() -> None:
     """Keep the configs as they are before any of the user's code runs."""
+    global _threads
     for name in CONFIGS:
         _baseline[name] = dict(importlib.import_module(name).get_config_copy())
+    _threads = torch.get_num_threads()
 
 
 def take_defaults_for_baseline() -> None:
@@ -113,6 +115,8 @@ def _torch_state() -> list[str]:
         lines.append(f"torch.use_deterministic_algorithms(True{', warn_only=True' if warn_only else ''})")
     if torch.get_float32_matmul_precision() != "highest":
         lines.append(f'torch.set_float32_matmul_precision("{torch.get_float32_matmul_precision()}")')
+    if _threads not in (None, torch.get_num_threads()):  # generated code depends on it
+        lines.append(f"torch.set_num_threads({torch.get_num_threads()})")
     if torch.is_inference_mode_enabled():  # the mode ends with its object
         lines.append("inference = torch.inference_mode(); inference.__enter__()")
     for device in ("cpu", "cuda"):

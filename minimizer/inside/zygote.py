@@ -154,7 +154,7 @@ class Zygote:
             status = 70
             try:
                 os.setsid()
-                self._leave()
+                self._leave(inbox, outbox)
                 _enter(message, log, stacks)
                 self._tasks[message["op"]](message, Channel(theirs_in, theirs_out))
                 status = 0
@@ -174,10 +174,13 @@ class Zygote:
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._bury, child))
 
-    def _leave(self) -> None:
-        """In a forked child: let go of the pipes of the zygote and of the other children, which are none of its business."""
+    def _leave(self, *own: int) -> None:
+        """In a forked child: let go of the pipes of the zygote and of the other children, which are none of its business.
+
+        ``own`` are the zygote's ends of this child's pipes.
+        """
         self._selector.close()
-        for descriptor in (self._channel.incoming, self._channel.outgoing):
+        for descriptor in (self._channel.incoming, self._channel.outgoing, *own):
             os.close(descriptor)
         for child in self._children.values():
             for descriptor in child.descriptors:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import fx
 
-from minimizer.inside.checked import Bounds, CheckedGraph, Fault, Spent
+from minimizer.inside.checked import RANDOM, Bounds, CheckedGraph, Fault, Spent
 
 
 class Lab:
@@ -55,6 +55,27 @@ def test_a_wrong_value_never_reaches_the_program() -> None:
     assert [(fault.kind, fault.call) for fault in lab.faults] == [("wrong_output", 0)]
     assert lab.compiled_calls == 1
     assert torch.equal(lab.faults[0].inputs[0], torch.ones(3))
+
+
+def test_a_grad_mode_that_the_graph_leaves_behind_is_not_that_of_the_compiled_one() -> None:
+    graph = fx.Graph()
+    doubled = graph.call_function(torch.mul, (graph.placeholder("x"), 2))
+    graph.call_function(torch._C._set_grad_enabled, (False,))
+    graph.output((doubled,))
+    faults: list[Fault] = []
+    checked = CheckedGraph(fx.GraphModule({}, graph), Bounds(), Spent(), faults.append)
+
+    def compiled(x: torch.Tensor) -> Any:
+        doubled = x * 2
+        torch.set_grad_enabled(False)
+        return (doubled,)
+
+    checked.compile(lambda: compiled, [])
+    with torch.enable_grad():
+        (result,) = checked(torch.ones(3, requires_grad=True))
+        assert not torch.is_grad_enabled()
+    assert result.requires_grad
+    assert faults == []
 
 
 def test_a_later_wrong_call_is_numbered() -> None:
@@ -155,6 +176,7 @@ def test_random_numbers_of_another_stream_are_no_fault_and_the_program_draws_as_
     torch.manual_seed(1)
     assert all(torch.equal(result, noisy(torch.ones(100))[0]) for result in checked)
     assert lab.faults == []
+    assert list(lab.spent.notes) == [RANDOM], "what was not checked is said"
 
 
 def test_no_blame_where_eager_changes_its_mind() -> None:

@@ -132,7 +132,7 @@ torch.compile(lambda x: x * scale(), backend="eager")(torch.ones(3))
     assert found.silence is not None and found.silence.hangs
     assert found.silence.where == ":scale"
     assert "graph" not in found.phase
-    again = Rerun(child, home / "script.py", [])
+    again = Rerun(child, home / "script.py")
     again.hangs, again.target = True, Signature(Kind.HANG, where=":scale")
     sources = [Source.parse(f"import time\n{text}"), Source.parse(f"import time\n{text.replace('while', 'if')}")]
     assert again.check(sources) == [True, False]

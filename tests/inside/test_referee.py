@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from minimizer.inside import referee
+from minimizer.inside import referee, steadiness
 from minimizer.inside.distance import Distance
 from minimizer.inside.marks import Mark, MarkedRun
 from minimizer.inside.referee import Verdict, judge, judge_gradients
@@ -55,6 +55,33 @@ def test_healthy_rounding_is_no_fault() -> None:
     assert (verdict.fault, verdict.rule) == (False, "fp64")
     assert verdict.compiled_error is not None and verdict.eager_error is not None
     assert verdict.compiled_error < verdict.eager_error
+
+
+def test_a_fault_beside_infinities_is_one() -> None:
+    """A mask of infinities, as attention adds it, is moved by no rounding."""
+    mask = torch.triu(torch.full((8, 8), float("-inf")), 1)
+    scores = lambda x, mask: (x @ x.T + mask).softmax(-1)  # noqa: E731
+    assert judged(scores, [torch.randn(8, 8), mask], lambda x, mask: scores(x, mask) * 1.01).fault
+    assert judged(lambda x: x.sin() * float("inf"), [torch.full((4,), 2.0)], torch.zeros_like).fault
+
+
+def cancelling(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """Normalized values add up to nothing: what is left of the gradient of ``last`` is what the means were off by."""
+    return torch.conv2d(F.batch_norm(torch.conv2d(x, weight, bias), None, None, None, None, True), last)
+
+
+def test_healthy_sums_of_normalized_values_are_no_fault() -> None:
+    compiled = torch.compile(cancelling)
+    found = []
+    for seed in (0, 59, 63, 102, 127, 128):  # here a kernel's sums are far from eager's
+        torch.manual_seed(seed)
+        inputs = [torch.randn(2, 1, 9, 10), torch.randn(1, 1, 1, 1), torch.randn(1)]
+        found.append(judged_gradients(cancelling, [*inputs, torch.ones(1, 1, 1, 1, requires_grad=True)], compiled))
+    assert not any(verdict.fault for verdict in found)
+    off = judged_gradients(
+        cancelling, [*inputs, torch.ones(1, 1, 1, 1, requires_grad=True)], lambda *a: compiled(*a) + a[-1]
+    )
+    assert off.fault
 
 
 def test_healthy_softmax_in_bf16() -> None:
@@ -169,6 +196,48 @@ def test_real_nextafter_fault_is_found_though_compiled_is_closer_to_fp64() -> No
     x = torch.linspace(-2, 2, 33).bfloat16()
     verdict = judged(torch.nextafter, [x, torch.full_like(x, 4.0)])
     assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+
+
+def captured(function: Function, *inputs: torch.Tensor) -> Function:
+    """The graph that Dynamo makes of a function, as a survey has it."""
+    graphs: list[Function] = []
+
+    def keep(graph: Function, _: Any) -> Function:
+        graphs.append(graph)
+        return graph
+
+    torch.compile(function, backend=keep, fullgraph=True)(*inputs)
+    return lambda *args: graphs[0](*args)[0]
+
+
+@pytest.mark.parametrize(("error", "fault"), [(0.0, False), (5e-2, True)])
+def test_sums_in_the_branches_of_a_higher_order_operator_are_judged_as_others_are(error: float, fault: bool) -> None:
+    x, chosen = torch.randn(256, 16384), torch.tensor(True)
+    graph = captured(lambda p, x: torch.cond(p, lambda t: t.sum(-1), lambda t: t.cos().sum(-1), (x,)), chosen, x)
+    verdict = judged(graph, [chosen, x], lambda _, x: x.flip(-1).sum(-1) + error)
+    assert verdict.fault == fault
+    assert verdict.rule == "fp64"
+
+
+@pytest.mark.parametrize(("factor", "fault"), [(1 + 1e-7, False), (1 + 1e-3, True)])
+def test_the_bodies_of_a_scan_are_seen(factor: float, fault: bool) -> None:
+    from torch._higher_order_ops.scan import scan
+
+    x = torch.randn(20, 8)
+    graph = captured(lambda x: scan(lambda carry, y: (carry + y * 1.1, carry.sin()), x[0].clone(), x, dim=0)[1], x)
+    assert judged(graph, [x], lambda x: graph(x) * factor).fault == fault
+
+
+def test_without_fp64_an_element_within_the_tolerance_of_its_dtype_is_no_fault() -> None:
+    x = torch.tensor([1e-4, 1.0]).bfloat16()
+    function = lambda x: torch.nextafter(x, x) * 1.5  # noqa: E731
+
+    def compiled(x: torch.Tensor) -> torch.Tensor:
+        return function(x) + torch.tensor([8e-6, 0.0]).bfloat16()
+
+    verdict = judge(function, [x], rng_state(), function(x), [x], compiled(x) + torch.tensor([0, 0.1]).bfloat16(), [x])
+    assert verdict.fault
+    assert not judged(function, [x], compiled).fault
 
 
 def test_without_fp64_the_referee_is_eager_with_a_bound_in_ulps() -> None:
@@ -293,12 +362,12 @@ def test_with_the_same_random_numbers_random_values_are_judged_too() -> None:
 
 def test_is_random_looks_at_what_is_drawn() -> None:
     x = torch.randn(1, 1, 4, 4)
-    assert referee.is_random(F.dropout, [x])
-    assert not referee.is_random(F.scaled_dot_product_attention, [x, x, x])
+    assert steadiness.is_random(F.dropout, [x])
+    assert not steadiness.is_random(F.scaled_dot_product_attention, [x, x, x])
 
 
 def steady(function: Callable[..., Any], inputs: list[Any], *wrong: str) -> bool:
-    return referee.is_steady(lambda values: (function(*values), values, []), inputs, rng_state(), wrong)
+    return steadiness.is_steady(lambda values: (function(*values), values, []), inputs, rng_state(), wrong)
 
 
 def test_eager_that_is_seldom_different_is_not_steady() -> None:

@@ -193,7 +193,10 @@ except RuntimeError:
 
 
 def test_an_error_that_only_the_comparison_meets_is_none(triage: Any) -> None:
-    """The operator knows its operand by address: eager's copy of it is refused, and in the script nothing ever is."""
+    """The operator knows its operand by address: eager's copy of it is refused, and in the script nothing ever is.
+
+    No call could be compared, so the script is not called healthy either.
+    """
     found = triage(
         """
 import torch
@@ -211,7 +214,7 @@ torch.compile(lambda x: torch.ops.lib.pooled(x))(pool)
 """
     )
     assert isinstance(found, Settled)
-    assert found.status is Status.HEALTHY
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
     assert (found.checked.frames, found.checked.calls) == (1, 0)
 
 
@@ -393,6 +396,78 @@ def test_training_with_dropout_is_healthy(child: Executor, home: Path) -> None:
     assert answer.exception is None
     assert answer.checked.calls == 3
     assert not answer.suspects
+
+
+def test_gradients_behind_dropout_are_checked(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        from torch._inductor.decomposition import decompositions
+
+        decompositions[torch.ops.aten.gelu_backward.default] = lambda grad, x, approximate="none": grad * torch.sigmoid(1.702 * x)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Dropout(0.5))
+        compiled = torch.compile(model)
+        for _ in range(2):
+            compiled(torch.randn(16, 4)).square().mean().backward()
+    """
+    found = held(survey(child, script(home, text)))
+    assert found.failure.kind == "wrong_gradient"
+    assert found.program is not None
+    assert "torch._inductor.config.fallback_random = True" in found.program["setup"]
+
+
+def test_a_backward_that_does_not_compile_is_held(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        from torch._inductor.lowering import lowerings
+
+        def sin(x):
+            raise NotImplementedError("sin")
+
+        lowerings[torch.ops.aten.sin.default] = sin
+        x = torch.ones(4, requires_grad=True)
+        torch.compile(lambda x: torch.cos(x))(x).sum().backward()
+    """
+    found = held(survey(child, script(home, text)))
+    assert (found.failure.kind, found.failure.phase) == ("compile_error", "backward")
+    assert found.failure.exception is not None
+    assert "NotImplementedError: sin" in found.failure.exception.root_message
+
+
+def test_a_grad_mode_that_a_graph_leaves_behind_reaches_no_compiler(child: Executor, home: Path) -> None:
+    healthy = Path(__file__).parents[1] / "quality" / "healthy" / "grad_mode_statement.py"
+    answer = finished(survey(child, script(home, healthy.read_text())))
+    assert answer.exception is None
+    assert (answer.checked.calls, answer.checked.backward) == (2, 2)
+
+
+def test_the_number_of_threads_that_a_script_sets_travels(child: Executor, home: Path) -> None:
+    text = f"import torch\n{RELU_BUG.format('accuracy')}torch.set_num_threads(3)\ntorch.compile(torch.relu)(torch.ones(4))\n"
+    found = held(survey(child, script(home, text)))
+    assert found.program is not None
+    assert "torch.set_num_threads(3)" in found.program["setup"]
+
+
+def test_what_fails_in_a_unit_test_is_what_the_script_fails_by(child: Executor, home: Path) -> None:
+    text = """
+        import unittest
+
+        class Tests(unittest.TestCase):
+            def test(self):
+                raise KeyError("width")
+
+        unittest.main()
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is not None
+    assert (answer.exception.type, answer.exception.root_type) == ("SystemExit", "KeyError")
+
+
+def test_what_a_script_was_handling_when_it_ended_itself_is_what_it_fails_by(child: Executor, home: Path) -> None:
+    text = "import sys\ntry:\n    {}['width']\nexcept KeyError:\n    sys.exit(1)\n"
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is not None
+    assert answer.exception.root_type == "KeyError"
 
 
 def test_backward_passes_are_checked(child: Executor, home: Path) -> None:

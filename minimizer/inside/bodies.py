@@ -1,0 +1,34 @@
+"""Higher-order operators under a dispatch mode: their bodies run under it too, instead of out of its sight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ENTERED = frozenset(["cond", "invoke_subgraph", "map_impl", "scan", "while_loop"])
+"""Operators that call their bodies on plain tensors. The others (flex_attention) do so under a transform, or compute by themselves."""
+RETURNED = frozenset(["cond", "invoke_subgraph"])
+"""Those of them whose results are what a body returned."""
+
+
+def is_entered(func: HigherOrderOperator) -> bool:
+    """Whether `call` shows the mode all that is computed."""
+    return func.name() in ENTERED
+
+
+def call(mode: TorchDispatchMode, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+    """Call an operator from within ``mode.__torch_dispatch__``, where the mode is off; it is on again in the bodies."""
+    if is_entered(func):
+        args = tuple(_under(mode, arg) if callable(arg) else arg for arg in args)
+    return func(*args, **kwargs)
+
+
+def _under(mode: TorchDispatchMode, body: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with mode:
+            return body(*args)
+
+    return run

@@ -1,0 +1,74 @@
+"""Whether eager is a measure at all: does it do the same every time, and does it draw random numbers?
+
+The compiler is blamed for nothing that comes and goes without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .boundary import places
+from .compare import compare
+from .rounding import generator_states
+from .snapshot import clone, global_state, rng_state, set_rng_state
+
+EAGER_RUNS, EAGER_SECONDS = 6, 10.0
+"""How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""
+
+Program = Callable[[list[Any]], "tuple[Any, Sequence[Any], Sequence[Any]]"]
+"""Runs a program on values that it may change; returns its result, these values, and gradients."""
+
+
+def is_steady(program: Program, inputs: Sequence[Any], rng: Mapping[str, Any], wrong: Collection[str]) -> bool:
+    """Whether eager does the same every time, given the same inputs and random state: the same values, the same exception.
+
+    The second eager run behind a verdict shows what always differs; what differs now and then takes more runs, and only a
+    fault is worth them. At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
+
+    Args:
+        program: the program in eager.
+        inputs: its inputs before the call; not changed.
+        rng: the random state before the call.
+        wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if it is an exception that differs.
+    """
+    stop = time.monotonic() + EAGER_SECONDS
+    first: tuple[dict[str, Tensor], str] | None = None
+    before = rng_state()
+    try:
+        for _ in range(EAGER_RUNS):
+            set_rng_state(dict(rng))
+            found = _run_once(program, inputs)
+            first = first or found
+            sides = [(first[0][where], found[0][where]) for where in wrong if where in first[0] and where in found[0]]
+            if found[1] != first[1] or any(compare(one, other) for one, other in sides):
+                return False
+            if time.monotonic() > stop:
+                break
+        return True
+    finally:
+        set_rng_state(before)
+
+
+def _run_once(program: Program, inputs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
+    """The results by place, or the name of the exception."""
+    try:
+        return places(*program(clone(list(inputs)))), ""
+    except Exception as error:
+        return {}, type(error).__name__
+
+
+def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
+    """Whether the function draws random numbers; runs it once on these inputs, which it may change.
+
+    No mode watches it: a transform of ``torch.func`` may not survive one even in eager.
+    """
+    before = generator_states()
+    with global_state().applied():  # a graph may change the switches for what comes after it
+        function(*inputs)
+    after = generator_states()
+    return len(before) != len(after) or any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))
