@@ -62,12 +62,12 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
     if tolerance:
         details["rtol"] = float(tolerance.get("rtol", 0.0))
         details["atol"] = float(tolerance.get("atol", 0.0))
-    elif outcome.verdict is not None and outcome.verdict.rule.startswith(("exact", "ulps")):
+    elif outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
         details["rtol"] = details["atol"] = 0.0
     if outcome.signal is not None:
         details["signal"] = signal_name(outcome.signal)
     if outcome.writes:
-        details["writes"] = True
+        details["writes"] = [item.name for index, item in enumerate(program.inputs) if index in outcome.writes]
     if outcome.phase == "backward":
         details["backward"] = True
     if outcome.outcome == "missing_error" and outcome.exception is not None:
@@ -181,4 +181,7 @@ def verdict_sentence(report: Report) -> str:
     if verification.holds:
         nodes = counted(reduction.nodes_after, "node")
         return f"{sentence} The repro has {nodes} and failed {times}."
-    return f"{sentence} The repro could not be verified: it failed {times}."
+    stopped = f", and {counted(verification.stopped, 'run')} had to be stopped for want of time" * bool(
+        verification.stopped
+    )
+    return f"{sentence} The repro could not be verified: it failed {times}{stopped}."

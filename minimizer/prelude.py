@@ -1,8 +1,8 @@
 """What a window needs of its script: definitions, imports and statements that no config literal can express.
 
 A custom pass, a custom operator, a backend, a replaced lowering or decomposition is part of the failure and travels with it.
-The slice is syntactic: the statements that bring the state about, and whatever top-level names these use, in the script's
-order.
+The slice is syntactic: the statements that bring the state about, wherever they are `opened`, and whatever names these use,
+in the script's order.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import symtable
 from collections.abc import Iterable, Iterator, Sequence
+
+from minimizer.opened import opened
 
 BUILTIN_NAMESPACES = {
     "aten",
@@ -48,9 +50,10 @@ def prelude(
         names: top-level names that are needed for themselves, such as that of a backend.
 
     Returns:
-        Top-level statements as source text, each to be dropped or kept as a whole.
+        Statements as source text, each to be dropped or kept as a whole.
     """
-    statements = ast.parse(script).body
+    found = opened(script)
+    statements = [item.statement for item in found]
     attributes = {name.rpartition(".")[2] for name in settings}
     spaces = set(namespaces)
     binders: dict[str, list[int]] = {}
@@ -68,7 +71,7 @@ def prelude(
         if index in needed:
             continue
         needed.add(index)
-        for name in _used(_text(script, statements[index])):
+        for name in _used(found[index].text):
             # the nearest binding before the use; a function may use what is bound after it
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
@@ -76,7 +79,7 @@ def prelude(
         if new := namespaces_of(called) - spaces:  # a pass may put operators in that the graph does not have
             spaces |= new
             pending += _registering(statements, new)
-    return tuple(_text(script, statements[index]) for index in sorted(needed))
+    return tuple(found[index].text for index in sorted(needed))
 
 
 def namespaces_of(targets: Iterable[str]) -> set[str]:
@@ -183,8 +186,3 @@ def _used(text: str) -> set[str]:
         names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (is_module or s.is_global())}
         pending += scope.get_children()
     return names
-
-
-def _text(script: str, statement: ast.stmt) -> str:
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-    return "\n".join(script.splitlines()[first - 1 : statement.end_lineno])

@@ -67,6 +67,16 @@ class TensorMeta:
         return replace(self, shape=shape, stride=stride, symbolic=symbolic)
 
 
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor of this shape."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
 @dataclass(frozen=True)
 class Input:
     """A parameter of the function and the value it is called with.
@@ -327,6 +337,7 @@ def as_json(program: Program) -> dict[str, Any]:
         "setup": program.setup,
         "compile_kwargs": dict(program.compile_kwargs),
         "grad": program.grad,
+        "marked": program.marked,
     }
 
 

@@ -27,11 +27,13 @@ from minimizer.protocol import Outcome
 from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
 from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
+from minimizer.script.arguments import with_arguments
 from minimizer.script.inline import bundled
 from minimizer.types import Kind, Reason, Stage, Step
 
 STAGE = re.compile(
-    r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)|^(super|__init__|print|range|len)$"
+    r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
+    r"|^(super|__init__|print|range|len|clone|detach)$"
 )
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
@@ -41,9 +43,9 @@ class PythonLevel:
     """One script whose failure no graph carries."""
 
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
-        self._script, self._journal, self._jobs = script, journal, jobs
+        self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
         self._report = journal.report
-        self._rerun = Rerun(executor, script, args)
+        self._rerun = Rerun(executor, script)
         self.patient: Patient | None = None
         """What can be diagnosed, once there is a repro."""
 
@@ -58,7 +60,8 @@ class PythonLevel:
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
-                script = Script.parse(bundled(self._script.read_text("utf-8-sig"), self._script.parent))
+                text = bundled(self._script.read_text("utf-8-sig"), self._script.parent)
+                script = Script.parse(with_arguments(text, self._args))
             except (SyntaxError, UnicodeDecodeError):
                 return None
             target, outcome = self._rerun.failure(script.text)
@@ -73,7 +76,10 @@ class PythonLevel:
         reduced = self._reduce(script, target)
         if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
             return None
-        trials, original = ScriptTrials(reduced.text, target, self._rerun), RerunScript(self._rerun, self._script)
+        trials, original = (
+            ScriptTrials(reduced.text, target, self._rerun),
+            RerunScript(self._rerun, self._script, self._args),
+        )
         self.patient = Patient(trials, original, self._script)
         with self._journal.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
@@ -186,12 +192,14 @@ def backend_of(text: str) -> str | None:
 
 
 def together(text: str, circumstances: Sequence[str]) -> str:
-    """The calls that a reduced script is made of, in words, without those that only set the stage, and what else is special."""
+    """The calls and decorators that a reduced script is made of, in words, less those that only set the stage; and what is special."""
     tree = ast.parse(text)
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    calls = [ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and len(ast.unparse(n.func)) < 60]
+    called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    called += [d for n in ast.walk(tree) for d in getattr(n, "decorator_list", ()) if not isinstance(d, ast.Call)]
+    calls = [call for call in map(ast.unparse, called) if len(call) < 60]
     names = [call if call.startswith("torch.") else call.rpartition(".")[2] for call in calls]
     told = dict.fromkeys(n for n in names if n not in own and n.isprintable() and not STAGE.search(n) and "(" not in n)
     words = [*list(told)[:6], *circumstances]

@@ -77,6 +77,8 @@ def emit(
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
     function = "f" if "f" not in own.names else "function"
+    writes, draws = known.get("writes", []), inputs.draws(named)
+    copied = frozenset(writes) if not draws and idioms.may_copy(named, known) else frozenset()
     subject = idioms.Subject(
         program=named,
         function=function,
@@ -85,14 +87,12 @@ def emit(
         details=known,
         telltale=header.telltale(failure),
         attempts=attempts,
-        fresh_inputs=known.get("writes", False)
-        or bool(known.get("mutated"))
-        or inputs.draws(named)
-        or any(map(_writes, named.nodes)),
+        copied=copied,
+        fresh_inputs=not copied and (bool(writes or known.get("mutated")) or draws or any(map(_writes, named.nodes))),
     )
     parts = [*own.definitions, prose.function(named, function), idioms.write(failure.kind, subject)]
     source = layout.assemble(
-        header.comment(failure, culprits, environment, rate, attempts, known.get("disputed", "")),
+        header.comment(failure, culprits, environment, rate, attempts, known),
         parts,
         imports=own.imports,
         modules={node.target.partition(".")[0] for node in named.nodes if "." in node.target},
@@ -122,10 +122,9 @@ def _renamed(details: Details, names: Mapping[str, str]) -> Details:
     known = details.copy()
     if "alias_of" in known:
         known["alias_of"] = names[known["alias_of"]]
-    if "mutated" in known:
-        known["mutated"] = [names[name] for name in known["mutated"]]
-    if "gradients" in known:
-        known["gradients"] = [names[name] for name in known["gradients"]]
+    for key in ("mutated", "gradients", "writes"):
+        if key in known:
+            known[key] = [names[name] for name in known[key]]
     return known
 
 

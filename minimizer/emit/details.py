@@ -20,8 +20,8 @@ class Details(TypedDict, total=False):
     """The input that the output shares memory with on one side only."""
     mutated: list[str]
     """Inputs that differ after the call."""
-    writes: bool
-    """Whether the function was seen to change its inputs: both sides then need some of their own."""
+    writes: list[str]
+    """Inputs that the function was seen to change: both sides then need some of their own."""
     gradients: list[str]
     """Inputs whose gradient is wrong; all that require one if absent."""
     unused: bool
@@ -35,5 +35,4 @@ class Details(TypedDict, total=False):
     """The function that never returns, as a stack names it."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""
-    compiled_error: str
     """The one that compiled raises in its place; absent if it returns."""

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from minimizer.emit.details import Details
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind, Stage
 
@@ -36,16 +37,18 @@ def comment(
     environment: Mapping[str, str],
     rate: Reproducibility,
     attempts: int,
-    disputed: str = "",
+    details: Details,
 ) -> str:
-    """Verdict, versions, rate and the command to run, as comment lines; ``disputed``: a sentence on why it may be no fault."""
+    """Verdict, versions, rate and the command to run, as comment lines."""
     where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
     often = f"failed in {rate.failed} of {rate.runs} "
     often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
+    is_behind = details.get("backward", False) and failure.kind is not Kind.WRONG_GRADIENT
+    what = ("the backward of " if is_behind else "") + subject(culprits)
     sentences = [
-        f"torch.compile {VERDICTS[failure.kind].format(what=subject(culprits))}{where}.",
-        *([disputed] if disputed else []),
+        f"torch.compile {VERDICTS[failure.kind].format(what=what)}{where}.",
+        *([details["disputed"]] if "disputed" in details else []),
         f"torch {torch}, {device}; {often}.",
         "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
     ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minimizer.emit.layout import LINE
 from minimizer.emit.prose import shortened
-from minimizer.program import Input, Program
+from minimizer.program import Input, Program, contiguous
 
 DATA_FILE = "data.pt"
 INDENT = 8
@@ -83,16 +83,6 @@ def _value(item: Input, *, grad: bool) -> str:
         call.keywords.append(ast.keyword("requires_grad", ast.Constant(value=True)))
         return ast.unparse(call)
     return f"{plain}.requires_grad_()"
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor of this shape."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _packed(values: list[tuple[str, str]]) -> list[str]:

@@ -37,14 +37,19 @@ def emit_script(
     Raises:
         SyntaxError: ``text`` is not Python.
     """
-    comment = header.comment(failure, culprits, environment, failure.reproducibility, 1)
+    comment = header.comment(failure, culprits, environment, failure.reproducibility, 1, {})
     if failure.kind is Kind.HANG:
         evidence = f" in {stuck_in}\n" if stuck_in else "Timeout ("
         yield replace(_repro(comment, _twice(text, failure), failure, evidence), hang_after=REPRO_SECONDS)
         return
     if crash is None:
-        evidence = "AssertionError" if failure.kind is Kind.WRONG_OUTPUT else "actual "
-        yield _repro(comment, _twice(text, failure), failure, evidence)
+        evidence = "AssertionError" if failure.kind.is_numeric else "actual "
+        twice = _repro(comment, _twice(text, failure), failure, evidence)
+        if failure.kind.is_numeric:
+            named = _repro(comment, _twice(_named(text), failure), failure, evidence)
+            if named.lines < twice.lines:
+                yield named
+        yield twice
     expected = -crash if crash is not None else 1
     evidence = f"expected exit status 0, actual {expected}\n"
     yield _repro(comment, _in_children(text, expected), failure, evidence)
@@ -61,15 +66,15 @@ def _twice(text: str, failure: Failure) -> str:
     definitions = _text([s for s in before if isinstance(s, DEFINITIONS)])
     setting = _text([s for s in before if not isinstance(s, DEFINITIONS)])
     statement = ast.unparse(last)
-    raises = failure.kind not in (Kind.WRONG_OUTPUT, Kind.HANG)
-    eager = _uncompiled(last) if raises else None
+    raises = not failure.kind.is_numeric and failure.kind is not Kind.HANG
+    eager = _uncompiled(before, last) if raises else None
     handler = judged(header.telltale(failure)) if eager else judged(header.telltale(failure), SAID)
     if eager is None:
         eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
     elif failure.kind is Kind.COMPILE_ERROR:  # nothing that eager raises could be taken for it
         return f"{definitions}\ntry:\n{_indented(setting, eager, statement)}\n{handler}"
     first = f"try:\n{_indented(setting, eager)}\n{CANNOT_RUN}"
-    if failure.kind is Kind.WRONG_OUTPUT:
+    if failure.kind.is_numeric:
         return f"{definitions}\n{first}\n{statement}\n"
     if failure.kind is Kind.HANG:
         timer = f"faulthandler.dump_traceback_later({REPRO_SECONDS:g}, exit=True)  # exits with status 1"
@@ -77,12 +82,26 @@ def _twice(text: str, failure: Failure) -> str:
     return f"{definitions}\n{first}\ntry:\n{_indented(statement)}\n{handler}"
 
 
-def _uncompiled(statement: ast.stmt) -> str | None:
-    """A statement ``torch.compile(f, ...)(x)`` as one that prints ``f(x)``; None for any other."""
+def _named(text: str) -> str:
+    """The script with its last statement in a function, so that what takes several lines is not written twice."""
+    *before, last = ast.parse(text).body
+    return f"{_text(before)}def check():\n{textwrap.indent(ast.unparse(last), '    ')}\ncheck()\n"
+
+
+def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:
+    """A statement ``torch.compile(f, ...)(x)`` as one that prints ``f(x)``; None for any other.
+
+    What is called may have got its name ``before``.
+    """
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Call):
+    if not isinstance(call, ast.Call):
         return None
-    compiled = call.func
+    named = {
+        s.targets[0].id: s.value for s in before if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+    }
+    compiled = named.get(call.func.id) if isinstance(call.func, ast.Name) else call.func
+    if not isinstance(compiled, ast.Call):
+        return None
     if ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
         return None
     plain = ast.Call(func=compiled.args[0], args=call.args, keywords=call.keywords)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from minimizer.program import Input, TensorMeta
+from minimizer.program import Input, TensorMeta, contiguous
 
 _FLOATS = {"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16"}
 _FLOATS_BY_CAST = {
@@ -58,6 +58,10 @@ def _sizes(meta: TensorMeta) -> str:
     return ", ".join(map(str, meta.shape)) or "()"
 
 
+def _shape(meta: TensorMeta) -> str:
+    return str(tuple(meta.shape))
+
+
 def _filled(function: str) -> Expression:
     """A factory that takes sizes and makes float32 unless told otherwise."""
     return lambda meta: _call(function, meta, _sizes(meta), default="torch.float32")
@@ -72,7 +76,7 @@ def _arange(meta: TensorMeta) -> str:
 
 
 def _randint(high: int) -> Expression:
-    return lambda meta: _call("randint", meta, f"0, {high}, {tuple(meta.shape)}", default="torch.int64")
+    return lambda meta: _call("randint", meta, f"0, {high}, {_shape(meta)}", default="torch.int64")
 
 
 def _coin(meta: TensorMeta) -> str:
@@ -81,6 +85,11 @@ def _coin(meta: TensorMeta) -> str:
 
 def _negative(meta: TensorMeta) -> str:
     return f"-{_filled('rand')(meta)}"
+
+
+def _twos_below_zero(meta: TensorMeta) -> str:
+    # The dtype of torch.full is that of its value, float32 for a float.
+    return _call("full", meta, f"{_shape(meta)}, -2.0", default="torch.float32")
 
 
 def _cast(expression: Expression) -> Expression:
@@ -99,6 +108,7 @@ FLOAT = (
     Generator("ones", 0, _filled("ones")),
     Generator("arange", 2, _arange),
     Generator("-rand", 5, _negative),
+    Generator("-2", 2, _twos_below_zero),
 )
 CAST = tuple(Generator(g.name, g.rank, _cast(g.expression)) for g in FLOAT)
 COMPLEX = (Generator("randn", 4, _filled("randn")), Generator("ones", 0, _filled("ones")))
@@ -139,14 +149,6 @@ def rank(item: Input) -> int:
         return _GOLDEN_RANK
     found = generator_of(item)
     return _LITERAL_RANK if found is None else found.rank
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
-    steps = [1]
-    for size in reversed(shape[1:]):
-        steps.append(steps[-1] * max(size, 1))
-    return tuple(reversed(steps)) if shape else ()
 
 
 def is_contiguous(meta: TensorMeta) -> bool:

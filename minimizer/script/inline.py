@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from minimizer.opened import is_main_block
 from minimizer.script.source import Replacement, Source, number_of
 
 MAX_MODULE = 1 << 20
@@ -14,11 +16,19 @@ MAX_MODULE = 1 << 20
 
 
 def variables(source: Source) -> list[str]:
-    """Names that are assigned exactly once in the whole script, by themselves or beside others: ``a, b = 1, 2``."""
+    """Names that are assigned exactly once in the whole script, by themselves or beside others: ``a, b = 1, 2``.
+
+    Not those of a call that is read more than once: nobody writes ``torch.compile(f)`` in three places, and it is another program.
+    """
     stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    read = Counter(n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     bound = {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
-    assigned = [name for node in source.nodes() for name in _assigned(node)]
-    return [name for name in assigned if stored.count(name) == 1 and name not in bound]
+    assigned = [pair for node in source.nodes() for pair in _assigned(node).items()]
+    return [
+        name
+        for name, value in assigned
+        if stored.count(name) == 1 and name not in bound and (read[name] < 2 or not _calls_something(value))
+    ]
 
 
 def with_inlined(source: Source, name: str) -> Source | None:
@@ -83,36 +93,52 @@ def spliced(source: Source, name: str) -> Source | None:
 def bundled(text: str, folder: Path) -> str:
     """The script with modules that lie beside it written into it, where it imports names from them.
 
-    ``from model import Net`` becomes the text of ``model.py``. Modules that are imported as a whole stay as they are.
+    ``from model import Net`` becomes the text of ``model.py``, less what it does only as the main script. Modules that are imported
+    as a whole stay as they are.
 
     Raises:
         SyntaxError: the script or such a module is not Python.
     """
     tree = ast.parse(text)
     seen: set[Path] = set()
-    tree.body = list(_with_modules(tree.body, folder, seen))
-    return ast.unparse(tree) + "\n" if seen else text
+    body = list(_with_modules(tree.body, folder, folder, seen))
+    if not seen:
+        return text
+    body.sort(key=lambda statement: not is_of_the_future(statement))  # these must come first
+    return ast.unparse(ast.Module(body, [])) + "\n"
 
 
-def _with_modules(statements: list[ast.stmt], folder: Path, seen: set[Path]) -> Iterator[ast.stmt]:
+def _with_modules(statements: list[ast.stmt], root: Path, own: Path, seen: set[Path]) -> Iterator[ast.stmt]:
+    """``root`` is where the script lies, ``own`` where the module of the statements does."""
     for statement in statements:
-        file = _module_file(statement, folder)
+        file = _module_file(statement, root, own)
         if file is None:
             yield statement
         elif file not in seen:
             seen.add(file)
-            yield from _with_modules(ast.parse(file.read_bytes()).body, folder, seen)
+            body = [s for s in ast.parse(file.read_bytes()).body if not is_main_block(s)]
+            yield from _with_modules(body, root, file.parent, seen)
 
 
-def _module_file(statement: ast.stmt, folder: Path) -> Path | None:
+def is_of_the_future(statement: ast.stmt) -> bool:
+    """Whether it must stand before all others."""
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _module_file(statement: ast.stmt, root: Path, own: Path) -> Path | None:
     """The file beside the script that ``from name import a, b`` reads; None for other statements and other modules."""
     if not isinstance(statement, ast.ImportFrom) or not statement.module or any(a.asname for a in statement.names):
         return None
+    folder = own.joinpath(*[".."] * (statement.level - 1)).resolve() if statement.level else root
     base = folder.joinpath(*statement.module.split("."))
     for file in (base.with_suffix(".py"), base / "__init__.py"):
         if file.is_file() and file.stat().st_size <= MAX_MODULE:
             return file
     return None
+
+
+def _calls_something(value: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(value))
 
 
 def _assigned(node: ast.AST) -> dict[str, ast.expr]:

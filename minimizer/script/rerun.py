@@ -32,12 +32,14 @@ from minimizer.types import Kind
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Files that inductor writes; their assertions are about strides and sizes, and no check of the script."""
 
+OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MULTILINE)
+
 
 class Rerun:
     """Judges scripts. ``path`` is the user's file, which gives candidates their ``__file__`` and their folder."""
 
-    def __init__(self, executor: Executor, path: Path, args: Sequence[str]) -> None:
-        self._executor, self._path, self._args = executor, path, list(args)
+    def __init__(self, executor: Executor, path: Path) -> None:
+        self._executor, self._path = executor, path
         self._slowest = 0.0
         self.target: Signature | None = None
         """The failure that counts; `check` needs it."""
@@ -94,7 +96,7 @@ class Rerun:
         return False
 
     def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
-        return {"text": text, "script": str(self._path), "args": self._args, "compile": compiled, **fields}
+        return {"text": text, "script": str(self._path), "args": [], "compile": compiled, **fields}
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest
@@ -113,13 +115,17 @@ class Rerun:
 
 
 def script_signature(outcome: Outcome) -> Signature | None:
-    """How a compiled run failed. A check of the script itself that holds in eager is a wrong output; ``what`` says which sort."""
+    """How a compiled run failed. A check of the script itself that holds in eager is a wrong output; ``what`` says which sort.
+
+    ``assert_close`` tells a dtype, shape or layout that differs from values that do.
+    """
     if is_noise(outcome):
         return None
     error = outcome.exception
     check = _own_check(error) if error is not None and outcome.outcome == "runtime_error" else ""
-    if check:
-        return replace(exception_signature(Kind.WRONG_OUTPUT, error), message="", what=check)
+    if error is not None and check:
+        kind = Kind.WRONG_METADATA if OF_METADATA.search(error.root_message) else Kind.WRONG_OUTPUT
+        return replace(exception_signature(kind, error), message="", what=check)
     return signature_of(outcome)
 
 

@@ -211,8 +211,21 @@ def test_both_sides_get_inputs_of_their_own_where_the_function_changes_them() ->
 
 
 def test_what_was_seen_to_write_needs_no_telling_name() -> None:
-    source = written(one_op("torch.ops.lib.scale.default"), details={"writes": True}).source
-    assert "expected, actual = run(f), run(torch.compile(f))" in source
+    source = written(one_op("torch.ops.lib.scale.default"), details={"writes": ["L_x_"]}).source
+    assert "expected, actual = f(x.clone()), torch.compile(f)(x)" in source
+
+
+@pytest.mark.parametrize(
+    ("item", "grad"),
+    [
+        (Input("x", replace(tensor(2, 2), stride=(1, 2)), code="torch.ones(2, 2).t()"), False),
+        (Input("x", replace(tensor(2), requires_grad=True), code="torch.ones(2, requires_grad=True)"), True),
+    ],
+    ids=["other strides", "no leaf"],
+)
+def test_inputs_are_made_anew_where_a_clone_would_be_another(item: Input, grad: bool) -> None:
+    program = Program(inputs=(item,), nodes=(Node("a", ".cos_", (Ref("x"),)),), outputs=("a",), grad=grad)
+    assert "run(f), run(torch.compile(f))" in written(program, details={"writes": ["x"]}).source
 
 
 def test_sides_and_inputs_share_a_line_where_they_fit() -> None:
@@ -425,7 +438,7 @@ def test_arguments_survive_as_they_are(value: Any) -> None:
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_odd_words_stay_inside_the_header(what: str, version: str) -> None:
     failure = Failure(kind=Kind.COMPILE_ERROR, message=version, exception_type=what)
-    text = comment(failure, [Culprit(what=what)], {"torch": version, "device": what}, EVERY_TIME, 1)
+    text = comment(failure, [Culprit(what=what)], {"torch": version, "device": what}, EVERY_TIME, 1, {})
     (statement,) = ast.parse(f"{text}\nx = {telltale(failure)!r}\n".encode()).body
     assert all(line.startswith("# ") for line in text.splitlines())
     assert isinstance(statement, ast.Assign)
@@ -466,9 +479,22 @@ def test_lines_of_code(source: str, lines: int) -> None:
     assert code_lines(source) == lines
 
 
+@pytest.mark.parametrize(
+    ("kind", "backward", "said"),
+    [
+        (Kind.COMPILE_ERROR, True, "fails to compile the backward of aten.cos"),
+        (Kind.COMPILE_ERROR, False, "fails to compile aten.cos"),
+        (Kind.WRONG_GRADIENT, True, "computes wrong gradients for aten.cos"),
+    ],
+)
+def test_the_comment_says_that_a_backward_fails(kind: Kind, backward: bool, said: str) -> None:
+    text = comment(Failure(kind=kind), [Culprit(ops=["aten.cos"])], {}, EVERY_TIME, 1, {"backward": backward})
+    assert said in text.replace("\n# ", " ")
+
+
 def test_what_is_in_dispute_is_said_at_the_top_of_the_repro() -> None:
     failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, message="wrong", signature="wrong_output")
-    text = comment(failure, [], {}, EVERY_TIME, 1, disputed="Disputed: only the script's own tolerance says so.")
+    text = comment(failure, [], {}, EVERY_TIME, 1, {"disputed": "Disputed: only the script's own tolerance says so."})
     assert "# Disputed: only the script's own tolerance says so." in text.splitlines()
 
 

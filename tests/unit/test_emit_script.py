@@ -55,6 +55,8 @@ SCRIPT = "import torch\ndef f(x):\n    return torch.on_device(x)\nfast = torch.c
 
 AT_ONCE = SCRIPT.replace("fast = torch.compile(f)\nassert fast(3) == 3", "x = 3\ntorch.compile(f)(x)")
 
+NAMED = SCRIPT.replace("assert fast(3) == 3", "x = 3\nfast(x)")
+
 
 def repros(kind: Kind, *, crash: int | None = None, text: str = SCRIPT) -> list[Repro]:
     failure = Failure(
@@ -86,6 +88,7 @@ def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str
         (Kind.RUNTIME_ERROR, "fixed", 0),
         (Kind.RUNTIME_ERROR, "eager fails", 125),
         (Kind.WRONG_OUTPUT, "wrong", 1),
+        (Kind.WRONG_METADATA, "wrong", 1),
         (Kind.WRONG_OUTPUT, "fixed", 0),
         (Kind.WRONG_OUTPUT, "eager fails", 125),
     ],
@@ -116,15 +119,29 @@ def test_another_error_is_not_taken_for_the_bug(kind: Kind, text: str, tmp_path:
         (Kind.RUNTIME_ERROR, "eager fails", 125),
     ],
 )
-def test_what_is_compiled_where_it_is_called_is_called_as_it_is_first(
-    kind: Kind, bug: str, expected: int, tmp_path: Path
+@pytest.mark.parametrize("text", [AT_ONCE, NAMED], ids=["at once", "by a name"])
+def test_what_is_compiled_is_called_as_it_is_first(
+    text: str, kind: Kind, bug: str, expected: int, tmp_path: Path
 ) -> None:
-    repro = repros(kind, text=AT_ONCE)[0]
+    repro = repros(kind, text=text)[0]
     ended, output = status(repro, tmp_path, bug)
     assert ended == expected, output
     assert (repro.evidence in output) == (expected == 1)
     assert 'print("expected", f(x))' in repro.source
     assert "set_stance" not in repro.source
+
+
+@pytest.mark.parametrize(("bug", "expected"), [("wrong", 1), ("fixed", 0), ("eager fails", 125)])
+def test_a_check_of_several_lines_is_written_once(bug: str, expected: int, tmp_path: Path) -> None:
+    loop = SCRIPT.replace(
+        "assert fast(3) == 3", "for n in (1, 2):\n    y = fast(n)\n    z = fast(n + 1)\n    assert y + 1 == z == n + 1"
+    )
+    first, second, _ = repros(Kind.WRONG_OUTPUT, text=loop)
+    assert first.source.count("assert ") == 1 and second.source.count("assert ") == 2
+    assert first.lines < second.lines
+    ended, output = status(first, tmp_path, bug)
+    assert ended == expected, output
+    assert len(repros(Kind.WRONG_OUTPUT)) == 2, "one line is written twice"
 
 
 @pytest.mark.parametrize(("bug", "expected"), [("dies", 1), ("fixed", 0), ("raises", 125)])
@@ -145,6 +162,8 @@ def test_the_header_says_what_is_to_blame() -> None:
         ("import torch\ny = torch.compile(f)(torch.ones(1))\ny.register_hook(h)\n", [], "register_hook"),
         ("torch.autograd.grad(y.sum(), x)\n", ["a graph break"], "torch.autograd.grad, sum and a graph break"),
         ("def f(x):\n    return x\nf(1)\n", [], "this script"),
+        ("@torch._dynamo.disable\ndef f(x):\n    return x\nf(1)\n", [], "torch._dynamo.disable"),
+        ("def f(x):\n    return x.mul_(2)\nb = a.clone()\ntorch.compile(f)(b)\n", [], "mul_"),
     ],
 )
 def test_the_calls_that_matter_are_named(text: str, circumstances: list[str], words: str) -> None:

@@ -69,3 +69,9 @@ def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, 
 
     assert details(gone) == {"gradients": ["x"], "unused": True}
     assert details(wrong) == {"gradients": ["x"]}
+
+
+def test_inputs_that_are_written_to_are_named_and_a_child_can_name_no_others() -> None:
+    """What a child says is not to be trusted: it runs the user's script."""
+    outcome = Outcome(outcome="same", writes=[0, 7, -1])
+    assert details_of(calling(".sin_"), outcome, None)["writes"] == ["x"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from minimizer.prelude import namespaces_of, prelude
 
 PASS = "torch._inductor.config.post_grad_custom_post_pass"
@@ -176,3 +178,48 @@ def test_namespaces_are_those_of_custom_operators_only() -> None:
     targets = ["torch.relu", ".view", "torch.ops.aten.add.Tensor", "torch.ops.lib.scale.default", "operator.add"]
 
     assert namespaces_of(targets) == {"lib"}
+
+
+OPENED = """import torch
+import torch._inductor.config as config
+
+def drop(graph):
+    pass
+
+def unused():
+    config.b_custom_post_pass = drop
+
+def train(width):
+    config.c_custom_post_pass = drop
+
+{main}
+"""
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "def main():\n    config.a_custom_post_pass = drop\n    print(1)\n\nif __name__ == '__main__':\n    main()",
+        "if __name__ == '__main__':\n    config.a_custom_post_pass = drop\n    print(1)",
+        "with config.patch(a_custom_post_pass=drop):\n    print(1)",
+        "with torch.no_grad(), config.patch({'a_custom_post_pass': drop}):\n    print(1)",
+        "@config.patch(a_custom_post_pass=drop)\ndef main():\n    print(1)\n\nmain()",
+    ],
+    ids=["main", "main block", "with", "with a dict", "decorator"],
+)
+def test_what_is_set_inside_of_blocks_that_run_comes_along(main: str) -> None:
+    settings = [f"torch._inductor.config.{name}_custom_post_pass" for name in "abc"]
+
+    chunks = prelude(OPENED.format(main=main), settings=settings, namespaces=[])
+
+    assert chunks == (
+        "import torch._inductor.config as config",
+        "def drop(graph):\n    pass",
+        "config.a_custom_post_pass = drop",
+    )
+
+
+def test_a_function_that_calls_itself_is_opened_no_further() -> None:
+    script = "import torch\ndef main():\n    torch.a = 1\n    main()\nmain()\n"
+
+    assert "torch.a = 1" in prelude(script, settings=[], namespaces=[])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from fake_executor import FakeExecutor, chain, has, no_literal
+import math
 
-from minimizer.program import Input, TensorMeta
+import pytest
+from fake_executor import FakeExecutor, both, chain, has, no_literal
+
+from minimizer.program import Input, Program, TensorMeta
 from minimizer.reduce import reduce
 from minimizer.reduce.generators import BOOL, FLOAT, INT, generator_of, generators
 
@@ -22,6 +24,7 @@ from minimizer.reduce.generators import BOOL, FLOAT, INT, generator_of, generato
                 "torch.ones(2, 3)",
                 "torch.arange(6.0).reshape(2, 3)",
                 "-torch.rand(2, 3)",
+                "torch.full((2, 3), -2.0)",
             ],
         ),
         (
@@ -33,6 +36,7 @@ from minimizer.reduce.generators import BOOL, FLOAT, INT, generator_of, generato
                 "torch.ones(4, dtype=torch.bfloat16).requires_grad_()",
                 "torch.arange(4, dtype=torch.bfloat16).requires_grad_()",
                 "(-torch.rand(4, dtype=torch.bfloat16)).requires_grad_()",
+                "torch.full((4,), -2.0, dtype=torch.bfloat16).requires_grad_()",
             ],
         ),
         (
@@ -86,13 +90,28 @@ def test_a_generator_knows_its_own_code(dtype: str) -> None:
     meta = TensorMeta((2, 3), dtype, (3, 1))
     for generator in generators(meta):
         assert generator_of(Input("x", meta, code=generator.code(meta, grad=False))) == generator
-    assert {len(FLOAT), len(INT), len(BOOL)} == {5, 3}
+    assert (len(FLOAT), len(INT), len(BOOL)) == (6, 5, 3)
 
 
 def test_strides_that_are_not_needed_go() -> None:
     meta = TensorMeta((2, 3), "torch.float32", (1, 2))
     result = reduce(chain(["torch.a"], meta=meta), check=FakeExecutor(has("torch.a")), literal=no_literal)
     assert result.best.inputs[0].code == "torch.ones(1)"
+
+
+def test_a_number_below_minus_one_needs_no_random_values() -> None:
+    """Among three random numbers one is low enough; of written ones a single one will do."""
+
+    def is_low_somewhere(program: Program) -> bool:
+        code = program.inputs[0].code or "golden"
+        shape = program.inputs[0].meta.shape if program.inputs[0].meta else ()
+        return "-2.0" in code or code == "golden" or ("randn" in code and math.prod(shape) >= 3)
+
+    meta = TensorMeta((4, 2), "torch.float32", (2, 1))
+    result = reduce(
+        chain(["torch.a"], meta=meta), check=FakeExecutor(both(has("torch.a"), is_low_somewhere)), literal=no_literal
+    )
+    assert result.best.inputs[0].code == "torch.full((1,), -2.0)"
 
 
 def test_strides_that_are_needed_stay() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
@@ -12,7 +12,7 @@ from fake_executor import both, flows, has, in_a_row, no_literal
 from fake_oracle import META, FakeOracle, Rule
 
 from minimizer.further import further
-from minimizer.localize import Localized, localize
+from minimizer.localize import Localized, Region, localize
 from minimizer.oracle import Oracle
 from minimizer.program import Input, Node, Program, Ref
 from minimizer.reduce import passes, reduce, reducer
@@ -136,6 +136,22 @@ def test_the_other_fault_is_found_once_the_first_is_done(name: str) -> None:
     others = list(further(case.program, located, reduced, oracle, reduce=smallest))
     assert [targets(other.program) for other in others] == [case.left[1]]
     assert all(oracle.same(other.outcome) for other in others)
+
+
+def test_a_fault_of_a_backward_is_found_behind_one_of_the_forward() -> None:
+    """Localizing looks for the forward's without gradients; the table of layers names the region whose backward is wrong."""
+
+    def wants_grad(program: Program) -> bool:
+        return program.grad
+
+    program = replace(CASES["one module after the other"].program, grad=True)
+    oracle = cast(Oracle, FakeOracle(lambda p: has(A)(p) or both(has(B), wants_grad)(p)))
+    located = localize(program.without_grad(), oracle)
+    reduced = smallest(located.window, oracle)
+    assert [root.path for root in located.roots] == ["blocks.0"]
+    suspects = [Region(40, 48, "blocks.5")]
+    others = list(further(program, located, reduced, oracle, suspects=suspects, reduce=smallest))
+    assert [(targets(other.program), other.program.grad) for other in others] == [([B], True)]
 
 
 def test_after_the_second_target_the_first_fault_is_the_other_one() -> None:

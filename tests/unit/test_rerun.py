@@ -11,9 +11,9 @@ from minimizer.types import Kind
 GENERATED = f"c{'a7' * 25}.py"
 
 
-def failed(*frames: str, type_: str = "AssertionError", outcome: str = "runtime_error") -> Outcome:
+def failed(*frames: str, type_: str = "AssertionError", outcome: str = "runtime_error", message: str = "no") -> Outcome:
     root = [[file, "f", "assert x"] for file in frames]
-    error = ExceptionInfo(type=type_, message="no", root_type="AssertionError", root_message="no", frames=root)
+    error = ExceptionInfo(type=type_, message=message, root_type="AssertionError", root_message=message, frames=root)
     return Outcome(outcome=outcome, exception=error)
 
 
@@ -24,6 +24,13 @@ def test_a_check_of_the_script_is_a_wrong_output(frames: list[str], what: str) -
     signature = script_signature(failed(*frames))
     assert signature is not None
     assert (signature.kind, signature.what) == (Kind.WRONG_OUTPUT, what)
+
+
+def test_a_shape_that_differs_is_no_wrong_value() -> None:
+    message = "The values for attribute 'shape' do not match: torch.Size([2]) != torch.Size([1, 4])."
+    signature = script_signature(failed("script.py", "torch/testing/_comparison.py", message=message))
+    assert signature is not None
+    assert (signature.kind, signature.what) == (Kind.WRONG_METADATA, "assert_close")
 
 
 def test_an_assertion_of_the_compiler_is_an_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minimizer.script import Source, edits, inline, modules, reduce_script
+from minimizer.script.arguments import with_arguments
 from minimizer.script.source import number_of
 
 SCRIPT = '''
@@ -274,6 +276,11 @@ def test_variables_assigned_beside_others_go_alone(name: str, left: str) -> None
     assert moved.text == left
 
 
+def test_a_call_that_is_read_twice_keeps_its_name() -> None:
+    source = Source.parse("fast, n = torch.compile(f), 2\ny = g()\nfast(n)\nfast(n + y)\n")
+    assert inline.variables(source) == ["n", "y"]
+
+
 def test_values_that_are_unpacked_stay_together() -> None:
     assert inline.variables(Source.parse("a, b = f()\nc, *d = 1, 2\n")) == []
 
@@ -345,3 +352,34 @@ def test_modules_beside_the_script_become_part_of_it(tmp_path: Path) -> None:
 def test_a_script_that_imports_nothing_of_its_own_stays_as_written(tmp_path: Path) -> None:
     text = "import torch  # a comment\nprint( torch )\n"
     assert inline.bundled(text, tmp_path) == text
+
+
+def test_modules_of_a_package_come_by_their_relative_imports(tmp_path: Path) -> None:
+    package = tmp_path / "net"
+    package.mkdir()
+    (package / "layers.py").write_text("from __future__ import annotations\nfrom .sizes import WIDTH\nLAYER = WIDTH\n")
+    (package / "sizes.py").write_text("WIDTH = 3\nif __name__ == '__main__':\n    print(WIDTH)\n")
+
+    text = inline.bundled('"""A script."""\nfrom net.layers import LAYER\nprint(LAYER)\n', tmp_path)
+
+    assert text.splitlines()[0] == "from __future__ import annotations"
+    names: dict[str, int] = {}
+    exec(compile(text, "script.py", "exec"), names)
+    assert names["LAYER"] == 3
+    assert "__main__" not in text
+
+
+@pytest.mark.parametrize(
+    "head", ["", "import os\n", '"""What it is."""\n', '"""It."""\nfrom __future__ import annotations\nimport os\n']
+)
+def test_arguments_become_the_first_statement(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["x"])
+    text = with_arguments(f"{head}import sys\nseen = sys.argv[1:]\n", ["--width", "it's 3"])
+
+    names: dict[str, object] = {}
+    exec(compile(text, "script.py", "exec"), names)
+    assert names["seen"] == ["--width", "it's 3"]
+
+
+def test_a_script_without_arguments_stays_as_written() -> None:
+    assert with_arguments("print( 1 )", []) == "print( 1 )"

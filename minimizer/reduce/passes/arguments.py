@@ -32,7 +32,7 @@ def operands(problem: ProgramProblem) -> None:
 
 
 def values(problem: ProgramProblem) -> None:
-    """Prefer values that are easier to read: ones, then zeros or a range, before random ones; float32 before other floats.
+    """Prefer values that are easier to read: ones, then zeros, a range or minus two, before random ones; float32 before other floats.
 
     Invariant: when nothing changes, no single generated input could be all ones, nor float32.
     """

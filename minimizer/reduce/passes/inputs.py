@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from minimizer.program import Arg, Input, Program
+from minimizer.program import Arg, Input, Program, contiguous
 from minimizer.reduce import cut
-from minimizer.reduce.generators import Generator, contiguous, generator_of, generators, is_contiguous
+from minimizer.reduce.generators import Generator, generator_of, generators, is_contiguous
 from minimizer.reduce.program_problem import ProgramProblem
 
 

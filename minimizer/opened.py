@@ -1,0 +1,93 @@
+"""A script's statements as they run one after the other, out of the blocks that only hold them together.
+
+``if __name__ == "__main__":``, a ``main()`` that takes nothing, ``with config.patch(...):`` and ``@config.patch(...)``: what is set in
+there is set for what is compiled in there, and is to be found like what stands at the top.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+DEEPEST = 8
+"""How far functions that call functions are followed."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A statement and the text that it has at the top of a script."""
+
+    statement: ast.stmt
+    text: str
+
+
+def opened(script: str) -> list[Opened]:
+    """The statements of a script, in the order in which they run.
+
+    Raises:
+        SyntaxError: it is not Python.
+    """
+    body = ast.parse(script).body
+    functions = {s.name: s for s in body if isinstance(s, ast.FunctionDef) and _takes_nothing(s)}
+    return list(_opened(body, functions, script.splitlines(), DEEPEST))
+
+
+def is_main_block(statement: ast.stmt) -> bool:
+    """Whether it is ``if __name__ == "__main__":``."""
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
+
+
+def _opened(
+    body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lines: list[str], depth: int
+) -> Iterator[Opened]:
+    for statement in body:
+        inner: Sequence[ast.stmt] = ()
+        if isinstance(statement, ast.With) and (patches := _patches(i.context_expr for i in statement.items)):
+            yield from _as_settings(patches)
+            inner = statement.body
+        elif isinstance(statement, ast.If) and is_main_block(statement):
+            inner = statement.body
+        elif (function := _called(statement, functions)) is not None and depth:
+            yield from _as_settings(_patches(function.decorator_list))
+            inner = function.body
+        else:
+            yield Opened(statement, _text(statement, lines))
+        yield from _opened(inner, functions, lines, depth - 1)
+
+
+def _takes_nothing(function: ast.FunctionDef) -> bool:
+    arguments = function.args
+    return not (arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg)
+
+
+def _called(statement: ast.stmt, functions: dict[str, ast.FunctionDef]) -> ast.FunctionDef | None:
+    call = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+    is_plain = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    return functions.get(call.func.id) if is_plain else None  # type: ignore[union-attr]
+
+
+def _patches(expressions: Iterable[ast.expr]) -> list[ast.Call]:
+    """The calls of ``patch`` among some expressions."""
+    calls = [e for e in expressions if isinstance(e, ast.Call)]
+    return [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "patch"]
+
+
+def _as_settings(patches: Sequence[ast.Call]) -> Iterator[Opened]:
+    """``config.patch(name=value)``, or with a dict, as ``config.name = value``."""
+    for call in patches:
+        assert isinstance(call.func, ast.Attribute)
+        config = ast.unparse(call.func.value)
+        values = [(word.arg, word.value) for word in call.keywords if word.arg is not None]
+        for table in (argument for argument in call.args if isinstance(argument, ast.Dict)):
+            pairs = zip(table.keys, table.values, strict=True)
+            values += [(str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant)]
+        for name, value in values:
+            text = f"{config}.{name} = {ast.unparse(value)}"
+            yield Opened(ast.parse(text).body[0], text)
+
+
+def _text(statement: ast.stmt, lines: list[str]) -> str:
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    return textwrap.dedent("\n".join(lines[first - 1 : statement.end_lineno]))

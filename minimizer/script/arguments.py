@@ -1,0 +1,24 @@
+"""A script that is started with arguments, as one that needs none: they become its first statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from minimizer.script.inline import is_of_the_future
+
+
+def with_arguments(text: str, args: Sequence[str]) -> str:
+    """The script with ``args`` in place of its own command line; as it is where there are none.
+
+    Raises:
+        SyntaxError: it is not Python.
+    """
+    if not args:
+        return text
+    tree = ast.parse(text)
+    first = 1 if ast.get_docstring(tree) is not None else 0
+    first += sum(map(is_of_the_future, tree.body))
+    line = tree.body[first].lineno - 1 if first < len(tree.body) else len(text.splitlines())
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[:line], f"import sys\n\nsys.argv[1:] = {list(args)!r}\n", *lines[line:]])
