@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
 from minimizer.executor import Survey
 from minimizer.oracle import Signature, exception_signature
+from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
 from minimizer.types import Kind, Reason, Status
 from minimizer.watchdog import Silence
+
+NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,22 @@ def hang_signature(silence: Silence) -> Signature:
 def checked_of(phase: dict[str, Any]) -> protocol.Checked:
     """What a survey had compared when it spoke last."""
     return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in ("frames", "calls", "backward")})
+
+
+def denied(error: ExceptionInfo, place: Place) -> str:
+    """What to do where a script ends since the sandbox shows it less than its user's machine does; empty where that is not it."""
+    if not place.sandbox.is_strong:
+        return ""
+    if not place.network and NO_NETWORK.search(error.root_message):
+        return "it has no network there. Put what it downloads beside the script, or allow it with --network."
+    if error.root_type == "KeyError" and error.frames and error.frames[-1][0] == "os.py":
+        return f"it does not see the variable {error.root_message}. Pass it on with --env."
+    missing = re.search(r"No such file or directory: '(/.*)'", error.root_message)
+    if missing is not None and not any(Path(missing[1]).is_relative_to(path) for path in (*place.read, place.scratch)):
+        return f"{missing[1]} is not shown to it, if it is there. Put it beside the script, or name it with --bind."
+    if error.root_type == "PermissionError" or "Read-only file system" in error.root_message:
+        return "it may only write to its working directory and below $HOME, which are thrown away."
+    return ""
 
 
 def not_runnable(survey: Survey, how: str) -> Settled:

@@ -33,7 +33,10 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The culprit that has its repro: the case, the graph it was found in, where, and the minimal program."""
+    """The culprit that has its repro: the case, the graph it was found in, where, and the minimal program.
+
+    ``program`` has gradients if they are at fault, or if the script wants them: what else is wrong may be one.
+    """
 
     case: Case
     oracle: Oracle
@@ -51,8 +54,11 @@ class Further:
     window: Program
 
 
-def write_further(found: Found, *, place: Place, journal: Journal, jobs: int) -> None:
-    """Reduce, write and verify ``repro-2.py`` and so on, as long as the budget lasts; one that does not hold is not kept."""
+def write_further(found: Found, suspects: Sequence[Region], *, place: Place, journal: Journal, jobs: int) -> None:
+    """Reduce, write and verify ``repro-2.py`` and so on, as long as the budget lasts; one that does not hold is not kept.
+
+    ``suspects``: regions of the graph that are known to fail by themselves, beside those that localizing has found.
+    """
     if found.case.otherwise is not None or found.case.tolerance is not None or not is_public(found.program):
         # Where rounding is amplified, or the script's own tolerance counts, healthy windows differ too; and a transform that
         # was entered and not left fails in ways of its own.
@@ -62,7 +68,7 @@ def write_further(found: Found, *, place: Place, journal: Journal, jobs: int) ->
         result = reduce(window, check=oracle.check, literal=found.case.survey.literal, jobs=jobs).best
         return publish(result, oracle.check)
 
-    others = further(found.program, found.located, found.reduced, found.oracle, reduce=smallest)
+    others = further(found.program, found.located, found.reduced, found.oracle, suspects=suspects, reduce=smallest)
     number = 2
     with suppress(BudgetExceeded, ChildFailed):
         for other in others:
@@ -128,22 +134,22 @@ def further(
     reduced: Program,
     oracle: Oracle,
     *,
+    suspects: Sequence[Region] = (),
     reduce: Callable[[Program, Oracle], Program],
 ) -> Iterator[Further]:
     """Culprits beside the one that ``reduced`` shows, in execution order, each with a fault of its own.
 
     ``program`` is the graph that was localized. ``reduce`` gets a failing window, and the oracle that knows its way to fail.
     """
-    base = program if located.window.grad else program.without_grad()
     by_itself = any(layer.verdict == "bad" for layer in located.layers)
     roots = located.roots if by_itself else ()  # what only fails together with its neighbours is no place to look again
-    own = _holder(base, roots, reduced)
-    same = {_form(reduced), _form(cut(base, own.start, own.stop))}
-    places = {*roots, *located.elsewhere, *_around(base, own, reduced)} - {own}
+    own = _holder(program, roots, reduced)
+    same = {_form(reduced), _form(cut(program, own.start, own.stop))}
+    places = {*roots, *located.elsewhere, *suspects, *_around(program, own, reduced)} - {own}
     pending = sorted(places, key=lambda region: region.start)
     while pending:
         region = pending.pop(0)
-        window = cut(base, region.start, region.stop)
+        window = cut(program, region.start, region.stop)
         if _form(window) in same:
             continue
         same.add(_form(window))
@@ -152,9 +158,9 @@ def further(
         if signature is None:
             continue
         judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
-        narrowed = narrow(base, region, judge)
+        narrowed = narrow(program, region, judge)
         smallest = reduce(narrowed, judge)
-        pending[:0] = _around(base, region, smallest)
+        pending[:0] = _around(program, region, smallest)
         if _form(smallest) not in same:
             same.add(_form(smallest))
             (outcome,) = judge.judge([smallest])

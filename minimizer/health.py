@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sysconfig
-import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,6 @@ from minimizer.untrusted import read_untrusted
 TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
 """Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""
 TLPARSE_SECONDS = 60.0
-POLL_SECONDS = 0.2
 TRACE, PAGE = "torch_trace.log", "tlparse.zip"
 
 
@@ -72,14 +70,7 @@ def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    try:
-        stop = time.monotonic() + TLPARSE_SECONDS
-        while process.poll() is None and time.monotonic() < stop:
-            journal.watch()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(POLL_SECONDS)
-    finally:
-        place.sandbox.kill(process)
+    place.sandbox.finish(process, TLPARSE_SECONDS, journal.watch)
     return _zipped(folder, "pages")
 
 

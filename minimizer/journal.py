@@ -25,6 +25,8 @@ class Journal:
         self._lines: list[str] = []
         self.redact: Callable[[str], str] = str
         """Applied to all that is written to ``run.log``."""
+        self.guard: Callable[[], None] = _nothing
+        """Called whenever we wait; raises BudgetExceeded where the job takes more than time."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
 
@@ -83,9 +85,11 @@ class Journal:
 
         Raises:
             Cancelled: the owner asked for it.
+            BudgetExceeded: the job takes more of something else than it may.
         """
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
+        self.guard()
 
     def event(self, type_: str, **data: Any) -> None:
         """Tell the sink and the log."""
@@ -125,3 +129,7 @@ class Journal:
             self.report.timings[step.value] = round(self.report.timings.get(step.value, 0.0) + seconds, 2)
             self.event("step", step=step.value, state="finished", seconds=seconds)
             self.sink.report(self.report)
+
+
+def _nothing() -> None:
+    """No guard."""

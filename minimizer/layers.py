@@ -21,6 +21,7 @@ from minimizer.program import Node, Program
 from minimizer.protocol import Figures, Outcome
 from minimizer.report import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.types import Kind
+from minimizer.watchdog import crowding
 
 MOST_LAYERS = 200
 """Where there are more modules, they are taken together by what they are in."""
@@ -52,6 +53,11 @@ class Row:
             return "propagated" if local is not None and local.outcome == "same" else "unknown"
         return "good" if local is not None and local.outcome == "same" else "unknown"
 
+    @property
+    def fails_only_backward(self) -> bool:
+        """Whether it is right on eager's inputs, and its gradients are not: a fault of its own, whatever is wrong before it."""
+        return self.verdict(backward=True) == "bad" and self.verdict() in ("good", "propagated")
+
     def figures(self, part: str) -> Figures:
         outcome = self.found.get(part)
         return (outcome.figures if outcome else None) or Figures()
@@ -71,8 +77,10 @@ class Table:
         return shown + [_layer(row, len(shown) + order, backward=True) for order, row in enumerate(behind)]
 
 
-def describe(program: Program, oracle: Oracle, journal: Journal) -> None:
+def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]:
     """Fill ``layers`` and ``graph`` of the report whose culprit is known, within `SECONDS` or a third of what is left each.
+
+    Returns the regions of which nothing but the backward is wrong.
 
     Raises:
         BudgetExceeded: in the middle of it; the report keeps what localizing has found.
@@ -81,13 +89,14 @@ def describe(program: Program, oracle: Oracle, journal: Journal) -> None:
     report = journal.report
     culprit = report.culprits[0].nodes if report.culprits else []
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
-        return  # every layer would have to be awaited
-    table = tabulate(program, oracle, seconds=min(SECONDS, journal.left / 3))
+        return []  # every layer would have to be awaited
+    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
     if table is not None:
         report.layers = table.layers()
         for note in _doubts(table, program, culprit):
             journal.note(note)
-    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS, journal.left / 3))
+    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
+    return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
 
 
 def _doubts(table: Table, program: Program, culprit: Sequence[str]) -> Iterator[str]:

@@ -93,7 +93,8 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
     except UnicodeDecodeError as error:
         raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
     except SyntaxError as error:
-        raise InvalidScript(f"{filename} is not Python: {error.msg} (line {error.lineno})") from None
+        line = f" (line {error.lineno})" if error.lineno else ""
+        raise InvalidScript(f"{filename} is not Python: {error.msg}{line}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
     return text

@@ -6,9 +6,7 @@ Each step leaves a valid report behind, so that the best result so far is there 
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +28,7 @@ from minimizer.further import Found, write_further
 from minimizer.health import examine
 from minimizer.journal import Journal
 from minimizer.layers import describe
+from minimizer.localize import Region
 from minimizer.options import Options
 from minimizer.oracle import exception_signature
 from minimizer.place import Place
@@ -37,6 +36,7 @@ from minimizer.publish import is_public
 from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import Sandbox
+from minimizer.scratch import Scratch
 from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -80,10 +80,11 @@ def minimize(
     """
     report = Report()
     journal = Journal(sink, report, options.budget)
-    scratch = Path(tempfile.mkdtemp(prefix="minimizer-"))
+    scratch = Scratch()
+    journal.guard = scratch.watch
     try:
         _Job(
-            script, options, settings, journal, scratch / "shared", python or Path(sys.executable), binds, network
+            script, options, settings, journal, scratch.path / "shared", python or Path(sys.executable), binds, network
         ).run()
     except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, "Cancelled; the best result so far is kept.")
@@ -102,7 +103,7 @@ def minimize(
             f"A fault of our own: {type(error).__name__}; run.log has more.",
         )
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.remove()
     if report.reason not in (Reason.BUDGET, Reason.INTERRUPTED):  # those may be tried again, and go on from there
         sink.discard(CHECKPOINT)
     sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
@@ -157,9 +158,7 @@ class _Job:
             try:
                 if isinstance(found, ScriptCase):
                     raise Unreduced(found.otherwise)
-                self._announce(found)
-                search = self._search(found, executor)
-                result = search.run(lambda seen, enough: beside.submit(run_again, triage, found, seen, enough))
+                result = self._reduce(found, executor, triage, beside)
                 patient = self._patient(result, triage)
                 if result.found is not None and not is_public(result.found.reduced):
                     result = self._in_public(result, executor)
@@ -178,14 +177,32 @@ class _Job:
                 self._journal.watch()
                 self._verify(result, place)
             self._journal.keep()
-            if self._options.diagnosis:
-                self._diagnose(result, patient, triage, place)
+            suspects = self._diagnose(result, patient, triage, place) if self._options.diagnosis else []
             if result.found is not None:
                 with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
-                    write_further(result.found, place=place, journal=self._journal, jobs=self._settings.trial_jobs)
+                    write_further(
+                        result.found, suspects, place=place, journal=self._journal, jobs=self._settings.trial_jobs
+                    )
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
                 self._hear_witnesses(place)
+
+    def _reduce(self, case: Case, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Result:
+        """Reduce a failing call, or of several that are only suspects the first that is confirmed.
+
+        Raises:
+            Unreduced: no window of the graph fails by itself.
+            Unanswered: the graph's values cannot be had.
+        """
+        self._announce(case)
+        try:
+            search = self._search(case, executor)
+            return search.run(lambda seen, enough: beside.submit(run_again, triage, case, seen, enough))
+        except Unreduced:
+            further = triage.next_suspect() if case.otherwise is not None else None
+            if further is None:
+                raise
+        return self._reduce(further, executor, triage, beside)
 
     def _python_level(self, executor: Executor) -> PythonLevel:
         return PythonLevel(executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs)
@@ -225,7 +242,7 @@ class _Job:
     # steps -------------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> Place:
-        sandbox = Sandbox.choose(self._settings.sandbox)
+        sandbox = Sandbox.choose(self._settings.sandbox, self._settings.trial_memory_bytes)
         if sandbox.notice:
             self._journal.note(sandbox.notice)
         place = open_place(
@@ -256,12 +273,11 @@ class _Job:
         )
 
     def _search(self, case: Case, executor: Executor) -> Search:
-        source = self._script.read_text(errors="replace")
         return Search(
             case,
             executor,
             self._journal,
-            lines=sum(bool(line.strip()) for line in source.splitlines()),
+            source=self._script.read_text(errors="replace"),
             target=self._options.target,
             jobs=self._settings.trial_jobs,
         )
@@ -304,7 +320,7 @@ class _Job:
             sandbox=place.sandbox,
             python=place.python,
             scratch=place.private("verify"),
-            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS, self._journal.left)),
+            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self._journal.left)),
             runs=VERIFY_RUNS,
             watch=self._journal.watch_owner,
         )
@@ -340,24 +356,25 @@ class _Job:
         if result.disputed:
             report.summary += f" {result.disputed}"
 
-    def _diagnose(self, result: Result, patient: Patient | None, triage: Triage, place: Place) -> None:
-        """All that is worth knowing beside the repro."""
+    def _diagnose(self, result: Result, patient: Patient | None, triage: Triage, place: Place) -> list[Region]:
+        """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
         if patient is not None and self._report.verification is not None and self._report.verification.holds:
             with self._journal.step(Step.DIAGNOSE):
                 seconds = min(DIAGNOSE_SECONDS, self._options.budget / 10) * crowding()
                 diagnose(patient, self._journal, seconds=seconds)
-        if result.found is not None:
-            self._describe(result.found)
+        suspects = self._describe(result.found) if result.found is not None else []
         self._examine(triage, place)
         self._compare_versions(result, place)
+        return suspects
 
-    def _describe(self, found: Found) -> None:
+    def _describe(self, found: Found) -> list[Region]:
         """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""
-        step, program = self._journal.step(Step.MEASURE), found.program
+        suspects: list[Region] = []
+        step = self._journal.step(Step.MEASURE)
         with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
-            program = program if found.located.window.grad else program.without_grad()
-            describe(program, found.oracle, self._journal)
+            suspects = describe(found.program, found.oracle, self._journal)
         self._journal.keep()
+        return suspects
 
     def _examine(self, triage: Triage, place: Place) -> None:
         """How healthy the compiled code is, where a run more costs little and comes to an end."""

@@ -11,7 +11,7 @@ from minimizer import render
 from minimizer.errors import ChildFailed
 from minimizer.program import Input, Node, Program, TensorMeta, decode, dotted, identifier
 
-MAX_LINE = 256 << 20
+MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
 MAX_NODES = 200_000
 
@@ -100,7 +100,8 @@ class Outcome(Loose):
     calls: int = 0
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
-    writes: bool = False
+    writes: list[int] = Field(default_factory=list, max_length=10_000)
+    """The inputs that eager's function changes, by position."""
     layer: int | None = None
     """In a table of layers: which one; -1 for what the graph returns."""
     part: Text = ""
@@ -236,6 +237,7 @@ def parse_program(data: Any) -> Program:
             setup=(*(str(line) for line in data["setup"]), *map(_function, data.get("functions", ()))),
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
             grad=bool(data["grad"]),
+            marked=bool(data.get("marked", False)),
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ChildFailed(f"the child sent a malformed program: {type(error).__name__}: {str(error)[:500]}") from None

@@ -188,6 +188,10 @@ class Verification(Part):
     clean_process: bool = False
     public_api: bool = False
     passes_with_compiler_off: bool = False
+    stopped: int = Field(
+        0,
+        description="Runs that were stopped for want of time, the one without the compiler included: they say nothing.",
+    )
     output: str = Field("", description="The end of what a failing run printed.")
 
     @property

@@ -26,7 +26,7 @@ WHAT_HAPPENS = {
     Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
 }
 NO_FAILURE = {
-    Reason.FAILS_IN_EAGER: "The script fails in the same way without the compiler.",
+    Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
     Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
     Reason.NOTHING_COMPILED: "The script compiled nothing.",
@@ -117,10 +117,13 @@ def _repro(report: Report, repro: str | None) -> str:
         said = "It was not verified."
     else:
         how = "fresh processes" if found.clean_process else "processes that were not fresh"
-        off = "passes" if found.passes_with_compiler_off else "**does not pass**"
+        not_passed = "was not seen to pass" if found.stopped else "**does not pass**"
+        off = "passes" if found.passes_with_compiler_off else not_passed
         said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {found.runs} runs, and it {off} with `TORCHDYNAMO_DISABLE=1`."
         if not found.holds:
             said = f"**Not verified.** {said}"
+        if found.stopped:
+            said += f" {counted(found.stopped, 'run')} of these {found.runs + 1} had to be stopped: a larger `--budget`, or a machine with less to do, may tell."
         if not found.public_api:
             said += " It needs more than the public `torch.compile`."
     return f"{said} It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run.\n\n{block(repro, 'python')}"

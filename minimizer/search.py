@@ -6,6 +6,7 @@ may have been refused by chance: the reduction goes on from there with a sequent
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -34,6 +35,8 @@ from minimizer.triage import Triage
 from minimizer.types import Kind, Reason, Status, Step, counted
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
+BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
+"""What a script says that wants gradients. Where it fails before it comes to that, there is nothing else to know it by."""
 FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 """How often a script is run, in all, whose failure does not always show; none is begun after that time."""
 FINISH_SECONDS = 45.0
@@ -78,13 +81,15 @@ class Result:
 class Search:
     """One search: for the failure of ``case``, judged in trials of ``executor``.
 
-    ``lines``: of the user's script. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
+    ``source``: the user's script. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
     """
 
     def __init__(
-        self, case: Case, executor: Executor, journal: Journal, *, lines: int, target: str | None, jobs: int
+        self, case: Case, executor: Executor, journal: Journal, *, source: str, target: str | None, jobs: int
     ) -> None:
-        self._case, self._journal, self._lines, self._target, self._jobs = case, journal, lines, target, jobs
+        self._case, self._journal, self._target, self._jobs = case, journal, target, jobs
+        self._lines = sum(bool(line.strip()) for line in source.splitlines())
+        self._trains = BACKWARD.search(source) is not None
         self._report = journal.report
         self._oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         self._finish = _finish_seconds(case.signature.kind)
@@ -131,6 +136,8 @@ class Search:
         with self._journal.undisturbed(finish), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
             result = self._emit(reduced.best, measured, measured.rate if is_measured else seen)
+        wants_gradients = located.window.grad or self._trains
+        program = program if wants_gradients else program.without_grad()
         return replace(result, found=Found(case, oracle, program, located, reduced.best))
 
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:

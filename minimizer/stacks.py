@@ -21,7 +21,9 @@ _ENTRY = re.compile(
     r"torch/(_dynamo/convert_frame|_inductor/compile_fx|_functorch/(aot_autograd|_aot_autograd/\w+))\.py"
 )
 _COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/")
-_WAITS = re.compile(r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+)\.py")
+_WAITS = re.compile(
+    r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/\w+|torch/utils/_filelock)\.py"
+)
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _OURS = "minimizer/inside/"
 _LIBRARY = re.compile(
@@ -95,7 +97,7 @@ def agree(samples: Sequence[Stack]) -> bool:
 
 
 def is_waiting(chain: Stack) -> bool:
-    """Whether it waits for another process or thread, such as a C++ compiler, and not by the user's own doing."""
+    """Whether it waits for another process or thread (a C++ compiler, who holds a lock of the cache), not by the user's doing."""
     named = culprit(chain)
     return bool(chain) and bool(_WAITS.match(chain[-1].file)) and not (named is not None and named.is_users)
 

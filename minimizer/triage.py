@@ -23,6 +23,7 @@ from minimizer.findings import (
     ScriptCase,
     Settled,
     checked_of,
+    denied,
     hang_signature,
     is_healthy,
     line_of,
@@ -54,6 +55,8 @@ SURVEYS, REPEAT_SECONDS = 5, 45.0
 """A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
 EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
 """One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
+CHILD_FAILED = 70
+"""The status of a child that its own part of the work raised in (``inside/zygote.py``)."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -82,6 +85,8 @@ class Triage:
         self._steps, self._values, self._on_note = steps, values, on_note
         self._repeat_seconds = repeat_seconds
         self._first: protocol.Health | None = None
+        self._suspects: list[protocol.Suspect] = []
+        self._otherwise: Settled | None = None
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
@@ -122,7 +127,7 @@ class Triage:
             if survey.silence is not None:
                 return survey.silence.hangs and case.signature.matches(hang_signature(survey.silence))
             return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
-        again = self._held(survey).signature
+        again = _signature_of(survey.held.failure)
         survey.close()
         return case.signature.matches(again)
 
@@ -172,15 +177,10 @@ class Triage:
     ) -> Case:
         assert survey.held is not None and survey.held.program is not None
         failure = survey.held.failure
-        if signature is None and failure.verdict is not None:
-            signature = verdict_signature(failure.verdict)
-        elif signature is None:
-            assert failure.kind is not None
-            signature = exception_signature(Kind(failure.kind), failure.exception)
         return Case(
             survey=survey,
             program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
-            signature=signature,
+            signature=signature or _signature_of(failure),
             message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,
             verdict=failure.verdict,
@@ -207,7 +207,9 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
-        if finished.unsteady:
+        if finished.missing and (case := self._missing_error(finished.missing)) is not None:
+            return case
+        if finished.unsteady and not _is_of_the_compiler(finished.exception):
             return Settled(
                 Status.FAILED,
                 Reason.NONDETERMINISTIC,
@@ -215,8 +217,6 @@ class Triage:
                 "always give the same, so that nothing can be said about the compiler.",
                 finished.checked,
             )
-        if finished.missing and (case := self._missing_error(finished.missing)) is not None:
-            return case
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
         if finished.checked.frames == 0:
@@ -224,6 +224,14 @@ class Triage:
                 Status.FAILED,
                 Reason.NOTHING_COMPILED,
                 "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
+                finished.checked,
+            )
+        if finished.checked.calls == 0 and self._values:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"The script ran to its end, but no call of its {counted(finished.checked.frames, 'compiled graph')} could be compared "
+                "with eager: nothing was checked but that it compiles and runs.",
                 finished.checked,
             )
         checked, notes = finished.checked, list(finished.notes)
@@ -241,19 +249,25 @@ class Triage:
                 f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
             )
         healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(notes))
-        return self._suspected(finished, healthy) if finished.suspects else healthy
+        note = "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
+        first_of_each = {suspect.graph: suspect for suspect in reversed(finished.suspects)}
+        self._suspects = [first_of_each[graph] for graph in sorted(first_of_each)]
+        self._otherwise = replace(healthy, notes=(*healthy.notes, note))
+        return self.next_suspect() or healthy
 
-    def _suspected(self, finished: protocol.Finished, healthy: Settled) -> Case | Settled:
-        """Discrete values differ: a fault only if the difference survives where eager's own inputs are given to the node."""
-        suspect = finished.suspects[0]
-        survey = self._survey(hold={"graph": suspect.graph, "call": suspect.call})
-        if survey.held is not None:
-            case = self._held(survey, signature=verdict_signature(suspect.verdict))
-            note = (
-                "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
-            )
-            return replace(case, otherwise=replace(healthy, notes=(*healthy.notes, note)))
-        return healthy
+    def next_suspect(self) -> Case | None:
+        """The next call whose discrete values differ, held; None if there is none left.
+
+        It is a fault only if the difference survives where eager's own inputs are given to the node.
+        """
+        while self._suspects:
+            suspect = self._suspects.pop(0)
+            survey = self._survey(hold={"graph": suspect.graph, "call": suspect.call})
+            if survey.held is not None and survey.held.program is not None:
+                return replace(
+                    self._held(survey, signature=verdict_signature(suspect.verdict)), otherwise=self._otherwise
+                )
+        return None
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
         eager = self._eager_runs()
@@ -261,12 +275,17 @@ class Triage:
             return not_runnable(eager[-1], "without the compiler")
         raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
         if raised:
+            if advice := denied(raised[0], self._executor.place):
+                why = f"The sandbox keeps the script from what it needs ({line_of(raised[0])}): {advice}"
+                return Settled(Status.FAILED, Reason.SANDBOX_DENIED, why, finished.checked, exception=raised[0])
             always = len(raised) == len(eager)
             how = "" if always else f", in {len(raised)} of {counted(len(eager), 'run')}"
+            is_same = raised[0].root_type == error.root_type
+            blame = "torch.compile is not to blame." if is_same else f"With the compiler it ends by {line_of(error)}."
             return Settled(
                 Status.FAILED,
                 Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
-                f"The script fails without the compiler too{how}: {line_of(raised[0])}. Mend this first; torch.compile is not to blame.",
+                f"The script fails without the compiler too{how}: {line_of(raised[0])}. Mend this first; {blame}",
                 finished.checked,
                 exception=raised[0],
             )
@@ -293,7 +312,7 @@ class Triage:
         tolerance = checks[-1] if checks else {}
         for passed in range(SURVEYS):
             survey = self._survey(tolerance=tolerance)
-            if survey.held is not None:
+            if survey.held is not None and survey.held.program is not None:
                 self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
                 return replace(self._held(survey, tolerance=tolerance), runs=1 + passed)
             if survey.finished is None or survey.finished.exception is not None:
@@ -308,8 +327,10 @@ class Triage:
         eager = self._eager()
         if eager.finished is None:
             return not_runnable(eager, "with and without the compiler")
-        if survey.signal is None or survey.signal in OOM_SIGNALS:
+        if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
             return not_runnable(survey, "with the compiler")
+        if survey.signal is None:
+            return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
         place = place_of(survey.phase)
         held = self._survey(hold=place) if place is not None else survey
         signature = Signature(Kind.CRASH, signal=survey.signal)
@@ -385,3 +406,15 @@ class Triage:
             },
             timeout=EAGER_SECONDS,
         )
+
+
+def _signature_of(failure: protocol.Failure) -> Signature:
+    if failure.verdict is not None:
+        return verdict_signature(failure.verdict)
+    assert failure.kind is not None
+    return exception_signature(Kind(failure.kind), failure.exception)
+
+
+def _is_of_the_compiler(error: ExceptionInfo | None) -> bool:
+    """Whether it is one that only the compiler raises, whatever eager does."""
+    return error is not None and error.type.startswith(("torch._dynamo.exc.", "torch._inductor.exc."))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from minimizer import scratch
 from minimizer.emit import Repro
 from minimizer.errors import MissingTool
 from minimizer.journal import Journal
@@ -77,7 +77,7 @@ def _torch(python: Path, sandbox: Sandbox, folder: Path) -> str:
     with suppress(subprocess.TimeoutExpired):
         said, _ = process.communicate(timeout=ASK_SECONDS)
     sandbox.kill(process)
-    shutil.rmtree(folder, ignore_errors=True)
+    scratch.remove(folder)
     return said.decode("utf-8", "replace").strip()[:50]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from minimizer.diagnose.workaround import Tried
 from minimizer.findings import Case
 from minimizer.report import Reproducibility
 from minimizer.script import Rerun
+from minimizer.script.arguments import with_arguments
 from minimizer.sequential import least_rate
 from minimizer.triage import Triage
 
@@ -60,9 +62,10 @@ class RerunScript:
 
     rerun: Rerun
     path: Path
+    args: Sequence[str]
 
     def run(self, text: str) -> Tried:
-        signature, outcome = self.rerun.failure(text)
+        signature, outcome = self.rerun.failure(with_arguments(text, self.args))
         return Tried(passes=signature is None and outcome.outcome == "same", frames=1)
 
     def seconds(self, text: str) -> tuple[float, float] | None:
@@ -70,5 +73,6 @@ class RerunScript:
 
     def passes_without(self, parts: list[str]) -> bool:
         setting = Setting(off=frozenset(parts))
-        ((signature, outcome),) = self.rerun.switched([(self.path.read_text("utf-8-sig"), switches(setting))])
+        text = with_arguments(self.path.read_text("utf-8-sig"), self.args)
+        ((signature, outcome),) = self.rerun.switched([(text, switches(setting))])
         return signature is None and outcome.outcome == "same"

@@ -28,6 +28,17 @@ def test_a_cancelled_job_stops(tmp_path: Path) -> None:
         Journal(Stopped(tmp_path), Report(), budget=60).watch()
 
 
+def test_a_guard_stops_the_job_wherever_it_waits(tmp_path: Path) -> None:
+    def full() -> None:
+        raise BudgetExceeded("the disk is full")
+
+    journal = Journal(FolderSink(tmp_path), Report(), budget=60)
+    journal.guard = full
+    for wait in (journal.watch, journal.watch_owner):
+        with pytest.raises(BudgetExceeded, match="the disk is full"):
+            wait()
+
+
 def test_the_search_ends_before_the_budget_does(tmp_path: Path) -> None:
     journal = Journal(FolderSink(tmp_path), Report(), budget=1000)
 

@@ -48,3 +48,12 @@ LOST, DIED = Outcome(outcome="nondeterministic"), Outcome(outcome="crash", signa
 )
 def test_the_verdict_of_a_row(found: dict[str, Outcome], verdict: str) -> None:
     assert Row(Region(0, 1), found).verdict() == verdict
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "fails"),
+    [(SAME, WRONG, True), (SAME, SAME, False), (WRONG, WRONG, False), (SAME, LOST, False)],
+)
+def test_a_backward_that_is_wrong_behind_a_right_forward(forward: Outcome, backward: Outcome, fails: bool) -> None:
+    row = Row(Region(0, 1), {"local": forward, "whole": WRONG, "local backward": backward})
+    assert row.fails_only_backward == fails

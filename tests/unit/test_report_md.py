@@ -164,6 +164,14 @@ def test_a_repro_that_did_not_hold_is_not_called_verified() -> None:
     assert "**Not verified.**" in text and "1 of 3 runs" in text and "**does not pass**" in text
 
 
+def test_a_run_that_had_to_be_stopped_is_not_said_to_fail() -> None:
+    report = full()
+    report.verification = Verification(runs=3, failed_same=1, clean_process=True, stopped=3)
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "**Not verified.**" in text and "was not seen to pass" in text and "does not pass" not in text
+    assert "3 runs of these 4 had to be stopped: a larger `--budget`" in text
+
+
 def test_what_only_ran_beside_the_culprit_is_not_named() -> None:
     """Where the script itself was reduced, a hook is at fault, and not the multiplication under it."""
     report = full()

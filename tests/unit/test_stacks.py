@@ -158,6 +158,12 @@ def test_waiting_for_a_compiler_is_told_from_a_lock_of_the_users() -> None:
     assert not is_waiting(lock)
 
 
+@pytest.mark.parametrize("file", ["torch/utils/_filelock.py", "filelock/_api.py"])
+def test_waiting_for_who_holds_a_lock_of_the_cache_is_no_hang_at_once(file: str) -> None:
+    """Another process of the script may be building the same headers."""
+    assert is_waiting((*stack(ENTRY, "torch/_inductor/cpp_builder.py:build"), Frame(file, "__enter__", 24, False)))
+
+
 def test_compiling() -> None:
     assert is_compiling(stack("mine.py:main", "torch/_dynamo/convert_frame.py:_compile"))
     assert not is_compiling(stack("mine.py:main", "torch/_dynamo/eval_frame.py:_fn", "mine.py:train"))

@@ -12,7 +12,9 @@ from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.findings import Case, ScriptCase, Settled, signal_name
 from minimizer.oracle import Signature
+from minimizer.place import Place
 from minimizer.protocol import Checked, Finished, Held, parse
+from minimizer.sandbox.limits import Unconfined
 from minimizer.stacks import Frame
 from minimizer.triage import EAGER_RUNS, EAGER_SECONDS, SURVEY_SECONDS, SURVEYS, Triage
 from minimizer.types import Kind, Reason, Status
@@ -32,6 +34,12 @@ def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
     return {"type": kind, "message": message, "root_type": kind, "root_message": message, "frames": [["m.py", "f", ""]]}
 
 
+class Strong(Unconfined):
+    """A sandbox that claims to be one."""
+
+    is_strong = True
+
+
 class FakeExecutor:
     """Hands out canned surveys in order, with the compiler and without, each the last one again and again; keeps what was asked."""
 
@@ -41,6 +49,7 @@ class FakeExecutor:
         self.timeouts: list[float] = []
         self.watchdogs: list[Watchdog | None] = []
         self.killed = 0
+        self.place = Place(Path("python"), Strong(), Path("/job"), [Path("/home/me/model")])
 
     def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         self.asked.append(request)
@@ -230,6 +239,63 @@ def test_an_exception_between_graphs() -> None:
     assert "TypeError: hook got None" in found.summary
 
 
+def test_eager_that_fails_otherwise_does_not_acquit_the_compiler() -> None:
+    raised = finished(exception=error("RuntimeError", "no kernel"))
+    same = settled(raised, eager=[finished(exception=error("RuntimeError", "no kernel"))])
+    other = settled(raised, eager=[finished(exception=error("ValueError", "no data"))])
+    assert same.reason is other.reason is Reason.FAILS_IN_EAGER
+    assert "not to blame" in same.summary
+    assert "ValueError: no data" in other.summary and "RuntimeError: no kernel" in other.summary
+    assert "not to blame" not in other.summary
+
+
+@pytest.mark.parametrize(
+    ("raised", "option"),
+    [
+        (error("FileNotFoundError", "[Errno 2] No such file or directory: '/data/weights.pt'"), "--bind"),
+        (
+            error("urllib.error.URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
+            "--network",
+        ),
+        ({**error("KeyError", "'HF_TOKEN'"), "frames": [["os.py", "__getitem__", "raise KeyError(key)"]]}, "--env"),
+        (error("PermissionError", "[Errno 13] Permission denied: '/etc/x'"), "may only write"),
+        (error("OSError", "[Errno 30] Read-only file system: '/home/me/model/out'"), "may only write"),
+    ],
+)
+def test_what_the_sandbox_denies_is_no_fault_of_the_script(raised: dict[str, Any], option: str) -> None:
+    found = settled(finished(exception=raised), eager=[finished(exception=raised)])
+    assert (found.status, found.reason) == (Status.FAILED, Reason.SANDBOX_DENIED)
+    assert option in found.summary
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        error("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'"),
+        error("FileNotFoundError", "[Errno 2] No such file or directory: '/home/me/model/weights.pt'"),
+        error("KeyError", "'width'"),
+    ],
+)
+def test_what_it_shows_is_the_scripts_own_affair(raised: dict[str, Any]) -> None:
+    assert settled(finished(exception=raised), eager=[finished(exception=raised)]).reason is Reason.FAILS_IN_EAGER
+
+
+def test_an_unsteady_graph_hides_no_other_failure() -> None:
+    unsupported = error("torch._dynamo.exc.Unsupported", "hook got None")
+    found = unshown(finished(unsteady="graph 0", exception=unsupported), eager=[finished()])
+    assert "hook got None" in found.summary
+    own_check = finished(unsteady="graph 0", exception=error("AssertionError", "not close"))
+    assert settled(own_check, eager=[finished()]).reason is Reason.NONDETERMINISTIC
+
+
+def test_nothing_is_healthy_of_which_nothing_was_compared() -> None:
+    nothing = finished(checked={"frames": 2, "calls": 0, "backward": 0})
+    found = settled(nothing)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert "no call of its 2 compiled graphs could be compared" in found.summary
+    assert settled(nothing, values=False).status is Status.HEALTHY
+
+
 # suspects -------------------------------------------------------------------------------------------------------------
 
 SUSPECT = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete": True}}
@@ -247,6 +313,22 @@ def test_discrete_differences_are_held_and_asked_again() -> None:
 
 def test_a_suspect_that_does_not_come_again_is_healthy() -> None:
     assert settled(finished(suspects=[SUSPECT]), finished()).status is Status.HEALTHY
+
+
+def test_of_several_suspects_each_graph_is_asked_in_turn() -> None:
+    first, again, second = SUSPECT, {**SUSPECT, "call": 9}, {**SUSPECT, "graph": 2, "call": 0}
+    executor = FakeExecutor([finished(suspects=[first, again, second]), held(), held()])
+    asked = Triage(
+        cast(Executor, executor), Path("s.py"), args=[], steps=3, hang_after=30.0, values=True, on_note=lambda _: None
+    )
+
+    assert isinstance(asked.run(), Case)
+    assert isinstance(asked.next_suspect(), Case)
+    assert asked.next_suspect() is None
+    assert [request["hold"] for request in executor.asked[1:]] == [
+        {"graph": 1, "call": 4},
+        {"graph": 2, "call": 0},
+    ]
 
 
 # crashes, hangs -------------------------------------------------------------------------------------------------------
@@ -304,6 +386,13 @@ def test_an_end_without_an_answer() -> None:
     assert settled(ended(exit=70, log="Traceback\nMemoryError"), eager=[finished()]).summary.endswith(
         "status 70. MemoryError"
     )
+
+
+def test_an_end_by_its_own_hand_is_the_scripts_failure() -> None:
+    """Such as ``os._exit(1)``, or faulthandler's timer."""
+    found = unshown(ended(exit=1), eager=[finished()])
+    assert (found.status, found.kind) == (Status.PARTIAL, Kind.CRASH)
+    assert "ends by itself with status 1" in found.summary
 
 
 def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:
