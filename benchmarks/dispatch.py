@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def worker(seconds: float) -> int:
     """A real worker process; only its engine does nothing, for so long."""
     from worker.__main__ import main as work
 
-    def engine(script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None) -> Report:
+    def engine(
+        script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+    ) -> Report:
         time.sleep(seconds)
         report = Report(status=Status.HEALTHY, summary="Nothing was run.")
         sink.report(report)
