@@ -6,7 +6,6 @@ Nothing here knows what a trial means; `oracle` does. Everything that comes back
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import queue
 import subprocess
@@ -17,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from minimizer import protocol
+from minimizer import protocol, wire
 from minimizer.errors import ChildFailed, Unanswered
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
 from minimizer.untrusted import read_untrusted, tail
 from minimizer.watchdog import Action, Silence, Watchdog
+from minimizer.wire import NOTHING_MORE, Inbox, Message
 
 INSIDE = Path(__file__).parent / "inside"
 START_SECONDS = 300.0
@@ -34,8 +33,8 @@ ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
 MAX_OUTCOMES = 1000
 """Of one trial: the child's word is not trusted."""
-MAX_WAITING = 10_000
-"""Messages of one task that nobody has taken yet."""
+MAX_ANSWERED = 256 << 20
+"""Bytes that one trial may answer with."""
 MAX_PARTS = 10_000
 """Parts of the compiler that one trial may name."""
 HEARD = ("phase", "stacks")
@@ -43,7 +42,6 @@ HEARD = ("phase", "stacks")
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
 
-Message = dict[str, Any]
 Watch = Callable[[], None]
 """Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
 
@@ -53,12 +51,14 @@ class _Task:
     """A task under way and the messages it has sent."""
 
     number: int
-    messages: queue.Queue[Message | None] = field(default_factory=lambda: queue.Queue(MAX_WAITING))
+    messages: Inbox = field(default_factory=Inbox)
+    taken: int = 0
+    """Bytes."""
 
     def wake(self) -> None:
         """Tell who waits that nothing more will come; whoever has messages left to take finds out by itself."""
         with suppress(queue.Full):
-            self.messages.put_nowait(None)
+            self.messages.put_nowait(NOTHING_MORE)
 
 
 class Executor:
@@ -100,6 +100,7 @@ class Executor:
         self._process = self._launch(theirs_in, theirs_out)
         os.close(theirs_in)
         os.close(theirs_out)
+        os.set_blocking(self._to_child, False)
         listening = (from_child, self._process, self._tasks)
         self._listener = threading.Thread(target=self._listen, args=listening, daemon=True)
         self._listener.start()
@@ -213,7 +214,7 @@ class Executor:
                 elif body.get("type") == "part" and len(parts) < MAX_PARTS:
                     name = str(body.get("name", ""))[:500]
                     parts[name] = parts.get(name, False) or bool(body.get("acted"))
-                elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES:
+                elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES and task.taken < MAX_ANSWERED:
                     answers.append({**body, "phase": phase})
                     is_under_way = False
             return [Outcome(outcome="lost", phase=phase)]
@@ -284,12 +285,15 @@ class Executor:
         return self._process is not None and self._process.poll() is None
 
     def _write(self, message: Message) -> None:
-        data = json.dumps(message).encode() + b"\n"
         with self._writing:
+            process = self._process
             try:
-                while data:
-                    data = data[os.write(self._to_child, data) :]
-            except OSError as error:
+                wire.write(self._to_child, message)
+            except TimeoutError as error:  # a script can stop the zygote, and we would wait for it for good
+                if process is not None:
+                    self.place.sandbox.kill(process)
+                raise ChildFailed(f"the child was ended: {error}") from None
+            except (OSError, ValueError) as error:
                 raise ChildFailed(f"the child is gone: {error}") from None
 
     def _listen(self, descriptor: int, process: subprocess.Popen[bytes], tasks: dict[int, _Task]) -> None:
@@ -298,10 +302,10 @@ class Executor:
         A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
         """
         with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
-            while (message := _message(pipe.readline(protocol.MAX_LINE))) is not None:
+            while (message := wire.parse(line := pipe.readline(protocol.MAX_LINE))) is not None:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
-                    task.messages.put_nowait(message)
+                    task.messages.put_nowait(line)
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         for task in list(tasks.values()):
             task.wake()
@@ -314,11 +318,13 @@ class Executor:
             if watchdog is not None and (action := watchdog.due()) is not None:
                 self._write({"op": action.value, "to": task.number})
             try:
-                message = task.messages.get(timeout=POLL_SECONDS)
+                line = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if not self._is_alive:
                     return None
                 continue
+            task.taken += len(line)
+            message = wire.parse(line)
             if watchdog is not None and message is not None and message.get("message", {}).get("type") in HEARD:
                 watchdog.heard(message["message"])
             return message
@@ -379,17 +385,6 @@ class Survey:
     def close(self) -> None:
         """Let go of the graph."""
         self._executor.kill(self._task)
-
-
-def _message(line: bytes) -> Message | None:
-    """A line from the zygote, if it is what was agreed: a task's number, and what the task says or how it ended."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or not isinstance(message.get("id"), int):
-        return None
-    return message if isinstance(message.get("end", message.get("message")), dict) else None
 
 
 def _outcomes(

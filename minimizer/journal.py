@@ -107,8 +107,10 @@ class Journal:
         self.event("progress", elapsed=round(self.elapsed, 1), budget=self._budget, **data)
 
     def log(self, text: str) -> None:
-        """Lines for ``run.log`` only."""
-        self._lines += [f"{self.elapsed:8.1f}  {line}"[:2000] for line in self.redact(text).splitlines()]
+        """Lines for ``run.log`` only, without what would move the cursor of a terminal that they are shown in."""
+        for line in self.redact(text).splitlines():
+            shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in line[:2000])
+            self._lines.append(f"{self.elapsed:8.1f}  {shown}")
         del self._lines[:-LOG_LINES]
 
     def keep(self) -> None:

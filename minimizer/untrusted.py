@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+
+MOST_ENTRIES = 10_000
+DEEPEST = 12
 
 
 def tail(path: Path, limit: int) -> str:
@@ -20,14 +25,11 @@ def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
     ``root`` itself is ours. No link is followed below it, and nothing that could block (a FIFO, a device) is opened: a link to
     ``/proc/self/environ`` would otherwise put our own secrets into an artifact.
     """
-    *folders, name = relative.parts
-    held = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    held = _open_folder(root, relative.parent)
+    if held is None:
+        return None
     try:
-        for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=held)
-            os.close(held)
-            held = inner
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
+        file = os.open(relative.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=held)
     except OSError:
         return None
     finally:
@@ -37,3 +39,41 @@ def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
         return None
     with os.fdopen(file, "rb") as stream:
         return stream.read(limit)
+
+
+def walk_untrusted(root: Path, start: Path) -> Iterator[Path]:
+    """The files below a folder of ``root``, relative to ``root``, nearest first; what is nested too deep or comes too late is left out.
+
+    No link is followed, so that nobody leads us through the whole machine.
+    """
+    folders, looked = deque([start]), 0
+    while folders:
+        folder = folders.popleft()
+        held = _open_folder(root, folder)
+        if held is None:
+            continue
+        try:
+            with os.scandir(held) as entries:
+                for entry in entries:
+                    looked += 1
+                    if looked > MOST_ENTRIES:
+                        return
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield folder / entry.name
+                    elif len(folder.parts) < DEEPEST:
+                        folders.append(folder / entry.name)
+        finally:
+            os.close(held)
+
+
+def _open_folder(root: Path, relative: Path) -> int | None:
+    held = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    for folder in relative.parts:
+        try:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=held)
+        except OSError:
+            return None
+        finally:
+            os.close(held)
+        held = inner
+    return held

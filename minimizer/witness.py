@@ -7,7 +7,6 @@ correct programs, is blind to faults of passes, and goes silent on a warm cache;
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from minimizer.place import Place
 from minimizer.report import Witness
 from minimizer.sandbox import real_interpreter
 from minimizer.types import Kind
-from minimizer.untrusted import read_untrusted, tail
+from minimizer.untrusted import read_untrusted, tail, walk_untrusted
 
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
@@ -101,12 +100,9 @@ def _hear(
 
 def _dumped(folder: Path) -> str | None:
     """The minifier launcher that a witness wrote, if it did; whatever else the script left there is not followed."""
-    for parent, _, names in os.walk(folder / "debug"):
-        if LAUNCHER in names:
-            found = read_untrusted(folder, (Path(parent) / LAUNCHER).relative_to(folder), DUMP_BYTES)
-            if found is not None:
-                return found.decode("utf-8", "replace")
-    return None
+    launchers = (path for path in walk_untrusted(folder, Path("debug")) if path.name == LAUNCHER)
+    found = (read_untrusted(folder, path, DUMP_BYTES) for path in launchers)
+    return next((content.decode("utf-8", "replace") for content in found if content is not None), None)
 
 
 def _judge(status: int | None, log: str, dumped: bool, seconds: float) -> tuple[str, bool | None]:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import http.client
 import logging
+import queue
 import threading
 import time
 import urllib.error
@@ -22,6 +23,8 @@ from minimizer.store import Message, Store
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 10
+_UNANSWERED = 32
+"""Receivers that may still be talking after their time; each of them holds a thread."""
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
@@ -36,6 +39,7 @@ class Courier:
         self._store = store
         self._pause_seconds = pause_seconds
         self._stopping = stopping
+        self._places = threading.BoundedSemaphore(_UNANSWERED)
 
     def start(self) -> threading.Thread:
         thread = threading.Thread(target=self._run, name="courier", daemon=True)
@@ -48,8 +52,26 @@ class Courier:
             for message in messages:
                 if self._stopping.is_set():  # those that are left are due again in a while, by whomever
                     return
-                arrived, answer = send(message)
+                arrived, answer = self._deliver(message)
                 self._store.settle_message(message.number, arrived=arrived, answer=answer)
+
+    def _deliver(self, message: Message) -> tuple[bool, str]:
+        """Send a message, and leave a receiver alone that answers without end: a socket's timeout is for each of its bytes."""
+        if not self._places.acquire(blocking=False):
+            return False, f"not sent: {_UNANSWERED} receivers have not come to the end of their answers"
+        answers: queue.SimpleQueue[tuple[bool, str]] = queue.SimpleQueue()
+
+        def deliver() -> None:
+            try:
+                answers.put(send(message))
+            finally:
+                self._places.release()
+
+        threading.Thread(target=deliver, name="delivery", daemon=True).start()
+        try:
+            return answers.get(timeout=_TIMEOUT_SECONDS)
+        except queue.Empty:
+            return False, f"no whole answer within {_TIMEOUT_SECONDS} s"
 
     def _run(self) -> None:
         while not self._stopping.wait(self._pause_seconds):

@@ -183,7 +183,8 @@ def _system(command: Command) -> list[str]:
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # torch's cpuinfo and thread pools read the number and the kind of cores here.
     options += ["--ro-bind-try", "/sys/devices/system", "/sys/devices/system"]
-    options += ["--proc", "/proc", "--dev", "/dev"]
+    # The kernel's settings ask who writes, not what he may: root without a capability is root to them.
+    options += ["--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys", "--dev", "/dev"]
     for device in _gpu_devices():
         options += ["--dev-bind-try", device, device]
     # Memory that RLIMIT_DATA does not count must not be without bound.

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from minimizer.oracle import Oracle, Signature, is_noise
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Outcome
 from minimizer.types import Kind
+from minimizer.watchdog import Action
 
 META = TensorMeta((4,), "torch.float32", (1,))
 RELU = Program((Input("x", META, code="torch.ones(4)"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
@@ -287,6 +289,19 @@ def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
     assert works(child)
 
 
+def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads nothing more, and whoever writes to it would wait for good."""
+    monkeypatch.setattr("minimizer.wire.WRITE_SECONDS", 1.0)
+    stop = "import signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
+    with executor(scratch / "stopped") as stopped, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(judge, stopped, trial("return x", setup=stop))
+        with pytest.raises(ChildFailed, match="nothing was read"):
+            while True:
+                stopped._write({"op": Action.KILL.value, "to": 0, "padding": " " * 100_000})
+        assert [o.outcome for o in first.result()] == ["lost"]
+        assert works(stopped)
+
+
 WRITES = """
     import stat
     own = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISFIFO(os.fstat(fd).st_mode)]
@@ -321,7 +336,7 @@ def test_garbage_from_a_script_is_a_failed_child(child: Executor, scratch: Path,
 
 def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that is held and goes on talking would fill our memory."""
-    monkeypatch.setattr("minimizer.executor.MAX_WAITING", 1000)
+    monkeypatch.setattr("minimizer.wire.MAX_WAITING", 1000)
     flood = """
         import os, stat
         import torch

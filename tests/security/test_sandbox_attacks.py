@@ -228,6 +228,26 @@ def test_the_system_is_read_only(inside: Victim, folder: str) -> None:
     assert re.search("Read-only file system|Permission denied|No such file", outcome.text), outcome.text
 
 
+WRITES_TO_THE_KERNEL = """
+import os, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        path = f"{folder}/{name}"
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            print(path)
+        except OSError:
+            pass
+"""
+
+
+def test_cannot_change_settings_of_the_kernel(inside: Victim, outside: Victim) -> None:
+    """They ask for a user, not for a capability: as root a crash could be made to start a program of the script's outside."""
+    assert inside.run(WRITES_TO_THE_KERNEL, "/proc/sys").text == ""
+    if os.getuid() == 0:
+        assert "core_pattern" in outside.run(WRITES_TO_THE_KERNEL, "/proc/sys/kernel").text
+
+
 def test_cannot_reach_out_through_a_link(inside: Victim, outside: Victim, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")

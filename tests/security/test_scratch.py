@@ -50,6 +50,15 @@ def test_a_job_ends_before_the_disk_is_full() -> None:
     assert not modest.path.exists()
 
 
+def test_a_job_ends_before_the_disk_takes_no_more_files() -> None:
+    greedy = Scratch(least_free=1, least_files=1 << 60)
+    try:
+        with pytest.raises(BudgetExceeded, match="files more"):
+            greedy.watch()
+    finally:
+        greedy.remove()
+
+
 def test_folders_nested_without_end_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()

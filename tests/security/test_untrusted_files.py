@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.untrusted import read_untrusted, tail
+from minimizer.untrusted import read_untrusted, tail, walk_untrusted
 
 
 @pytest.fixture
@@ -53,6 +53,38 @@ def test_a_pipe_does_not_block(root: Path) -> None:
 
 def test_a_folder_is_no_file(root: Path) -> None:
     assert read_untrusted(root, Path("golden"), 100) is None
+
+
+def test_a_walk_finds_files_nearest_first_and_follows_no_link(root: Path, secret: Path) -> None:
+    (root / "golden" / "deeper").mkdir()
+    for path in ("golden/deeper/b", "golden/a"):
+        (root / path).touch()
+    (root / "golden" / "elsewhere").symlink_to(secret.parent)
+
+    found = list(walk_untrusted(root, Path("golden")))
+
+    assert set(found[:2]) == {Path("golden/a"), Path("golden/elsewhere")}  # the link itself
+    assert found[2:] == [Path("golden/deeper/b")]
+
+
+def test_a_walk_does_not_begin_at_a_link(root: Path, secret: Path) -> None:
+    (root / "debug").symlink_to(secret.parent)
+
+    assert (root / "debug" / "secret").exists()
+    assert list(walk_untrusted(root, Path("debug"))) == []
+    assert list(walk_untrusted(root, Path("none"))) == []
+
+
+def test_a_walk_ends_in_a_folder_that_was_made_without_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = root.joinpath("golden", *["d"] * 100)
+    nested.mkdir(parents=True)
+    for folder in (root / "golden", nested):
+        for number in range(50):
+            (folder / str(number)).touch()
+
+    assert len(list(walk_untrusted(root, Path("golden")))) == 50
+    monkeypatch.setattr("minimizer.untrusted.MOST_ENTRIES", 20)
+    assert len(list(walk_untrusted(root, Path("golden")))) <= 20
 
 
 def test_of_a_long_output_only_the_end_is_read(tmp_path: Path) -> None:

@@ -148,6 +148,33 @@ def babble(listener: socket.socket) -> None:
         connection.sendall(b"gibberish\r\n\r\n")
 
 
+def test_an_answer_without_end_stops_no_other_message(
+    store: Store, courier: Courier, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every byte of it comes in time."""
+    monkeypatch.setattr("worker.courier._TIMEOUT_SECONDS", 0.5)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as trickle:
+        thread = threading.Thread(target=drip, args=(trickle, over))
+        thread.start()
+        slow, _ = store.create_webhook("default", f"http://127.0.0.1:{trickle.getsockname()[1]}/")
+        fine, _ = store.create_webhook("default", receiver.url)
+        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        courier.round()
+        over.set()
+        thread.join()
+    assert store.deliveries(slow.id)[0].answer == "no whole answer within 0.5 s"
+    assert store.deliveries(fine.id)[0].answer.startswith("204")
+
+
+def drip(listener: socket.socket, over: threading.Event) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not over.wait(0.05):
+            connection.sendall(b"x")
+
+
 def test_a_courier_that_stops_sends_no_further_message(store: Store) -> None:
     stopping = threading.Event()
     told: list[int] = []

@@ -1,4 +1,4 @@
-"""The executor's reading of lines that come from the far side; with real children in tests/inside."""
+"""The executor's reading of what trials say; with real children in tests/inside."""
 
 from __future__ import annotations
 
@@ -7,41 +7,10 @@ from typing import Any
 import pytest
 
 from minimizer.errors import ChildFailed
-from minimizer.executor import _message, _outcomes
+from minimizer.executor import _outcomes
 from minimizer.protocol import Outcome
 
 END: dict[str, Any] = {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": "said"}
-
-
-@pytest.mark.parametrize("line", [b'{"id": 3, "message": {"type": "phase"}}\n', b'{"id": 0, "end": {}}\n'])
-def test_messages(line: bytes) -> None:
-    assert _message(line) is not None
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"garbage\n",
-        b"null\n",
-        b"5\n",
-        b"[]\n",
-        b"\xff\xfe\n",
-        b"[" * 100_000 + b"\n",
-        b"9" * 10_000 + b"\n",
-        b"{}\n",
-        b'{"id": 3}\n',
-        b'{"id": "3", "message": {}}\n',
-        b'{"id": [], "message": {}}\n',
-        b'{"id": 3, "message": 5}\n',
-        b'{"id": 3, "message": null}\n',
-        b'{"id": 3, "message": {}, "end": 5}\n',
-        b'{"id": 3, "message": {"type": "phase"}',
-    ],
-    ids=lambda line: line[:40].decode("latin-1"),
-)
-def test_no_messages(line: bytes) -> None:
-    assert _message(line) is None
 
 
 @pytest.mark.parametrize(

@@ -81,3 +81,12 @@ def test_a_note_is_told_once(tmp_path: Path) -> None:
 
     assert report.notes == ["twice"]
     assert len(events) == 1
+
+
+def test_the_log_moves_no_cursor(tmp_path: Path) -> None:
+    journal = Journal(FolderSink(tmp_path, lambda event: None), Report(), budget=60)
+
+    journal.log("\x1b]0;owned\x07 caf\N{LATIN SMALL LETTER E WITH ACUTE}\tend")
+    journal.keep()
+
+    assert (tmp_path / "run.log").read_text().endswith("  ?]0;owned? caf\N{LATIN SMALL LETTER E WITH ACUTE}\tend\n")
