@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import stat
+import struct
 import unicodedata
 import zipfile
 import zlib
@@ -20,9 +21,13 @@ MAX_FILES = 1000
 MAX_BYTES = 64 << 20
 """All files of an archive together, unpacked."""
 _MAX_NAME = 200
+_MAX_PART_BYTES = 255
+"""What file systems take as the name of a file or folder."""
 _MAX_DEPTH = 12
 _CHUNK = 1 << 16
 _REGULAR = (0, stat.S_IFREG)
+# What the standard library raises at offsets, sizes and flags that make no sense.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError, ValueError)
 
 
 def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
@@ -42,7 +47,7 @@ def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
                 if name in files:
                     raise InvalidScript(f"the archive has {name!r} twice")
                 files[name] = _content(archive, entry, max_bytes - sum(map(len, files.values())))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
+    except _UNREADABLE as error:
         raise InvalidScript(f"the archive is not a zip file that can be read: {error}") from None
     _refuse_files_that_are_folders(files)
     return files
@@ -91,6 +96,7 @@ def _checked(entry: zipfile.ZipInfo) -> str:
         and "\\" not in name
         and ":" not in name
         and not any(unicodedata.category(char).startswith("C") for char in name)
+        and all(len(part.encode()) <= _MAX_PART_BYTES for part in parts)
     )
     if not harmless:
         raise InvalidScript(f"the archive has a file with a name that is not accepted: {name[:_MAX_NAME]!r}")

@@ -89,8 +89,9 @@ def _transport(settings: Settings) -> tuple[str, dict[str, object]]:
 
 
 def _folders(settings: Settings) -> dict[str, object]:
+    settings.make_data_dir()
     root = settings.data_dir.resolve() / "broker"
     queue, control = root / "queue", root / "control"
-    for folder in (queue, control):
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in (root, queue, control):
+        folder.mkdir(mode=0o700, exist_ok=True)
     return {"data_folder_in": str(queue), "data_folder_out": str(queue), "control_folder": str(control)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -72,9 +73,13 @@ def parse_options(raw: dict[str, object]) -> Options:
         InvalidOption: names every option at fault and what it accepts.
     """
     try:
-        return Options.model_validate(raw)
+        options = Options.model_validate(raw)
     except ValidationError as error:
         raise InvalidOption("; ".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())) from None
+    # Not a rule of the model: jobs that are stored must stay readable.
+    if any("\0" in arg for arg in options.args):
+        raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it")
+    return options
 
 
 def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
@@ -89,7 +94,8 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
         raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
     try:
         text = content.decode("utf-8-sig")
-        compile(text, filename, "exec", dont_inherit=True)
+        # Parsed and no more: the code of nested try/finally blocks doubles with every level.
+        compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except UnicodeDecodeError as error:
         raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
     except SyntaxError as error:

@@ -57,10 +57,12 @@ class Settings(BaseSettings):
         description="Role of users whom single sign-on creates when they first come in; empty: an admin creates every user.",
     )
     requests_per_minute: int = Field(
-        600, ge=1, description="Requests a token may make in a minute, with access control on; further ones get 429."
+        600,
+        ge=1,
+        description="Requests a user may make in a minute, all tokens together, with access control on; further ones get 429.",
     )
     max_open_jobs: int = Field(
-        100, ge=1, description="Jobs of one token that may wait or run, with access control on; further ones get 429."
+        100, ge=1, description="Jobs of one user that may wait or run, with access control on; further ones get 429."
     )
     max_script_bytes: int = Field(1 << 20, ge=1024, description="Largest script that is accepted, in bytes.")
     max_archive_bytes: int = Field(
@@ -112,13 +114,13 @@ class Settings(BaseSettings):
         return self.broker_url or "filesystem://"
 
     def make_data_dir(self) -> None:
-        """Make the folder of the embedded database and broker, where it is not there yet.
+        """Make the folder of the embedded database and broker, where it is not there yet: for nobody else to read.
 
         Raises:
             InvalidOption: there can be no folder in that place.
         """
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
+            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidOption(
                 f"{self.data_dir} cannot be the data folder ({error.strerror}): name another in MINIMIZER_DATA_DIR"

@@ -7,7 +7,9 @@ by accident. A job of somebody else's project looks exactly like one that does n
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from flask import Flask, Response, g, redirect, request, url_for
@@ -123,11 +125,13 @@ def install(app: Flask, settings: Settings, store: Store) -> None:
         need = NEEDS.get(request.endpoint)
         if settings.access == "off":
             g.identity = LOCAL
+            g.ask_again = lambda: LOCAL
             return None
         g.identity = None
         if need is Need.NOTHING:
             return None
-        found = _identify(store)
+        g.ask_again = _key(store)
+        found = g.ask_again()
         if need is Need.OPEN_PAGE:
             g.identity = found
             return None
@@ -137,7 +141,7 @@ def install(app: Flask, settings: Settings, store: Store) -> None:
                 limits.count_stranger(request.remote_addr or "")
             return _ask_to_sign_in()
         g.identity = found
-        limits.count(found.label)
+        limits.count(found.name)
         _check(found, need, store)
         return None
 
@@ -158,6 +162,17 @@ def identity() -> Identity:
         raise _sign_in_first()
     assert isinstance(found, Identity)
     return found
+
+
+def still_sees(project: str) -> Callable[[], bool]:
+    """A question for what outlives its request: may whoever has sent that one see this project even now?"""
+    ask_again: Callable[[], Identity | None] = g.ask_again
+
+    def answer() -> bool:
+        who = ask_again()
+        return who is not None and who.sees(project)
+
+    return answer
 
 
 def submitter(settings: Settings) -> Submitter:
@@ -188,17 +203,18 @@ def home(project: str | None) -> str:
     raise Problem(422, "no-project", f"Say which project the job goes to (field 'project'). Yours are {names}.")
 
 
-def _identify(store: Store) -> Identity | None:
+def _key(store: Store) -> Callable[[], Identity | None]:
+    """The key that the request shows, to be looked up as often as need be."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return store.identify_token(secret.strip())
+        return partial(store.identify_token, secret.strip())
     cookie = request.cookies.get(COOKIE)
     if not cookie:
-        return None
+        return lambda: None
     # A browser says where a write comes from; a request with a cookie that does not say is not from our pages.
     if request.method not in SAFE_METHODS and not {"Origin", "Sec-Fetch-Site"} & set(request.headers.keys()):
         raise Problem(403, "cross-origin", "A request that writes and has a cookie must say its Origin; use a token.")
-    return store.identify_session(cookie)
+    return partial(store.identify_session, cookie)
 
 
 def _check(who: Identity, need: Need | None, store: Store) -> None:

@@ -14,8 +14,8 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
 from minimizer.store import Job
-from web import stream
-from web.access import home, identity, submitter
+from web import filters, stream
+from web.access import home, identity, still_sees, submitter
 from web.answers import COMMON, SECURITY, UNKNOWN, problem_response
 from web.problems import Problem, problem_of
 from web.schemas import (
@@ -173,7 +173,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
 def get_events(path: JobPath, query: EventsQuery) -> Response:
     here = service()
     job = here.store.job(path.job_id)
-    return stream.event_stream(here.store, here.watcher, here.streams, job, _after(query))
+    return stream.event_stream(here.store, here.watcher, here.streams, job, _after(query), still_sees(job.project))
 
 
 @api.post(
@@ -246,8 +246,8 @@ def _encode(text: str) -> bytes:
 
 
 def _after(query: EventsQuery) -> int:
-    last = request.headers.get("Last-Event-ID", "")
-    return int(last) if last.isascii() and last.isdigit() else query.after
+    last = filters.number(request.headers.get("Last-Event-ID", ""))
+    return query.after if last is None else last
 
 
 def _etag(version: int) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
@@ -10,6 +13,8 @@ from minimizer.confidence import Confidence, confidence
 from minimizer.releases import span
 from minimizer.report import Layer, Report
 from web.charts import Point, culprit_graph, layer_errors, trials_curve
+
+log = logging.getLogger(__name__)
 
 OUTCOMES = {
     "passes": "passes", "different": "wrong values", "compile_error": "does not compile", "runtime_error": "raises an error",
@@ -67,11 +72,20 @@ def diagnosis(report: Report) -> Diagnosis:
         confidence=confidence(report),
         ladder=_ladder(report),
         layers=_layers(report),
-        graph=culprit_graph(report.graph),
-        trials=_trials(report),
+        graph=drawn(lambda: culprit_graph(report.graph)),
+        trials=drawn(lambda: _trials(report)),
         span=str(span(report.versions)),
         speed=_speed(report.health.eager_seconds, report.health.compiled_seconds),
     )
+
+
+def drawn(draw: Callable[[], Markup | None]) -> Markup | None:
+    """A picture, or ``None`` where it cannot be drawn: figures come from the script's side, and must not cost the page."""
+    try:
+        return draw()
+    except Exception:
+        log.exception("a picture of the report could not be drawn")
+        return None
 
 
 def outcome(word: str) -> str:
@@ -99,7 +113,7 @@ def _layers(report: Report) -> list[LayersPicture]:
     found = []
     for phase, title in (("forward", "Error of every layer"), ("backward", "Error of every layer's gradients")):
         rows = [layer for layer in report.layers if layer.phase == phase]
-        if (picture := layer_errors(rows, title)) is not None:
+        if (picture := drawn(partial(layer_errors, rows, title))) is not None:
             found.append(LayersPicture(title, picture, rows))
     return found
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from flask.json.provider import DefaultJSONProvider
 from flask_openapi.models.info import Info
 from flask_openapi.openapi import OpenAPI
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -33,6 +36,19 @@ _JSON_EXPANSION = 3
 _TOKEN = "A personal API token. Needed only where access control is on."
 
 
+class _Json(DefaultJSONProvider):
+    """JSON as we read and write it."""
+
+    sort_keys = False
+
+    def loads(self, s: str | bytes, **kwargs: Any) -> Any:
+        try:
+            return super().loads(s, **kwargs)
+        except RecursionError:
+            # The sender's fault, like all that Flask is told by a ValueError.
+            raise ValueError("nested too deeply") from None
+
+
 def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | None = None) -> OpenAPI:
     """A WSGI application on a store whose tables exist.
 
@@ -57,7 +73,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
         validation_error_callback=problems.invalid_request,
     )
     app.openapi_version = "3.1.0"
-    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.json = _Json(app)
     largest = max(settings.max_script_bytes * _JSON_EXPANSION, settings.max_archive_bytes)
     app.config["MAX_CONTENT_LENGTH"] = largest + _ENVELOPE_BYTES
     # Pasted text is a form field, and those have a limit of their own.

@@ -11,6 +11,8 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
+from minimizer import archive
+from minimizer.errors import InvalidScript
 from minimizer.options import Options
 from minimizer.store import MAX_GROUPS, FailureGroup, Job
 from minimizer.store.groups import Projects
@@ -156,7 +158,11 @@ def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> 
     "/<signature>/retest",
     summary="Run the best repro again",
     description="As a new job. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
-    responses={202: JobBody, 409: problem_response("No job of this failure has a verified repro."), **UNKNOWN},
+    responses={
+        202: JobBody,
+        409: problem_response("No job of this failure has a verified repro, or it is too large for another job."),
+        **UNKNOWN,
+    },
 )
 def retest_failure(path: SignaturePath, query: ProjectQuery, body: RetestBody) -> tuple[dict[str, Any], int]:
     return job_body(_retest(path.signature, body.toolchain, _among(query.project))).model_dump(mode="json"), 202
@@ -238,10 +244,24 @@ def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:
     best = group.best
     _, script = here.store.artifact(best.id, REPRO)
     names = {artifact.name for artifact in here.store.artifacts(best.id)}
-    archive = here.store.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
+    packed = here.store.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
+    if packed is not None:
+        _check_size(packed, best)
     options = Options(toolchain=toolchain, device=best.options.device, witness=False)
-    submission = Submission(script, REPRO, options, archive)
+    submission = Submission(script, REPRO, options, packed)
     return here.retest(group.signature, submission, submitter(here.settings), who.label, [group.project])
+
+
+def _check_size(packed: bytes, job: Job) -> None:
+    """What a job may leave is more than what one may begin with, and its worker would not get far."""
+    try:
+        archive.read(packed)
+    except InvalidScript as error:
+        raise Problem(
+            409,
+            "repro-too-large",
+            f"The repro of job {job.id} cannot be run again by the service: {error}. Run it by hand.",
+        ) from None
 
 
 def _body(group: FailureGroup) -> FailureBody:

@@ -1,6 +1,7 @@
-"""How often one may ask: a moving window of a minute for each token, and a narrow one for strangers who try keys.
+"""How often one may ask: a moving window of a minute for each user, and a narrow one for strangers who try keys.
 
-Strangers are counted by address, and by the user whose password they try, wherever they come from.
+A user makes as many tokens as he or she likes, so these count together. Strangers are counted by address, and by the user
+whose password they try, wherever they come from.
 
 With Redis as the broker all web processes count together, else each for itself.
 """
@@ -41,9 +42,9 @@ class Limits:
         """Count a request of somebody we know.
 
         Raises:
-            Problem: 429, this token asks too often.
+            Problem: 429, this user asks too often.
         """
-        self._hit(self._known, f"known/{who}", "This token has asked too often.")
+        self._hit(self._known, f"known/{who}", "This user has asked too often.")
 
     def refuse_guessing(self, address: str, user: str = "") -> None:
         """Make sure that one more key may be tried; called before it is looked at, so that a right guess comes too late.

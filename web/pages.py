@@ -92,7 +92,7 @@ def job(job_id: str) -> str:
 @pages.get("/jobs/<job_id>/script")
 def script(job_id: str) -> str:
     store = service().store
-    lines = [int(line) for line in request.args.getlist("line") if line.isascii() and line.isdigit()]
+    lines = [number for line in request.args.getlist("line") if (number := filters.number(line)) is not None]
     return render_template("_code.html", code=job_view.script(store, job_id, lines[:50]))
 
 

@@ -13,6 +13,9 @@ from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.types import Kind, Reason, Status
 from web.submission import Handling
 
+_MAX_EVENT = (1 << 31) - 1
+"""What the databases have room for."""
+
 
 class JobPath(BaseModel):
     job_id: str = Field(description="Id of the job.")
@@ -40,7 +43,9 @@ class WaitQuery(BaseModel):
 class EventsQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    after: int = Field(0, ge=0, description="Begin after this event; the header Last-Event-ID says the same and wins.")
+    after: int = Field(
+        0, ge=0, le=_MAX_EVENT, description="Begin after this event; the header Last-Event-ID says the same and wins."
+    )
 
 
 class ListQuery(BaseModel):

@@ -146,5 +146,8 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_own_origin(origin: str, request: Request) -> bool:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
     return parts.scheme in ("http", "https") and parts.netloc.lower() == request.headers.get("Host", "").lower()

@@ -34,9 +34,9 @@ def sign_in() -> BaseResponse | tuple[str, int]:
     if here.settings.access == "off":
         return redirect(url_for("pages.index"), 303)
     following = own_path(request.form.get("next"))
-    name, secret = request.form.get("name", "").strip(), request.form.get("secret", "").strip()
+    name, secret = request.form.get("name", "").strip(), request.form.get("secret", "")
     _limits().refuse_guessing(request.remote_addr or "", _account(name))
-    found = None if name else here.store.identify_token(secret)
+    found = None if name else here.store.identify_token(secret.strip())
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
         error = "This password is not the one of this user." if name else "This token does not count (any more)."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from http import HTTPStatus
 
 from flask import Response
@@ -44,8 +44,14 @@ def wait_for_job(store: Store, watcher: Watcher, polls: Slots, job: Job, seconds
     return job
 
 
-def event_stream(store: Store, watcher: Watcher, streams: Slots, job: Job, after: int) -> Response:
-    """A stream of the job's events after a sequence number, ended by ``end`` when the job is final."""
+def event_stream(
+    store: Store, watcher: Watcher, streams: Slots, job: Job, after: int, still_sees: Callable[[], bool]
+) -> Response:
+    """A stream of the job's events after a sequence number, ended by ``end`` when the job is final.
+
+    Args:
+        still_sees: whether the job is open to the client even now; asked all along, and when it is not, nothing more comes.
+    """
     if not streams.take():
         raise Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
@@ -54,7 +60,7 @@ def event_stream(store: Store, watcher: Watcher, streams: Slots, job: Job, after
             {"Retry-After": str(RETRY_SECONDS)},
         )
     return Response(
-        _Stream(_events(store, watcher, job, after), streams),
+        _Stream(_events(store, watcher, job, after, still_sees), streams),
         mimetype="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -82,21 +88,23 @@ class _Stream(Iterator[str]):
             self._streams.give_back()
 
 
-def _events(store: Store, watcher: Watcher, job: Job, after: int) -> Generator[str]:
+def _events(store: Store, watcher: Watcher, job: Job, after: int, still_sees: Callable[[], bool]) -> Generator[str]:
     yield f"retry: {RETRY_SECONDS * 1000}\n\n"
     told: tuple[str, str | None] | None = None
     with watcher.watching(job.id):
-        while not watcher.closing:
+        while not watcher.closing and still_sees():
             try:
                 # The job before its events: what is final then has no events left to come.
                 job = store.job(job.id)
             except UnknownJob:
                 yield _message("end", {"status": "deleted"})
                 return
-            while rows := store.events(job.id, after=after, limit=_BATCH):
-                for row in rows:
-                    yield _message(row.type, {"time": row.time.timestamp(), **row.data}, row.seq)
-                after = rows[-1].seq
+            rows = store.events(job.id, after=after, limit=_BATCH)
+            for row in rows:
+                yield _message(row.type, {"time": row.time.timestamp(), **row.data}, row.seq)
+                after = row.seq
+            if len(rows) == _BATCH:
+                continue  # a client may take its time over them, so all is asked anew
             state = (job.status.value, job.step)
             if state != told:
                 told = state

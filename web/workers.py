@@ -41,7 +41,7 @@ def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
     waiting = {(one.device, one.toolchain): one for one in store.waiting()}
     needs: set[tuple[str | None, str | None]] = {(None, None), *waiting}
     for worker in alive:
-        needs |= {(device, tool) for device in (None, *_devices(worker)) for tool in (None, *worker.toolchains)}
+        needs |= {(device, tool) for device in (None, *worker.devices) for tool in (None, *worker.toolchains)}
     found = []
     for device, toolchain in sorted(needs, key=lambda need: (need[0] or "", need[1] or "")):
         here = waiting.get((device, toolchain))
@@ -68,10 +68,5 @@ def page() -> str:
     )
 
 
-def _devices(worker: WorkerRow) -> list[str]:
-    # A CPU is what every worker has, and so no need that a job could name.
-    return [name for name in worker.device.split(", ") if name != "cpu"]
-
-
 def _can(worker: WorkerRow, device: str | None, toolchain: str | None) -> bool:
-    return device in (None, *_devices(worker)) and toolchain in (None, *worker.toolchains)
+    return device in (None, *worker.devices) and toolchain in (None, *worker.toolchains)

@@ -14,10 +14,14 @@ log = logging.getLogger(__name__)
 
 
 _RETIRE_SECONDS = 60.0
+_COLLECT_SECONDS = 3600.0
 
 
 class Reaper:
-    """Says that this worker is alive, requeues jobs of silent workers, rings for jobs that wait unheard, and deletes old ones."""
+    """Says that this worker is alive, requeues jobs of silent workers, rings for jobs that wait unheard, and deletes.
+
+    What it deletes is old, or belongs to nothing any more.
+    """
 
     def __init__(
         self, store: Store, settings: Settings, worker: str, ring: Callable[[Job], None], stopping: threading.Event
@@ -27,7 +31,7 @@ class Reaper:
         self._worker = worker
         self._ring = ring
         self._stopping = stopping
-        self._retire_at = time.monotonic()
+        self._retire_at = self._collect_at = time.monotonic()
 
     def start(self) -> threading.Thread:
         thread = threading.Thread(target=self._run, name="reaper", daemon=True)
@@ -40,12 +44,16 @@ class Reaper:
         expired = self._store.requeue_expired(self._settings.max_attempts)
         for job in expired:
             log.warning("job %s: its worker fell silent, it waits again", job.id)
-        for job in [*expired, *self._store.stale_queued(self._settings.lease_seconds)]:
+        for job in [*expired, *self._store.stale_queued(self._settings.lease_seconds, self._worker)]:
             self._ring(job)
         if time.monotonic() >= self._retire_at:
             self._retire_at = time.monotonic() + _RETIRE_SECONDS
             for job_id in self._store.retire():
                 log.info("job %s was deleted: its project does not keep it any longer", job_id)
+        if time.monotonic() >= self._collect_at:
+            self._collect_at = time.monotonic() + _COLLECT_SECONDS
+            if count := self._store.collect_garbage():
+                log.info("%d scripts or files that no job has any more were deleted", count)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from minimizer.cli.progress import printable
 from minimizer.settings import settings_from_environment
 from minimizer.store import DEFAULT_PROJECT, Store
 from minimizer.store.migrate import require_current
@@ -16,6 +17,8 @@ from minimizer.types import Role, Scope
 
 _ROLE = click.Choice([str(role) for role in Role])
 _SCOPE = click.Choice([str(scope) for scope in Scope])
+_DAYS = click.IntRange(1, 36_500)
+"""A time that a calendar has, counted from today in either direction."""
 
 
 @click.group()
@@ -80,7 +83,7 @@ def token() -> None:
 @click.argument("user_name", metavar="USER")
 @click.option("--name", default="made by an admin", show_default=True, help="What it is for.")
 @click.option("--scope", type=_SCOPE, default=str(Scope.READ), show_default=True, help="How far it goes.")
-@click.option("--days", type=click.IntRange(1), default=90, show_default=True, help="Days until it expires.")
+@click.option("--days", type=_DAYS, default=90, show_default=True, help="Days until it expires.")
 def add_token(user_name: str, name: str, scope: str, days: int) -> None:
     """Make a token for USER; it is printed once and can never be read again."""
     with _store("token.add", user_name) as store:
@@ -104,7 +107,9 @@ def list_tokens() -> None:
             expires = "never" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
             used = "never" if one.last_used_at is None else f"{one.last_used_at:%Y-%m-%d %H:%M}"
             state = " (revoked)" if one.revoked_at else ""
-            click.echo(f"{one.id} {one.user:<24} {one.scope:<6} expires {expires}, used {used}: {one.name}{state}")
+            click.echo(
+                f"{one.id} {one.user:<24} {one.scope:<6} expires {expires}, used {used}: {printable(one.name)}{state}"
+            )
 
 
 @admin.group()
@@ -122,9 +127,7 @@ def add_project(name: str) -> None:
 
 @project.command("keep")
 @click.argument("name")
-@click.option(
-    "--days", type=click.IntRange(1), help="Days after which a job that has ended is deleted; default: never."
-)
+@click.option("--days", type=_DAYS, help="Days after which a job that has ended is deleted; default: never.")
 @click.option("--bytes", "size", type=click.IntRange(1), help="Room above which the oldest go; default: no limit.")
 def keep_project(name: str, days: int | None, size: int | None) -> None:
     """Say how long and how much a project keeps. What is pinned is never deleted."""

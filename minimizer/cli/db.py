@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -40,8 +41,13 @@ def backup(file: Path) -> None:
         raise UserError("this database is no SQLite file: use pg_dump, as docs/deploy.md shows")
     if not Path(url.database).exists():
         raise UserError(f"there is no database at {url.database}: set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL")
-    if file.exists():
-        raise UserError(f"{file} exists: give a file that does not")
+    try:
+        # By us, since it is for nobody else to read: scripts and hashes of passwords are in there.
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        raise UserError(f"{file} exists: give a file that does not") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be written ({error.strerror}): give another file") from None
     with closing(sqlite3.connect(url.database)) as source, closing(sqlite3.connect(file)) as target:
         source.backup(target)
     click.echo(f"{file} has {file.stat().st_size:,} bytes.")

@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import delete, exists
+from sqlalchemy import delete, exists, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -15,6 +15,10 @@ from minimizer.store.database import Database
 from minimizer.store.models import ArtifactRow, BlobRow, JobRow
 
 _PIECE = 1 << 16
+# One for each column: the database has an index to ask, and need not look at every row for every blob.
+_UNUSED = [
+    ~exists().where(column == BlobRow.sha256) for column in (JobRow.script_sha, JobRow.archive_sha, ArtifactRow.sha256)
+]
 
 
 def put(session: Session, content: bytes) -> str:
@@ -49,13 +53,16 @@ def _unpacked(compressed: bytes) -> Iterator[bytes]:
     yield unpacking.flush()
 
 
+def unused(session: Session, limit: int) -> list[str]:
+    """Some of the blobs that nothing refers to. One that a transaction under way will refer to is none for `collect`."""
+    return list(session.scalars(select(BlobRow.sha256).where(*_UNUSED).limit(limit)))
+
+
 def collect(database: Database, shas: Iterable[str]) -> None:
     """Delete those of the blobs that nothing refers to any more."""
     for sha in shas:
-        asked = exists().where((JobRow.script_sha == sha) | (JobRow.archive_sha == sha))
-        unused = ~asked & ~exists().where(ArtifactRow.sha256 == sha)
         try:
             with database.write() as session:
-                session.execute(delete(BlobRow).where(BlobRow.sha256 == sha, unused))
+                session.execute(delete(BlobRow).where(BlobRow.sha256 == sha, *_UNUSED))
         except IntegrityError:
             pass  # somebody began to refer to it while we looked: it stays

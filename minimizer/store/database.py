@@ -85,7 +85,7 @@ def parse_url(url: str) -> URL:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidOption(
             f"{folder} cannot hold the database ({error.strerror}): set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL"

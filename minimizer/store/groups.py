@@ -185,7 +185,8 @@ class Groups:
 def _in(projects: Projects) -> ColumnElement[bool]:
     if projects is None:
         return true()
-    return FailureGroupRow.project_number.in_(select(ProjectRow.number).where(ProjectRow.name.in_(projects)))
+    names = [bounds.text(name, 64) for name in projects]  # an admin may name whatever comes to mind
+    return FailureGroupRow.project_number.in_(select(ProjectRow.number).where(ProjectRow.name.in_(names)))
 
 
 def _matches(q: str) -> ColumnElement[bool]:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from minimizer.store import artifacts, blobs
 from minimizer.store.database import Database
 from minimizer.store.errors import LeaseLost
 from minimizer.store.jobs import close, close_cancelled, is_id, touch, view
-from minimizer.store.models import JobRow, ProjectRow
+from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Claim, Job
 from minimizer.types import Reason, Status
-
-_RING_AT_ONCE = 50
 
 
 class Leases:
@@ -138,20 +136,32 @@ class Leases:
         blobs.collect(self._database, replaced)
         return waiting
 
-    def stale_queued(self, older_than: float) -> list[Job]:
-        """The longest waiting jobs that nobody has rung for in this many seconds, marked as rung for now.
+    def stale_queued(self, older_than: float, worker: str | None = None) -> list[Job]:
+        """Of each queue that nobody has rung in this many seconds the job that waits longest, marked as rung for now.
 
-        Their message may have been lost; or all workers are busy, and a few more messages do no harm.
+        The message may have been lost; or all workers are busy, and one more does no harm. It is enough for the whole
+        queue: whoever hears it goes on until nothing is left.
+
+        Args:
+            worker: only queues that it listens to, since where nobody does, messages would pile up.
         """
+        waits = JobRow.status == Status.QUEUED
         with self._database.write() as session:
             now = self._database.now(session)
-            stale = (
-                select(JobRow)
-                .where(JobRow.status == Status.QUEUED, JobRow.rung_at < now - timedelta(seconds=older_than))
-                .order_by(JobRow.queued_at, JobRow.number)
-                .limit(_RING_AT_ONCE)
+            known = None if worker is None else session.get(WorkerRecord, worker)
+            can_take = [] if known is None else _can_take(known.devices, known.interpreters)
+            quiet = (
+                select(JobRow.device, JobRow.toolchain)
+                .where(waits, *can_take)
+                .group_by(JobRow.device, JobRow.toolchain)
+                .having(func.max(JobRow.rung_at) < now - timedelta(seconds=older_than))
             )
-            rows = session.scalars(stale.with_for_update(skip_locked=True, of=JobRow)).all()
+            rows: list[JobRow] = []
+            for device, toolchain in session.execute(quiet).all():
+                here = waits & JobRow.device.is_not_distinct_from(device)
+                here &= JobRow.toolchain.is_not_distinct_from(toolchain)
+                first = select(JobRow).where(here).order_by(JobRow.queued_at, JobRow.number).limit(1)
+                rows += session.scalars(first.with_for_update(skip_locked=True, of=JobRow))
             for row in rows:
                 row.rung_at = now
             return [view(row) for row in rows]
@@ -178,11 +188,12 @@ def _in_turn(devices: Collection[str] | None, toolchains: Collection[str] | None
             JobRow.number,
         )
     )
-    if devices is not None:
-        query = query.where(or_(JobRow.device.is_(None), JobRow.device.in_(devices)))
-    if toolchains is not None:
-        query = query.where(or_(JobRow.toolchain.is_(None), JobRow.toolchain.in_(toolchains)))
-    return query
+    return query.where(*_can_take(devices, toolchains))
+
+
+def _can_take(devices: Collection[str] | None, toolchains: Collection[str] | None) -> list[ColumnElement[bool]]:
+    needs = ((JobRow.device, devices), (JobRow.toolchain, toolchains))
+    return [or_(need.is_(None), need.in_(has)) for need, has in needs if has is not None]
 
 
 def held(session: Session, claim: Claim) -> JobRow:

@@ -195,6 +195,15 @@ class WorkerRecord(Base):
     last_seen: Mapped[datetime]
     started_at: Mapped[datetime]
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Beside the CPU, which every worker has: it is no need that a job could name."""
+        return tuple(name for name in self.device.split(", ") if name != "cpu")
+
+    @property
+    def interpreters(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.toolchains.split(",")))
+
 
 class UserRow(Base):
     """Somebody who may sign in, or a robot that only has tokens."""

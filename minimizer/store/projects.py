@@ -132,6 +132,13 @@ class Projects:
         blobs.collect(self._database, [sha for sha in shas if sha])
         return ids
 
+    def collect_garbage(self, limit: int = 1000) -> int:
+        """Delete content that nothing refers to, because whoever let go of it last was killed on the way; returns how much."""
+        with self._database.read() as session:
+            shas = blobs.unused(session, limit)
+        blobs.collect(self._database, shas)
+        return len(shas)
+
 
 def find_project(session: Session, name: str) -> ProjectRow:
     """The row of a project.

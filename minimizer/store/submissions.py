@@ -180,9 +180,10 @@ def refuse_if_full(session: Session, limit: int) -> None:
 def _refuse_over_quota(session: Session, by: Submitter) -> None:
     if by.max_open_jobs is None:
         return
-    mine = (JobRow.submitted_by == by.name) & JobRow.status.in_(_OPEN)
+    whose = (JobRow.submitted_by == by.user) | JobRow.submitted_by.startswith(f"{by.user}/", autoescape=True)
+    mine = whose & JobRow.status.in_(_OPEN)
     if session.execute(select(func.count()).select_from(JobRow).where(mine)).scalar_one() >= by.max_open_jobs:
-        raise QuotaExceeded(by.name, by.max_open_jobs)
+        raise QuotaExceeded(by.user, by.max_open_jobs)
 
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow) -> JobRow | None:

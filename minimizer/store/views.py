@@ -31,6 +31,11 @@ class Submitter:
     name: str = ""
     max_open_jobs: int | None = None
 
+    @property
+    def user(self) -> str:
+        """Without the token: whoever makes another one may have no more jobs for it."""
+        return self.name.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -108,6 +113,8 @@ class WorkerRow:
 
     name: str
     device: str
+    devices: tuple[str, ...]
+    """What it has beside a CPU."""
     torch: str
     toolchains: tuple[str, ...]
     job_id: str | None
@@ -230,7 +237,7 @@ class Identity:
 
     @property
     def label(self) -> str:
-        """For the audit log and for quotas, which hold for each token by itself."""
+        """For the audit log, and for a job to say who has submitted it."""
         return f"{self.name}/{self.token}" if self.token else self.name
 
 

@@ -61,8 +61,9 @@ class Workers:
                 WorkerRow(
                     row.name,
                     row.device,
+                    row.devices,
                     row.torch,
-                    tuple(filter(None, row.toolchains.split(","))),
+                    row.interpreters,
                     job_id,
                     project,
                     filename,

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,41 @@ def test_a_secret_is_shown_once_and_kept_nowhere(
     assert secret.encode() not in kept and PASSWORD.encode() not in kept
 
 
+@pytest.mark.parametrize("end", ["revoked", "out of the project", "inactive"])
+def test_a_stream_ends_with_the_right_to_see_it(
+    client: FlaskClient, store: Store, tokens: dict[str, str], end: str
+) -> None:
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options(), project="ours")[0])
+    headers = bearer(tokens["mate"])
+    if end == "inactive":
+        sign_in(client, "owner", PASSWORD)
+        headers = {}
+    response = client.get(f"/api/v1/jobs/{hands.claim.job_id}/events", headers=headers)
+    chunks = (chunk.decode() for chunk in response.iter_encoded())
+    seen = ""
+    while "event: status" not in seen:
+        seen += next(chunks)
+    if end == "revoked":
+        store.revoke_token(store.tokens("mate")[0].id)
+    elif end == "inactive":
+        store.change_user("owner", active=False)
+    else:
+        store.change_user("mate", leave=["ours"])
+    hands.event("progress", nodes=5, nodes_before=9, elapsed=1.0)
+    assert "".join(islice(chunks, 3)) == ""
+    response.close()
+
+
+def test_a_password_counts_as_it_is_typed_and_a_token_as_it_is_pasted(
+    client: FlaskClient, store: Store, tokens: dict[str, str]
+) -> None:
+    spaced = "  a word and a space "
+    store.create_user("anna", Role.MEMBER, ["ours"], hash_password(spaced))
+    assert sign_in(client, "anna", spaced.strip()).status_code == 401
+    assert sign_in(client, "anna", spaced).status_code == 303
+    assert client.post("/login", data={"secret": f" {tokens['mate']}\n"}).status_code == 303
+
+
 @pytest.mark.parametrize("way", ["password", "token"])
 def test_a_browser_signs_in_and_out(client: FlaskClient, job: Job, tokens: dict[str, str], way: str) -> None:
     page = {"Accept": "text/html"}
@@ -476,20 +512,28 @@ def test_a_tab_that_was_left_open_guesses_nothing(client: FlaskClient, tokens: d
     assert sign_in(client, "owner", PASSWORD).status_code == 303
 
 
-def test_a_token_that_asks_too_often_waits(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
+def test_a_user_who_asks_too_often_waits(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
     with client_of(settings.model_copy(update={"requests_per_minute": 3}), store) as client:
         answers = [client.get("/api/v1/me", headers=bearer(tokens["owner"])) for _ in range(4)]
         assert [one.status_code for one in answers[:3]] == [200] * 3
         refused(answers[3], 429, "too often")
+        refused(
+            client.get("/api/v1/me", headers=bearer(tokens["reader"])), 429, "too often"
+        )  # another token of the owner
         assert client.get("/api/v1/me", headers=bearer(tokens["mate"])).status_code == 200
 
 
-def test_a_token_has_so_many_open_jobs(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
+def test_a_user_has_so_many_open_jobs(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
     with client_of(settings.model_copy(update={"max_open_jobs": 2}), store) as client:
         body = {"script": SCRIPT.decode(), "force": True}
         answers = [client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])) for _ in range(3)]
         assert [one.status_code for one in answers[:2]] == [202] * 2
-        refused(answers[2], 429, "2 jobs of 'owner/")
+        refused(answers[2], 429, "2 jobs of 'owner' ")
+        _, another = store.create_token("owner", "another", Scope.WRITE)
+        refused(client.post("/api/v1/jobs", json=body, headers=bearer(another)), 429, "2 jobs of 'owner' ")
+        sign_in(client, "owner", PASSWORD)
+        own = {"Origin": "http://localhost"}
+        refused(client.post("/api/v1/jobs", json=body, headers=own), 429, "2 jobs of 'owner' ")
         store.request_cancel(answers[0].get_json()["id"])
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).status_code == 202
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["mate"])).status_code == 202
@@ -506,7 +550,7 @@ def test_running_again_counts_like_submitting(
         second = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()["id"]
         for person in ("owner", "mate"):
             again = client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens[person]))
-            refused(again, 429, "1 jobs of 'owner/")
+            refused(again, 429, "1 jobs of 'owner' ")
         store.request_cancel(second)
         assert client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens["mate"])).status_code == 202
 

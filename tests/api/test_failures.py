@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 
+from minimizer import archive
 from minimizer.fingerprint import fingerprint
 from minimizer.options import Options
 from minimizer.report import Culprit, Failure, GraphNode, Report
@@ -129,7 +132,9 @@ def test_a_signature_means_a_group_of_one_project(client: FlaskClient, fail: Fai
     assert gelu.id in str(get(client, f"{other}?project=other"))
     retest = client.post(f"{API}/{RELU}/retest?project=default", json={}).get_json()
     assert retest["project"] == "default"
-    refused(client.get(f"{API}/{RELU}?project=none"), 404, API)
+    for name in ("none", "%00", "n" * 64):
+        refused(client.get(f"{API}/{RELU}?project={name}"), 404, API)
+    assert client.get(f"/failures/{RELU}?project=%00").status_code == 404
 
 
 def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail: Fail) -> None:
@@ -212,6 +217,19 @@ def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: F
     report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
     fail(report)
     refused(client.post(f"{API}/{RELU}/retest", json={}), 409, "verified repro")
+
+
+def test_a_repro_with_too_many_bytes_is_not_retested(client: FlaskClient, fail: Fail, store: Store) -> None:
+    job = fail()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("data.pt", bytes(archive.MAX_BYTES + 1))
+    hands = Hands(store, store.retry(job.id))
+    hands.artifact("repro.py", b"import torch\n")
+    hands.artifact("repro.zip", packed.getvalue())
+    hands.finish(minimized_report())
+    refused(client.post(f"{API}/{RELU}/retest", json={}), 409, "unpacks to more than the 64 MiB")
+    assert store.counts()[Status.QUEUED] == 0
 
 
 def test_a_group_is_not_listed_without_jobs_and_comes_back_with_the_next(

@@ -219,7 +219,7 @@ def test_delete_and_unknown_job(client: FlaskClient, minimized: Job) -> None:
 
 
 def test_script_marks_the_culprit(client: FlaskClient, minimized: Job) -> None:
-    page = client.get(f"/jobs/{minimized.id}/script?line=2&line=x").text
+    page = client.get(f"/jobs/{minimized.id}/script?line=2&line=x&line={'9' * 5000}").text
     assert page.count('class="ln"') == 1 and page.count('class="ln marked"') == 1
 
 

@@ -77,6 +77,7 @@ def test_too_large_is_413_in_every_form(client: FlaskClient) -> None:
         ({"budget": "soon"}, "'budget'"),
         ({"device": "tpu"}, "'device'"),
         ({"env": "A=B"}, "'env.0'"),
+        ({"args": "a\0b"}, "NUL"),
         ({"toolchain": "nightly"}, "there is no 'nightly'"),
     ],
 )
@@ -91,6 +92,9 @@ def test_unknown_field_of_the_body_is_refused(client: FlaskClient) -> None:
 def test_broken_requests_are_told_apart(client: FlaskClient) -> None:
     refused(client.post("/api/v1/jobs", data={"budget": "60"}, content_type="multipart/form-data"), 400, "'script'")
     refused(client.post("/api/v1/jobs", data="{", content_type="application/json"), 400, "")
+    for path, status in (("jobs", 400), ("batches", 422)):
+        nested = client.post(f"/api/v1/{path}", data="[" * 60_000, content_type="application/json")
+        refused(nested, status, "")
     refused(client.post("/api/v1/jobs", json=[1]), 422, "body")
     refused(client.post("/api/v1/jobs", json={"script": "x = '\ud800'"}), 400, "surrogate")
     refused(client.post("/api/v1/jobs", data="x = 1", content_type="text/x-python"), 415, "multipart/form-data")

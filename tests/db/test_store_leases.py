@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -300,15 +301,44 @@ def test_a_cancelled_job_is_not_given_back(store: Store) -> None:
     assert store.job(claimed.job_id).status is Status.CANCELLED
 
 
-def test_a_job_that_nobody_was_rung_for_is_rung_for_once_a_while(store: Store) -> None:
-    fresh, forgotten, running = submit(store), submit(store), submit(store)
-    store.claim_job(running.id, "w", lease_seconds=60)
+def forget_the_bell(store: Store) -> None:
+    """Let it be long since anybody was rung."""
     with store._database.write() as session:
         long_ago = store._database.now(session) - timedelta(seconds=100)
-        session.execute(update(JobRow).where(JobRow.id.in_([forgotten.id, running.id])).values(rung_at=long_ago))
-    assert [job.id for job in store.stale_queued(older_than=60)] == [forgotten.id]
+        session.execute(update(JobRow).values(rung_at=long_ago))
+
+
+def test_a_queue_that_nobody_was_rung_for_is_rung_for_once_a_while(store: Store) -> None:
+    running, first, second = submit(store), submit(store), submit(store)
+    store.claim_job(running.id, "w", lease_seconds=60)
+    assert store.stale_queued(older_than=60) == []
+    forget_the_bell(store)
+    assert [job.id for job in store.stale_queued(older_than=60)] == [first.id], "one message is enough"
     assert store.stale_queued(older_than=60) == [], "it was rung for just now"
-    assert {job.id for job in store.stale_queued(older_than=0)} == {fresh.id, forgotten.id}
+    assert [job.id for job in store.stale_queued(older_than=0)] == [first.id]
+    store.claim_job(first.id, "w", lease_seconds=60)
+    assert [job.id for job in store.stale_queued(older_than=0)] == [second.id]
+    forget_the_bell(store)
+    submit(store)
+    assert store.stale_queued(older_than=60) == [], "whoever hears of the new job takes the old one, too"
+
+
+def test_a_queue_that_nobody_listens_to_waits_for_its_worker(store: Store) -> None:
+    needs: list[dict[str, Any]] = [{}, {"device": "cuda"}, {"toolchain": "old"}, {"device": "cuda", "toolchain": "old"}]
+    jobs = [store.submit(b"x = 1\n", "a.py", Options(**need))[0].id for need in needs for _ in range(2)][::2]
+    store.register_worker("plain", device="cpu", torch="2.13.0")
+    store.register_worker("gpu", device="cuda", torch="2.13.0", toolchains=["new"])
+    store.register_worker("all", device="cuda", torch="2.13.0", toolchains=["new", "old"])
+
+    def rung(worker: str) -> list[str]:
+        return sorted(job.id for job in store.stale_queued(60, worker))
+
+    forget_the_bell(store)
+    assert rung("plain") == jobs[:1]
+    assert rung("gpu") == jobs[1:2], "the first queue was rung just now"
+    assert rung("all") == sorted(jobs[2:])
+    forget_the_bell(store)
+    assert rung("nobody knows it") == sorted(jobs)
 
 
 def test_projects_take_turns_and_priority_counts_within_one(store: Store) -> None:

@@ -106,6 +106,7 @@ STRANGERS = [
     {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"},
     {"Origin": "http://localhost.evil.example"},
+    {"Origin": "http://["},  # nothing that can be read
 ]
 FRIENDS: list[dict[str, str]] = [
     {},  # curl, our own command line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_sqlite(sqlite_url: str, tmp_path: Path) -> None:
     file = tmp_path / "backup" / "copy.db"
     file.parent.mkdir()
     assert backup(tmp_path, file).returncode == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     writer.delete(kept[0])
     writer.close()
     for path in tmp_path.glob("minimizer.db*"):
@@ -79,6 +81,20 @@ def test_postgresql(postgres_url: str, empty_postgres_url: str, tmp_path: Path) 
 def test_what_cannot_be_copied_is_said(tmp_path: Path, environment: dict[str, str], words: str) -> None:
     ended = backup(tmp_path, tmp_path / "copy.db", **environment)
     assert ended.returncode == 2 and words in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("name", "words"), [("there.db", "exists"), ("no/folder.db", "No such file or directory")])
+def test_a_file_that_cannot_be_made_is_named(sqlite_url: str, tmp_path: Path, name: str, words: str) -> None:
+    Store.open(sqlite_url).close()
+    (tmp_path / "there.db").write_text("mine")
+    ended = backup(tmp_path, tmp_path / name)
+    assert ended.returncode == 2 and words in ended.stderr and "Traceback" not in ended.stderr
+    assert (tmp_path / "there.db").read_text() == "mine"
+
+
+def test_a_folder_that_is_made_for_the_database_is_for_nobody_else(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/data/minimizer.db").close()
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 def test_the_manifests_start_what_there_is() -> None:

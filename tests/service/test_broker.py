@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,6 +47,13 @@ def take_all(settings: Settings) -> list[int]:
                 return taken
             message.ack()
             taken.append(message.payload)
+
+
+def test_the_folders_are_for_nobody_else(settings: Settings) -> None:
+    broker_config(settings)
+    made = [settings.data_dir, *(path for path in settings.data_dir.rglob("*") if path.is_dir())]
+    assert len(made) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
 
 
 def test_messages_arrive_in_order(settings: Settings, connection: Connection) -> None:

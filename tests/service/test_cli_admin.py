@@ -61,6 +61,20 @@ def test_a_token_is_printed_once_and_revoked(run: Run, store: Store) -> None:
     assert store.identify_token(secret) is None and "(revoked)" in run("token list").output
 
 
+def test_a_name_does_not_steer_the_terminal(run: Run) -> None:
+    run("user add anna")
+    run("token add anna --name two\x1b[2J")
+    assert "two?[2J" in run("token list").output
+
+
+@pytest.mark.parametrize("line", ["project keep default --days 1000000", "token add anna --days 1000000"])
+def test_a_time_that_no_calendar_has_is_refused(run: Run, store: Store, line: str) -> None:
+    run("user add anna")
+    refused = run(line)
+    assert refused.exit_code == 2 and "1<=x<=36500" in refused.output
+    assert store.retire() == []
+
+
 def test_projects_say_what_they_keep(run: Run, store: Store) -> None:
     run("project add compiler")
     run("project keep compiler --days 90")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+import struct
 import zipfile
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def test_files_and_folders_are_unpacked(tmp_path: Path) -> None:
         "a\nb.py",
         "d/" * 20 + "x",
         "x" * 201,
+        "lib/" + "\N{GRINNING FACE}" * 64 + ".py",  # 259 bytes in one name
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(name: str) -> None:
@@ -104,6 +106,18 @@ def test_a_name_twice_and_a_file_that_is_a_folder_are_refused() -> None:
 def test_what_is_no_zip_file_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidScript, match="not a zip file"):
         archive.read(content)
+
+
+def test_a_file_that_lies_beyond_all_numbers_is_refused() -> None:
+    content = zipped({"main.py": b"x = 1"})
+    directory, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
+    extra = struct.pack("<HHQ", 1, 8, (1 << 64) - 1)
+    entry, last = bytearray(content[directory:end]) + extra, bytearray(content[end:])
+    entry[30:32] = struct.pack("<H", len(extra))
+    entry[42:46] = b"\xff" * 4  # the offset of the header is said in the extra field
+    last[12:16] = struct.pack("<I", len(entry))
+    with pytest.raises(InvalidScript, match="not a zip file"):
+        archive.read(content[:directory] + bytes(entry) + bytes(last))
 
 
 def test_a_damaged_file_is_refused() -> None:

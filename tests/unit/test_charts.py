@@ -7,9 +7,11 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from markupsafe import Markup
 
 from minimizer.report import GraphNode, Layer, NonFinite
 from web.charts import Point, culprit_graph, layer_errors, trials_curve
+from web.diagnosis import drawn
 
 EVIL = '"><script>alert(1)</script>&'
 
@@ -50,6 +52,18 @@ def test_the_scale_is_logarithmic_and_zero_stands_below_it() -> None:
     exact, least, middle, most = heights
     assert exact > least > middle > most
     assert math.isclose(least - middle, middle - most, abs_tol=0.2)
+
+
+@pytest.mark.parametrize("errors", [(5e-324, 1.0, 1.5e308), (1e308, 1.2e308, 1.5e308)])
+def test_the_smallest_and_largest_floats_have_a_place(errors: tuple[float, ...]) -> None:
+    rows = [layer(str(i), i, error, None) for i, error in enumerate(errors)]
+    least, middle, most = (float(point.get("cy") or "nan") for point in parts(layer_errors(rows, "t"), "own"))
+    assert least > middle > most
+
+
+def test_a_picture_that_cannot_be_drawn_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert drawn(lambda: Markup(1 // 0)) is None
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_what_is_unknown_is_not_drawn() -> None:

@@ -46,15 +46,16 @@ class _Drawing:
         return LEFT + self._step * (index + 0.5)
 
     def _y(self, error: float) -> float:
-        if error <= 0:
-            return HEIGHT - BOTTOM
-        share = (math.log10(error) - self._low) / (self._high - self._low)
+        return HEIGHT - BOTTOM if error <= 0 else self._height(math.log10(error))
+
+    def _height(self, power: float) -> float:
+        share = (power - self._low) / (self._high - self._low)
         return self._floor - (self._floor - TOP) * min(max(share, 0.0), 1.0)
 
     def scale(self) -> Iterator[str]:
         every = max(1, math.ceil((self._high - self._low) / 6))
         for power in range(self._low, self._high + 1, every):
-            y = self._y(10.0**power)
+            y = self._height(power)  # not that of 10.0**power: the next power after the largest float is none
             yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             yield svg.text(LEFT - 10, y + 4, _power(power), "tick", "end")
         y = HEIGHT - BOTTOM
