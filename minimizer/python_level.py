@@ -23,7 +23,7 @@ from minimizer.executor import Executor
 from minimizer.findings import Settled, message_of, signal_name
 from minimizer.journal import Journal
 from minimizer.oracle import Signature
-from minimizer.protocol import Outcome
+from minimizer.protocol import ExceptionInfo, Outcome
 from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
 from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
@@ -178,9 +178,12 @@ class PythonLevel:
     def _keeps_its_promise(self, repro: Repro) -> bool:
         """Whether a way of writing the repro works in a warm child, before clean processes have the last word."""
         _, outcome = self._rerun.failure(repro.source)
-        error = outcome.exception
-        failed = error is not None and (error.root_type == "AssertionError" or error.root_message == "1")
-        return failed and self._rerun.ends_well(repro.source)
+        return has_shown_it(outcome.exception) and self._rerun.ends_well(repro.source)
+
+
+def has_shown_it(error: ExceptionInfo | None) -> bool:
+    """Whether a repro ended itself with status 1; the error at the root is the one that it was handling then."""
+    return error is not None and error.type == "SystemExit" and error.message != "125"
 
 
 def backend_of(text: str) -> str | None:

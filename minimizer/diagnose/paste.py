@@ -6,6 +6,8 @@ import ast
 import re
 from dataclasses import dataclass
 
+from minimizer.script.source import first_line, lines_of
+
 
 @dataclass(frozen=True)
 class Pasted:
@@ -24,9 +26,11 @@ def paste(text: str, code: str) -> Pasted:
     if node is None:
         number = _after_imports(tree)
         where = f"behind the imports (line {number})" if number else "at the top"
-        return Pasted(_insert(text, number, code), code, where)
-    first = _first_line(node)
-    return Pasted(_insert(text, first - 1, code), code, f"before line {first}: {_line(text, first)}")
+    else:
+        first = first_line(node)
+        number, where = first - 1, f"before line {first}: {_line(text, first)}"
+    code = _with_torch(tree, number, code)
+    return Pasted(_insert(text, number, code), code, where)
 
 
 def disable_function(text: str, line: int) -> Pasted | None:
@@ -40,10 +44,10 @@ def disable_function(text: str, line: int) -> Pasted | None:
     function = max(around, key=lambda n: n.lineno)
     if any("compile" in ast.unparse(d) for d in function.decorator_list) or function.name in _compiled(tree):
         return None
-    indent, code = " " * function.col_offset, "@torch.compiler.disable"
-    first = _first_line(function)
+    first = first_line(function)
+    code = _with_torch(tree, first - 1, "@torch.compiler.disable")
     where = f"above line {function.lineno}: {_line(text, function.lineno)}"
-    return Pasted(_insert(text, first - 1, indent + code), code, where)
+    return Pasted(_insert(text, first - 1, code, like=first), code, where)
 
 
 def disable_module(text: str, path: str) -> Pasted | None:
@@ -54,10 +58,10 @@ def disable_module(text: str, path: str) -> Pasted | None:
         return None
     statement, name, steps = owner
     target = name + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in steps)
-    code = f"{target} = torch.compiler.disable({target})"
     last = statement.end_lineno or statement.lineno
+    code = _with_torch(tree, last, f"{target} = torch.compiler.disable({target})")
     where = f"behind line {last}: {_line(text, last)}"
-    return Pasted(_insert(text, last, " " * statement.col_offset + code), code, where)
+    return Pasted(_insert(text, last, code, like=statement.lineno), code, where)
 
 
 def other_backend(text: str, backend: str) -> Pasted | None:
@@ -69,22 +73,31 @@ def other_backend(text: str, backend: str) -> Pasted | None:
     if not (calls or bare) or any(k.arg in ("backend", "mode", "options", None) for c in calls for k in c.keywords):
         return None
     argument = f'backend="{backend}"'
-    edits = [(*_end(call), f"{', ' if call.args or call.keywords else ''}{argument})", 1) for call in calls]
-    edits += [(*_end(name), f"({argument})", 0) for name in bare]
-    lines = text.splitlines(keepends=True)
-    for number, column, added, dropped in sorted(edits, reverse=True):
-        line = lines[number - 1].encode()  # columns count bytes
-        kept = line[: column - dropped].decode()
-        if dropped:
-            kept = re.sub(r",\s*$", "", kept)
-        lines[number - 1] = kept + added + line[column:].decode()
-    code = f"torch.compile(..., {argument})"
-    return Pasted("".join(lines), code, "at every torch.compile of the script")
+    edits = [_added_argument(text, call, argument) for call in calls]
+    edits += [(_end(text, name), f"({argument})") for name in bare]
+    for place, added in sorted(edits, reverse=True):
+        text = text[:place] + added + text[place:]
+    return Pasted(text, f"torch.compile(..., {argument})", "at every torch.compile of the script")
 
 
-def _end(node: ast.expr) -> tuple[int, int]:
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    return node.end_lineno, node.end_col_offset
+def _added_argument(text: str, call: ast.Call, argument: str) -> tuple[int, str]:
+    """Where in the text one more argument of a call goes, and with which comma before it.
+
+    Behind the last one may come what closes its parentheses, a comma, and comments.
+    """
+    last = max([call.func, *call.args, *(k.value for k in call.keywords)], key=lambda node: _end(text, node))
+    start, close = _end(text, last), _end(text, call) - 1
+    marks = [found for found in re.finditer(r"#[^\r\n]*|[(),]", text[start:close]) if found[0] in "(),"]
+    if not marks:
+        return start, f", {argument}"
+    return start + marks[-1].end(), {"(": "", ",": " "}.get(marks[-1][0], ", ") + argument
+
+
+def _end(text: str, node: ast.expr) -> int:
+    """The place in the text behind a node; the parser counts columns in bytes."""
+    assert node.end_lineno is not None
+    *above, line = lines_of(text)[: node.end_lineno]
+    return sum(map(len, above)) + len(line.encode()[: node.end_col_offset].decode())
 
 
 def _owner(tree: ast.Module, path: list[str]) -> tuple[ast.stmt, str, list[str]] | None:
@@ -129,17 +142,24 @@ def _after_imports(tree: ast.Module) -> int:
     return last
 
 
-def _first_line(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(d.lineno for d in decorators)])
-
-
 def _line(text: str, number: int) -> str:
-    return text.splitlines()[number - 1].strip()[:100]
+    return lines_of(text)[number - 1].strip()[:100]
 
 
-def _insert(text: str, after: int, code: str) -> str:
-    lines = text.splitlines(keepends=True)
-    if after and not lines[after - 1].endswith("\n"):
+def _with_torch(tree: ast.Module, after: int, code: str) -> str:
+    """With an import of torch before it, where the script has not given it this name by then."""
+    above = [s for s in tree.body if s.lineno <= after and not isinstance(s, ast.FunctionDef | ast.ClassDef)]
+    imports = [n for s in above for n in ast.walk(s) if isinstance(n, ast.Import | ast.ImportFrom)]
+    names = {alias.asname or alias.name.partition(".")[0] for n in imports for alias in n.names}
+    is_missing = "torch." in code and "torch" not in names and not code.startswith("import torch")
+    return f"import torch\n{code}" if is_missing else code
+
+
+def _insert(text: str, after: int, code: str, *, like: int | None = None) -> str:
+    """With statements behind a line, indented as another line is."""
+    lines = lines_of(text)
+    model = lines[like - 1] if like else ""
+    indent = model[: len(model) - len(model.lstrip())]
+    if after and not lines[after - 1].endswith(("\n", "\r")):
         lines[after - 1] += "\n"
-    return "".join([*lines[:after], f"{code}\n" if code else "", *lines[after:]])
+    return "".join([*lines[:after], *(f"{indent}{line}\n" for line in code.splitlines()), *lines[after:]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -58,13 +59,24 @@ def global_changes(text: str, *, flips: Sequence[Turned], ladder: Sequence[Rung]
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     """The first change with which the script passes.
 
-    One that leaves nothing compiled costs as much as the last resort, whatever it looks like, and has to wait for that.
+    One that leaves nothing compiled costs as much as the last resort, whatever it looks like, and has to wait for that. One for
+    which there was no place (``if x: y = torch.compile(f)`` in one line) may have left no program.
     """
     for change in candidates:
+        if not _is_python(change.pasted.text):
+            continue
         ended = try_(change.pasted.text)
         if ended.passes and (ended.frames or change.is_eager):
             return change
     return None
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def in_words(before: float, after: float) -> str:

@@ -18,6 +18,11 @@ from minimizer.report import Culprit, Failure
 from minimizer.types import Kind
 
 SAID = "expected no error, as in eager; actual"
+CHECK_FAILED = """\
+except AssertionError as error:
+    raise SystemExit(f"expected no error, actual AssertionError: {error}")
+"""
+"""The handler of the script's own check; what it raises passes through the one around it."""
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -43,21 +48,41 @@ def emit_script(
         yield replace(_repro(comment, _twice(text, failure), failure, evidence), hang_after=REPRO_SECONDS)
         return
     if crash is None:
-        evidence = "AssertionError" if failure.kind.is_numeric else "actual "
+        evidence = "actual AssertionError" if failure.kind.is_numeric else "actual "
         twice = _repro(comment, _twice(text, failure), failure, evidence)
         if failure.kind.is_numeric:
             named = _repro(comment, _twice(_named(text), failure), failure, evidence)
             if named.lines < twice.lines:
                 yield named
         yield twice
-    expected = -crash if crash is not None else 1
-    evidence = f"expected exit status 0, actual {expected}\n"
-    yield _repro(comment, _in_children(text, expected), failure, evidence)
+    status = f"-signal.{signal.Signals(crash).name}" if crash is not None else "1"
+    evidence = f"expected exit status 0, actual {-crash if crash is not None else 1}\n"
+    yield _repro(comment, _in_children(text, status, _last_words(failure, crash)), failure, evidence)
 
 
 def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
-    source = layout.assemble(comment, [body])
+    source = layout.assemble(comment, [in_lines(body)])
     return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=evidence)
+
+
+def in_lines(text: str) -> str:
+    """Canonical text with strings of several lines, such as the source of a kernel, written as a person does."""
+    tree = ast.parse(text)
+    in_f_strings = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in ast.walk(n)}
+    strings = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in in_f_strings]
+    lines = text.split("\n")
+    for node in sorted(strings, key=lambda n: (n.lineno, n.col_offset), reverse=True):
+        if isinstance(node.value, str) and node.lineno == node.end_lineno and _reads_as_lines(node.value):
+            value = node.value.replace("\\", r"\\").replace('"""', r"\"\"\"")
+            value = value[:-1] + r"\"" if value.endswith('"') else value
+            line = lines[node.lineno - 1].encode()  # columns count bytes
+            before, after = line[: node.col_offset].decode(), line[node.end_col_offset :].decode()
+            lines[node.lineno - 1] = f'{before}"""{value}"""{after}'
+    return "\n".join(lines)
+
+
+def _reads_as_lines(text: str) -> bool:
+    return text.strip().count("\n") > 1 and all(c.isprintable() or c in "\n\t" for c in text)
 
 
 def _twice(text: str, failure: Failure) -> str:
@@ -73,12 +98,13 @@ def _twice(text: str, failure: Failure) -> str:
         eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
     elif failure.kind is Kind.COMPILE_ERROR:  # nothing that eager raises could be taken for it
         return f"{definitions}\ntry:\n{_indented(setting, eager, statement)}\n{handler}"
-    first = f"try:\n{_indented(setting, eager)}\n{CANNOT_RUN}"
     if failure.kind.is_numeric:
-        return f"{definitions}\n{first}\n{statement}\n"
+        check = f"try:\n{_indented(statement)}\n{CHECK_FAILED}"
+        return f"{definitions}\ntry:\n{_indented(setting, eager, check)}\n{CANNOT_RUN}"
     if failure.kind is Kind.HANG:
         timer = f"faulthandler.dump_traceback_later({REPRO_SECONDS:g}, exit=True)  # exits with status 1"
-        return f"{definitions}\n{first}\n{timer}\n{statement}\n"
+        return f"{definitions}\ntry:\n{_indented(setting, eager, timer, statement)}\n{CANNOT_RUN}"
+    first = f"try:\n{_indented(setting, eager)}\n{CANNOT_RUN}"
     return f"{definitions}\n{first}\ntry:\n{_indented(statement)}\n{handler}"
 
 
@@ -112,21 +138,41 @@ def _indented(*statements: str) -> str:
     return textwrap.indent("\n".join(s.rstrip("\n") for s in statements if s), "    ")
 
 
-def _in_children(text: str, expected: int) -> str:
-    """The script runs in children of its own, without the compiler and with it, and the parent compares how they end."""
-    status = f"-signal.{signal.Signals(-expected).name}" if expected < 0 else str(expected)
+def _last_words(failure: Failure, crash: int | None) -> str:
+    """What a child that fails in this way says on standard error; empty where its exit status is all there is."""
+    if crash is not None or failure.exception_type == "SystemExit":
+        return ""
+    return "\nAssertionError" if failure.kind.is_numeric else header.telltale(failure)
+
+
+def _in_children(text: str, status: str, words: str) -> str:
+    """The script runs in children of its own, without the compiler and with it, and the parent compares how they end.
+
+    Any exception ends a child with status 1, so where there are ``words`` the parent looks for them.
+    """
     statements = ast.parse(text).body
     imports = [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
-    parent = (
-        "if len(sys.argv) == 1:\n"
-        '    off = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}\n'
-        '    eager = subprocess.run([sys.executable, __file__, "child"], env=off).returncode\n'
-        '    actual = subprocess.run([sys.executable, __file__, "child"]).returncode\n'
-        f"    if eager or actual not in (0, {status}):\n"
-        "        sys.exit(125)\n"
-        '    sys.exit(f"expected exit status 0, actual {actual}" if actual else 0)\n'
+    comparison = [
+        "actual = subprocess.call(child)",
+        f"if eager or actual not in (0, {status}):",
+        "    sys.exit(125)",
+        'sys.exit(f"expected exit status 0, actual {actual}" if actual else 0)',
+    ]
+    if words:
+        comparison = [
+            "actual = subprocess.run(child, stderr=subprocess.PIPE, text=True)",
+            "print(actual.stderr)",
+            f"known = {words!r} in actual.stderr",
+            "if eager or actual.returncode not in (0, int(known)):",
+            "    sys.exit(125)",
+            'sys.exit("expected exit status 0, actual 1" if actual.returncode else 0)',
+        ]
+    parent = _indented(
+        'child = [sys.executable, __file__, "child"]',
+        'eager = subprocess.call(child, env={**os.environ, "TORCHDYNAMO_DISABLE": "1"})',
+        *comparison,
     )
-    return f"{_text(imports)}\n{parent}\n{_text([s for s in statements if s not in imports])}"
+    return f"{_text(imports)}\nif len(sys.argv) == 1:\n{parent}\n{_text([s for s in statements if s not in imports])}"
 
 
 def _text(statements: Sequence[ast.stmt]) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from minimizer.script.inline import is_of_the_future
+from minimizer.script.source import first_line, lines_of
 
 
 def with_arguments(text: str, args: Sequence[str]) -> str:
@@ -19,6 +20,6 @@ def with_arguments(text: str, args: Sequence[str]) -> str:
     tree = ast.parse(text)
     first = 1 if ast.get_docstring(tree) is not None else 0
     first += sum(map(is_of_the_future, tree.body))
-    line = tree.body[first].lineno - 1 if first < len(tree.body) else len(text.splitlines())
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
+    line = first_line(tree.body[first]) - 1 if first < len(tree.body) else len(lines)
     return "".join([*lines[:line], f"import sys\n\nsys.argv[1:] = {list(args)!r}\n", *lines[line:]])

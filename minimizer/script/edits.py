@@ -19,17 +19,18 @@ LISTS = (
     "values",
     "ifs",
     "generators",
+    "cases",
 )
 """Fields that hold nodes any of which may be left out."""
 Edit = Callable[[ast.AST], Replacement]
 
 
 def items(source: Source) -> Iterator[int]:
-    """Everything that stands in a list and is no statement: arguments, keywords, elements, decorators, imported names."""
+    """Everything that stands in a list and is no statement: arguments, keywords, elements, entries, decorators, imported names."""
     for node in source.nodes():
         for field in LISTS:
             value = getattr(node, field, None)
-            if isinstance(value, list) and not isinstance(node, ast.arguments | ast.Dict):
+            if isinstance(value, list) and not isinstance(node, ast.arguments):
                 yield from (number_of(item) for item in value if isinstance(item, ast.AST))
 
 
@@ -51,48 +52,88 @@ def without_position(source: Source, length: int, index: int) -> Source | None:
     return source.edited(dict.fromkeys(tuples, shorter))
 
 
+def annotated(source: Source) -> list[int]:
+    """Annotations of parameters and results, then of assignments, last of those that a class may be made from."""
+    nodes = list(source.nodes())
+    fields = {id(n) for owner in nodes if isinstance(owner, ast.ClassDef) for n in owner.body}
+    assigned = [n for n in nodes if isinstance(n, ast.AnnAssign) and n.value is not None]
+    given = [n.annotation if isinstance(n, ast.arg) else getattr(n, "returns", None) for n in nodes]
+    return [number_of(n) for n in [*given, *sorted(assigned, key=lambda n: id(n) in fields)] if n is not None]
+
+
+def without_annotations(source: Source, numbers: Sequence[int]) -> Source | None:
+    """With parameters, results and assignments as they are without these annotations."""
+
+    def plain(node: ast.AST) -> Replacement:
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            return ast.Assign(targets=[node.target], value=node.value)
+        return None
+
+    return source.edited(dict.fromkeys(numbers, plain))
+
+
 def parameters(source: Source) -> list[tuple[int, int]]:
-    """Pairs (function, position) of the parameters that a caller gives."""
+    """Pairs (function, parameter) of the parameters that a caller gives."""
     return [
-        (number_of(node), position)
+        (number_of(node), number_of(parameter))
         for node in source.nodes()
-        if isinstance(node, ast.FunctionDef)
-        for position in range(_own(source, node), len(node.args.args))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for parameter in _parameters(node.args)[_own(source, node) :]
     ]
 
 
-def without_parameter(source: Source, number: int, position: int) -> Source | None:
-    """Without a parameter of a function, and without what its callers give for it by position."""
+def without_parameter(source: Source, number: int, parameter: int) -> Source | None:
+    """Without a parameter of a function, and without what its callers give for it."""
     function = next(n for n in source.nodes() if number_of(n) == number)
-    assert isinstance(function, ast.FunctionDef)
+    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     own = _own(source, function)
     names = {function.name} | ({_class_of(source, function)} if function.name == "__init__" else set())
+    place, name = next((i, p.arg) for i, p in enumerate(_parameters(function.args)) if number_of(p) == parameter)
+    is_positional = place < len(function.args.posonlyargs + function.args.args)
 
     def shorter(node: ast.AST) -> Replacement:
         assert isinstance(node, ast.Call)
-        node.args = [a for i, a in enumerate(node.args) if i != position - own]
-        return node
-
-    def plainer(node: ast.AST) -> Replacement:
-        assert isinstance(node, ast.FunctionDef)
-        without_default = len(node.args.args) - len(node.args.defaults)
-        if position >= without_default:
-            del node.args.defaults[position - without_default]
-        del node.args.args[position]
+        node.args = [a for i, a in enumerate(node.args) if i != place - own or not is_positional]
+        node.keywords = [k for k in node.keywords if k.arg != name]
         return node
 
     calls = [n for n in source.nodes() if isinstance(n, ast.Call) and _called(n) in names]
     inner = {number_of(n) for call in calls for a in call.args for n in ast.walk(a)}  # an edit hides what is inside
     edits: dict[int, Edit] = {number_of(n): shorter for n in calls if number_of(n) not in inner}
-    return source.edited({**edits, number: plainer})
+    return source.edited({**edits, number_of(function.args): lambda node: _without(node, parameter)})
 
 
-def _own(source: Source, function: ast.FunctionDef) -> int:
+def _parameters(arguments: ast.arguments) -> list[ast.arg]:
+    """All of a function's, those first that are given by position."""
+    rest = (arguments.vararg, arguments.kwarg)
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *(p for p in rest if p is not None)]
+
+
+def _without(node: ast.AST, parameter: int) -> ast.arguments:
+    """Without one parameter and its default."""
+    assert isinstance(node, ast.arguments)
+
+    def stays(one: ast.arg | None) -> bool:
+        return one is not None and number_of(one) != parameter
+
+    last = (node.posonlyargs + node.args)[::-1]
+    return ast.arguments(
+        posonlyargs=list(filter(stays, node.posonlyargs)),
+        args=list(filter(stays, node.args)),
+        defaults=[d for p, d in zip(last, node.defaults[::-1], strict=False) if stays(p)][::-1],
+        vararg=node.vararg if stays(node.vararg) else None,
+        kwonlyargs=list(filter(stays, node.kwonlyargs)),
+        kw_defaults=[d for p, d in zip(node.kwonlyargs, node.kw_defaults, strict=True) if stays(p)],
+        kwarg=node.kwarg if stays(node.kwarg) else None,
+    )
+
+
+def _own(source: Source, function: ast.stmt) -> int:
     """How many of a function's parameters its callers do not give: one for a method."""
     return int(_class_of(source, function) is not None)
 
 
-def _class_of(source: Source, function: ast.FunctionDef) -> str | None:
+def _class_of(source: Source, function: ast.stmt) -> str | None:
     return next((n.name for n in source.nodes() if isinstance(n, ast.ClassDef) and function in n.body), None)
 
 
@@ -102,12 +143,12 @@ def _called(call: ast.Call) -> str:
 
 def blocks(source: Source) -> list[tuple[int, str]]:
     """Statements that hold others, each with a part of theirs that could stand in their place."""
-    kinds = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+    kinds = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
     return [
         (number_of(node), part)
         for node in source.statements
         if isinstance(node, kinds)
-        for part in BODIES
+        for part in (*BODIES, "cases")
         if getattr(node, part, None)
     ]
 
@@ -118,7 +159,8 @@ def unwrapped(source: Source, parts: Sequence[tuple[int, str]]) -> Source | None
     def body(part: str) -> Edit:
         def edit(node: ast.AST) -> Replacement:
             first = _first_round(node) if isinstance(node, ast.For) and part == "body" else []
-            return [*first, *getattr(node, part)]
+            held = getattr(node, part)
+            return [*first, *(held[0].body if part == "cases" else held)]
 
         return edit
 

@@ -45,7 +45,7 @@ def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source
 def _run(problem: Problem[Source]) -> None:
     while True:
         before = problem.best
-        for reduce_by in (_statements, _blocks, _functions, _classes, _variables, _items, _expressions, _numbers):
+        for reduce_by in PASSES:
             reduce_by(problem)
         if problem.best is before:
             return
@@ -61,6 +61,11 @@ def _statements(problem: Problem[Source], depth: int = 0) -> None:
 def _blocks(problem: Problem[Source]) -> None:
     """Put the body of a loop, a branch, a context in its place."""
     problem.shrink(edits.blocks(problem.best), edits.unwrapped, "blocks")
+
+
+def _annotations(problem: Problem[Source]) -> None:
+    """Drop annotations, all at once if that can be: what they name need not be imported then."""
+    problem.shrink(edits.annotated(problem.best), edits.without_annotations, "annotations")
 
 
 def _functions(problem: Problem[Source]) -> None:
@@ -81,7 +86,7 @@ def _variables(problem: Problem[Source]) -> None:
 
 
 def _items(problem: Problem[Source]) -> None:
-    """Drop arguments, elements, decorators, imported names."""
+    """Drop arguments, elements, entries, decorators, imported names, parameters."""
     problem.shrink(list(edits.items(problem.best)), Source.without, "items", whole=False)
     problem.shrink(edits.empty_calls(problem.best), edits.uncalled, "items")
     while problem.first((edits.without_parameter(problem.best, *p) for p in edits.parameters(problem.best)), "items"):
@@ -128,3 +133,6 @@ def _each(
         verdicts = problem.judge([edit(before, name) for name in batch], by)
         if problem.best is not before and sum(verdicts) > 1:
             pending = [name for name, fails in zip(batch, verdicts, strict=True) if fails] + pending
+
+
+PASSES = (_statements, _annotations, _blocks, _functions, _classes, _variables, _items, _expressions, _numbers)

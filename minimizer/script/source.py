@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,8 +110,19 @@ def _numbered(tree: ast.Module) -> ast.Module:
 
 
 def _inner(statement: ast.stmt) -> list[ast.stmt]:
-    blocks = [statement, *getattr(statement, "handlers", ())]
+    blocks = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
     return [inner for block in blocks for field in BODIES for inner in getattr(block, field, ())]
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a script as the parser counts them, with their ends: to it a form feed or U+2028 ends no line."""
+    return io.StringIO(text, newline="").readlines()
+
+
+def first_line(node: ast.stmt) -> int:
+    """Where a statement begins: at its first decorator, if it has any."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def number_of(node: ast.AST) -> int:
@@ -128,6 +140,8 @@ class Editor(ast.NodeTransformer):
         edit = self._edits.get(number_of(node))
         if edit is not None:
             return edit(node)
+        if isinstance(node, ast.Dict):
+            return self._entries(node)
         self.generic_visit(node)
         if isinstance(node, ast.Try) and not node.handlers and not node.finalbody:
             return [*node.body, *node.orelse]
@@ -137,8 +151,17 @@ class Editor(ast.NodeTransformer):
             return node.values[0] if node.values else ast.Constant(value=True)
         if isinstance(node, ast.Import | ast.ImportFrom) and not node.names:
             return None
-        if isinstance(node, ast.stmt | ast.ExceptHandler) and getattr(node, "body", None) == []:
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) and getattr(node, "body", None) == []:
             setattr(node, "body", [ast.Pass()])  # noqa: B010  (no common type has it)
+        return node
+
+    def _entries(self, node: ast.Dict) -> ast.Dict:
+        """A key goes with its value."""
+        pairs = [
+            (key and self.visit(key), self.visit(value)) for key, value in zip(node.keys, node.values, strict=True)
+        ]
+        kept = [(key, value) for key, value in pairs if value is not None]
+        node.keys, node.values = [key for key, _ in kept], [value for _, value in kept]  # type: ignore[misc]
         return node
 
 

@@ -1,4 +1,4 @@
-"""The diagnosis without torch: which finding counts, what is pasted where, and what a lack of time leaves."""
+"""The diagnosis without torch: which finding counts, and what a lack of time leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from minimizer.diagnose import Patient, diagnose
 from minimizer.diagnose.knobs import KNOBS, groups, turned
 from minimizer.diagnose.original import passes_needed
-from minimizer.diagnose.paste import disable_function, disable_module, other_backend, paste
+from minimizer.diagnose.paste import Pasted
 from minimizer.diagnose.sets import Answer, Seen, Setting
 from minimizer.diagnose.stages import find_part
-from minimizer.diagnose.workaround import Tried
+from minimizer.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.errors import BudgetExceeded
 from minimizer.journal import Journal
 from minimizer.report import Culprit, Failure, Report, Reproducibility, Rung, Source
@@ -165,80 +165,6 @@ def test_stages_without_parts_are_unknown_and_cost_nothing(stage: Stage) -> None
     assert not trials.asked
 
 
-# What is pasted where ------------------------------------------------------------------------------------------------
-
-
-def test_code_goes_before_what_compiles() -> None:
-    pasted = paste(SCRIPT, "x = 1")
-
-    assert "x = 1\nmodel = torch.compile(Net())" in pasted.text
-    assert pasted.where == "before line 11: model = torch.compile(Net())"
-
-
-def test_code_goes_before_the_decorator_that_compiles() -> None:
-    assert paste("import torch\n@torch.compile\ndef f(): pass\n", "x = 1").text.startswith(
-        "import torch\nx = 1\n@torch"
-    )
-
-
-def test_code_goes_behind_the_imports_where_nothing_compiles() -> None:
-    pasted = paste('"""Doc."""\nfrom __future__ import annotations\nimport torch', "x = 1")
-
-    assert pasted.text == '"""Doc."""\nfrom __future__ import annotations\nimport torch\nx = 1\n'
-
-
-def test_the_innermost_function_is_disabled() -> None:
-    pasted = disable_function(SCRIPT, 6)
-
-    assert pasted is not None
-    assert "    @torch.compiler.disable\n    def act(self, x):" in pasted.text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["import torch\n@torch.compile\ndef f(x):\n    return x\n", "def f(x):\n    return x\n\ng = torch.compile(f)\n"],
-)
-def test_the_compiled_function_itself_is_not_disabled(text: str) -> None:
-    line = text.splitlines().index("    return x") + 1
-
-    assert disable_function(text, line) is None
-
-
-def test_one_module_is_disabled_where_the_model_has_a_name() -> None:
-    pasted = disable_module(SCRIPT, "blocks.2.act")
-
-    assert pasted is not None
-    assert pasted.code == "model.blocks[2].act = torch.compiler.disable(model.blocks[2].act)"
-    assert f"model = torch.compile(Net())\n{pasted.code}\n" in pasted.text
-
-
-def test_a_module_of_a_global_is_reached_from_there() -> None:
-    pasted = disable_module("net = Net()\n@torch.compile\ndef step(x):\n    return net(x)\n", "net.act")
-
-    assert pasted is not None
-    assert pasted.text.startswith("net = Net()\nnet.act = torch.compiler.disable(net.act)\n")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("g = torch.compile(f)", 'g = torch.compile(f, backend="aot_eager")'),
-        ("@torch.compile\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
-        ("g = torch.compile(ä(f), dynamic=True,)", 'g = torch.compile(ä(f), dynamic=True, backend="aot_eager")'),
-        ("@torch.compile()\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
-    ],
-)
-def test_another_backend_is_named_at_every_compile(before: str, after: str) -> None:
-    pasted = other_backend(before, "aot_eager")
-
-    assert pasted is not None
-    assert pasted.text == after
-
-
-def test_a_backend_of_the_scripts_own_is_left_alone() -> None:
-    assert other_backend("torch.compile(f, backend=mine)", "aot_eager") is None
-
-
 # The sweep -----------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +191,18 @@ def test_every_turned_knob_is_in_one_group() -> None:
 
 
 # The whole -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_that_leaves_no_program_is_not_tried() -> None:
+    good, broken = Change(Pasted("x = 1", "", ""), ""), Change(Pasted("x = 1,)", "", ""), "")
+    tried: list[str] = []
+
+    def try_(text: str) -> Tried:
+        tried.append(text)
+        return Tried(passes=True, frames=1)
+
+    assert first_that_helps(iter([broken, good]), try_) is good
+    assert tried == ["x = 1"]
 
 
 def test_the_cheapest_change_that_helps_is_the_workaround(diagnosed: Callable[..., Report]) -> None:

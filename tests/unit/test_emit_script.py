@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minimizer.emit import Repro
-from minimizer.emit.script import emit_script
-from minimizer.python_level import together
+from minimizer.emit.idioms import REPRO_SECONDS
+from minimizer.emit.script import emit_script, in_lines
+from minimizer.inside.failures import describe
+from minimizer.protocol import ExceptionInfo
+from minimizer.python_level import has_shown_it, together
 from minimizer.report import Culprit, Failure
 from minimizer.types import Kind, Stage
+from minimizer.verify import Run
 
 TORCH = """
-import contextlib, os
+import contextlib, os, time
 
 MODE = os.environ["BUG"]
 eager = False
@@ -38,6 +47,8 @@ def compile(f):
             return f(*args) + 1
         if MODE == "dies":
             os.abort()
+        if MODE == "hangs":
+            time.sleep(60)
         return f(*args)
     return run
 
@@ -58,11 +69,15 @@ AT_ONCE = SCRIPT.replace("fast = torch.compile(f)\nassert fast(3) == 3", "x = 3\
 NAMED = SCRIPT.replace("assert fast(3) == 3", "x = 3\nfast(x)")
 
 
-def repros(kind: Kind, *, crash: int | None = None, text: str = SCRIPT) -> list[Repro]:
+ALONE = (Kind.CRASH, Kind.HANG, Kind.MISSING_ERROR)
+"""Kinds whose repro is written in one way only, or not at this level."""
+
+
+def repros(kind: Kind, *, crash: int | None = None, text: str = SCRIPT, error: str = "TypeError") -> list[Repro]:
     failure = Failure(
         kind=kind,
         stage=Stage.DYNAMO,
-        exception_type="TypeError",
+        exception_type=error,
         message="TypeError: unsupported operand type(s)",
     )
     culprits = [Culprit(what="register_hook")]
@@ -91,6 +106,10 @@ def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str
         (Kind.WRONG_METADATA, "wrong", 1),
         (Kind.WRONG_OUTPUT, "fixed", 0),
         (Kind.WRONG_OUTPUT, "eager fails", 125),
+        (Kind.COMPILE_ERROR, "raises", 1),
+        *((kind, "other", 125) for kind in Kind if kind not in ALONE),
+        *((kind, "raises", 125) for kind in Kind if kind.is_numeric),
+        *((kind, "wrong", 125) for kind in (Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR)),
     ],
 )
 def test_exit_status_tells_a_bug_from_a_machine_that_cannot_run_it(
@@ -99,8 +118,53 @@ def test_exit_status_tells_a_bug_from_a_machine_that_cannot_run_it(
     repro = repros(kind)[way]
     ended, output = status(repro, tmp_path, bug)
     assert ended == expected, output
-    assert (repro.evidence in output) == (expected == 1)
+    assert Run(ended, output, 0.0).shows(repro) == (expected == 1), output
     assert status(repro, tmp_path, bug if bug != "eager fails" else "fixed", TORCHDYNAMO_DISABLE="1")[0] == 0
+
+
+def test_a_hang_ends_itself_with_the_stack(tmp_path: Path) -> None:
+    (repro,) = repros(Kind.HANG)
+    impatient = replace(repro, source=repro.source.replace(f"later({REPRO_SECONDS:g}", "later(1"))
+    assert Run(*status(impatient, tmp_path, "hangs"), 0.0).shows(repro)
+
+
+@pytest.mark.parametrize("bug", ["raises", "other", "wrong", "eager fails"])
+def test_what_ends_is_not_taken_for_a_hang(bug: str, tmp_path: Path) -> None:
+    (repro,) = repros(Kind.HANG)
+    assert status(repro, tmp_path, bug)[0] == 125
+    assert status(repro, tmp_path, "fixed")[0] == 0
+
+
+def test_a_script_that_ends_itself_is_known_by_its_status(tmp_path: Path) -> None:
+    text = SCRIPT.replace("assert fast(3) == 3", "fast(3) == 3 or exit(1)")
+    repro = repros(Kind.RUNTIME_ERROR, text=text, error="SystemExit")[-1]
+    assert Run(*status(repro, tmp_path, "wrong"), 0.0).shows(repro)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bug", "shown"),
+    [
+        (Kind.WRONG_OUTPUT, "wrong", True),
+        (Kind.WRONG_OUTPUT, "other", False),
+        (Kind.WRONG_OUTPUT, "fixed", False),
+        (Kind.RUNTIME_ERROR, "raises", True),
+        (Kind.RUNTIME_ERROR, "other", False),
+        (Kind.RUNTIME_ERROR, "wrong", False),
+    ],
+)
+def test_the_end_of_a_repro_is_read_as_its_exit_status(
+    kind: Kind, bug: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception by which it ends has the one that it handles at its root."""
+    monkeypatch.setenv("BUG", bug)
+    monkeypatch.setitem(sys.modules, "torch", torch := types.ModuleType("torch"))
+    exec(TORCH, torch.__dict__)
+    error = None
+    try:
+        exec(repros(kind)[0].source, {})
+    except SystemExit as end:
+        error = ExceptionInfo.model_validate(describe(end))
+    assert has_shown_it(error) == shown
 
 
 @pytest.mark.parametrize("text", [SCRIPT, AT_ONCE])
@@ -142,6 +206,20 @@ def test_a_check_of_several_lines_is_written_once(bug: str, expected: int, tmp_p
     ended, output = status(first, tmp_path, bug)
     assert ended == expected, output
     assert len(repros(Kind.WRONG_OUTPUT)) == 2, "one line is written twice"
+
+
+@given(st.text(alphabet="a\n\\\"' \t\r{\x0cé"))
+def test_the_lines_of_a_string_are_written_as_lines(text: str) -> None:
+    script = f"def g():\n    return f({text!r}, 'é', {text!r}), f'a\\nb\\nc{{x}}'\n"
+    assert ast.dump(ast.parse(in_lines(script))) == ast.dump(ast.parse(script))
+
+
+def test_the_source_of_a_kernel_stays_readable(tmp_path: Path) -> None:
+    kernel = '"""\n#include "a.h"\nvoid f() {\n    printf("\\\\n");\n}\n"""'
+    text = SCRIPT.replace("x = 3", "").replace("fast(3) == 3", f"fast({kernel}) == {kernel}")
+    for repro in repros(Kind.WRONG_OUTPUT, text=text):
+        assert kernel in repro.source
+        assert status(repro, tmp_path, "fixed")[0] == 0
 
 
 @pytest.mark.parametrize(("bug", "expected"), [("dies", 1), ("fixed", 0), ("raises", 125)])

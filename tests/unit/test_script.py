@@ -184,33 +184,50 @@ def test_the_best_so_far_survives_a_budget_that_ends() -> None:
     assert result.best.size < 5
 
 
-def test_removing_the_last_statement_of_a_block_leaves_a_program() -> None:
-    source = Source.parse("def f():\n    g()\n")
-    inner = source.level(1)[0]
-    smaller = source.without([number_of(inner)])
-    assert smaller is not None
-    assert smaller.text == "def f():\n    pass\n"
+ANNOTATED = """
+from collections import OrderedDict
+from typing import Optional
+
+class Config:
+    width: int = 3
+    depth: int
+
+def f(x: 'Tensor', mask: Optional[OrderedDict]=None, *args: int, scale: float=1.0, **kwargs: str) -> OrderedDict:
+    y: Optional[int] = x
+    return y
+compiled(f, options={'needed': True, 'max_autotune': True, 'shape_padding': {'needed': 1, 'other': 2}})
+"""
 
 
-def test_a_loop_gives_way_to_its_first_round() -> None:
-    source = Source.parse("for i in range(3):\n    f(i)\n")
-    assert edits.unwrapped(source, edits.blocks(source)) is not None
-    assert edits.unwrapped(source, edits.blocks(source)).text == "i = 0\nf(i)\n"  # type: ignore[union-attr]
+def test_annotations_go_at_once_and_take_their_imports_with_them() -> None:
+    source = Source.parse(ANNOTATED)
+    plain = edits.without_annotations(source, edits.annotated(source))
+    assert plain is not None
+    assert "def f(x, mask=None, *args, scale=1.0, **kwargs):\n    y = x\n" in plain.text
+    assert "width = 3\n    depth: int\n" in plain.text, "what has no value goes as a statement"
+
+    rule = re.compile(r"def f\(.*compiled\(f, .*'needed': True", re.DOTALL).search
+    assert reduced(ANNOTATED, lambda text: rule(text) is not None) == (
+        "def f():\n    pass\ncompiled(f, options={'needed': True})\n"
+    )
 
 
-def test_a_try_without_handlers_is_its_body() -> None:
-    source = Source.parse("try:\n    f()\nexcept ValueError:\n    g()\n")
-    handler = next(n for n in source.nodes() if isinstance(n, ast.ExceptHandler))
-    smaller = source.without([number_of(handler)])
-    assert smaller is not None
-    assert smaller.text == "f()\n"
+def test_an_annotation_that_is_needed_stays_alone() -> None:
+    text = reduced(ANNOTATED, lambda text: "width: int = 3" in text and "def f" in text)
+    assert text == "class Config:\n    width: int = 3\n\ndef f():\n    pass\n"
 
 
-def test_equal_numbers_shrink_together() -> None:
-    source = Source.parse("a = g(64, 64)\nb = h(64.0, 8)\n")
-    smaller = edits.with_number(source, 64, 2)
-    assert smaller is not None
-    assert smaller.text == "a = g(2, 2)\nb = h(64.0, 8)\n"
+def test_cases_and_what_is_in_them_can_go() -> None:
+    script = "match f(x):\n    case [1, y]:\n        a()\n        b()\n    case {'k': 2}:\n        c()\n    case _:\n        d()\n"
+    kept = reduced(script, lambda text: "match" in text and "b()" in text)
+    assert kept == "match f():\n    case [1, y]:\n        b()\n"
+    assert reduced(script, lambda text: "b()" in text) == "b()\n"
+
+
+def test_a_script_without_any_of_these_costs_no_trial_for_them() -> None:
+    source = Source.parse("def f(x):\n    return g(x)\nf(1)\n")
+    assert edits.annotated(source) == []
+    assert reduce_script(source, check=lambda sources: [False] * len(sources)).trials == 9
 
 
 def test_functions_called_once_move_to_their_call() -> None:
@@ -233,28 +250,6 @@ def test_functions_called_once_move_to_their_call() -> None:
 )
 def test_other_functions_stay_where_they_are(text: str) -> None:
     assert inline.called_once(Source.parse(text)) == []
-
-
-def test_parameters_go_together_with_what_callers_give() -> None:
-    source = Source.parse("class A:\n    def __init__(self, a, b=2):\n        self.a = a\nx = A(1, 3)\n")
-    function, position = edits.parameters(source)[1]
-    smaller = edits.without_parameter(source, function, position)
-    assert smaller is not None
-    assert smaller.text == "class A:\n\n    def __init__(self, a):\n        self.a = a\nx = A(1)\n"
-
-
-def test_a_decorator_needs_no_empty_call() -> None:
-    source = Source.parse("@torch.compile()\n@g(1)\ndef f():\n    return h()\n")
-    plain = edits.uncalled(source, edits.empty_calls(source))
-    assert plain is not None
-    assert plain.text == "@torch.compile\n@g(1)\ndef f():\n    return h()\n"
-
-
-def test_what_is_returned_and_unpacked_shrinks_together() -> None:
-    source = Source.parse("def f():\n    return (1, 2)\na, b = f()\n")
-    smaller = edits.without_position(source, *edits.positions(source)[1])
-    assert smaller is not None
-    assert smaller.text == "def f():\n    return 1\na = f()\n"
 
 
 def test_variables_are_written_where_they_are_used() -> None:
@@ -370,11 +365,12 @@ def test_modules_of_a_package_come_by_their_relative_imports(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "head", ["", "import os\n", '"""What it is."""\n', '"""It."""\nfrom __future__ import annotations\nimport os\n']
+    "head", ["", "import os\n", '"""What\x0cit is."""\n', '"""It."""\nfrom __future__ import annotations\nimport os\n']
 )
-def test_arguments_become_the_first_statement(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", ["import sys", "@str\ndef f(): ...\nimport sys"])
+def test_arguments_become_the_first_statement(head: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["x"])
-    text = with_arguments(f"{head}import sys\nseen = sys.argv[1:]\n", ["--width", "it's 3"])
+    text = with_arguments(f"{head}{first}\nseen = sys.argv[1:]\n", ["--width", "it's 3"])
 
     names: dict[str, object] = {}
     exec(compile(text, "script.py", "exec"), names)

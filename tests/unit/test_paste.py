@@ -1,0 +1,157 @@
+"""Where a workaround goes in a script, and that a program is left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+
+from minimizer.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+
+SCRIPT = dedent(
+    '''
+    """A script."""
+    import torch
+
+    class Net(torch.nn.Module):
+        def act(self, x):
+            return torch.relu(x)
+
+        def forward(self, x):
+            return self.act(x)
+
+    model = torch.compile(Net())
+    model(torch.ones(3))
+    '''
+).lstrip()
+
+
+def test_code_goes_before_what_compiles() -> None:
+    pasted = paste(SCRIPT, "x = 1")
+
+    assert "x = 1\nmodel = torch.compile(Net())" in pasted.text
+    assert pasted.where == "before line 11: model = torch.compile(Net())"
+
+
+def test_code_goes_before_the_decorator_that_compiles() -> None:
+    assert paste("import torch\n@torch.compile\ndef f(): pass\n", "x = 1").text.startswith(
+        "import torch\nx = 1\n@torch"
+    )
+
+
+def test_code_goes_behind_the_imports_where_nothing_compiles() -> None:
+    pasted = paste('"""Doc."""\nfrom __future__ import annotations\nimport torch', "x = 1")
+
+    assert pasted.text == '"""Doc."""\nfrom __future__ import annotations\nimport torch\nx = 1\n'
+
+
+def test_the_innermost_function_is_disabled() -> None:
+    pasted = disable_function(SCRIPT, 6)
+
+    assert pasted is not None
+    assert "    @torch.compiler.disable\n    def act(self, x):" in pasted.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import torch\n@torch.compile\ndef f(x):\n    return x\n", "def f(x):\n    return x\n\ng = torch.compile(f)\n"],
+)
+def test_the_compiled_function_itself_is_not_disabled(text: str) -> None:
+    line = text.splitlines().index("    return x") + 1
+
+    assert disable_function(text, line) is None
+
+
+def test_one_module_is_disabled_where_the_model_has_a_name() -> None:
+    pasted = disable_module(SCRIPT, "blocks.2.act")
+
+    assert pasted is not None
+    assert pasted.code == "model.blocks[2].act = torch.compiler.disable(model.blocks[2].act)"
+    assert f"model = torch.compile(Net())\n{pasted.code}\n" in pasted.text
+
+
+def test_a_module_of_a_global_is_reached_from_there() -> None:
+    pasted = disable_module("import torch\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\n", "net.act")
+
+    assert pasted is not None
+    assert pasted.text.startswith("import torch\nnet = Net()\nnet.act = torch.compiler.disable(net.act)\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("g = torch.compile(f)", 'g = torch.compile(f, backend="aot_eager")'),
+        ("@torch.compile\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
+        ("g = torch.compile(ä(f), dynamic=True,)", 'g = torch.compile(ä(f), dynamic=True, backend="aot_eager")'),
+        ("@torch.compile()\ndef f(): pass", '@torch.compile(backend="aot_eager")\ndef f(): pass'),
+        (
+            "g = torch.compile(\n    net,\n    fullgraph=True,  # (why),\n)\n",
+            'g = torch.compile(\n    net,\n    fullgraph=True, backend="aot_eager"  # (why),\n)\n',
+        ),
+        ("torch.compile((net))(é)", 'torch.compile((net), backend="aot_eager")(é)'),
+        ("torch.compile(  # )\n)", 'torch.compile(backend="aot_eager"  # )\n)'),
+        (
+            "torch.compile(torch.compile(f, dynamic=(True)))",
+            'torch.compile(torch.compile(f, dynamic=(True), backend="aot_eager"), backend="aot_eager")',
+        ),
+        ("s = '\x0c\x85\u2028'\r\ntorch.compile(f)", "s = '\x0c\x85\u2028'\r\ntorch.compile(f, backend=\"aot_eager\")"),
+    ],
+)
+def test_another_backend_is_named_at_every_compile(before: str, after: str) -> None:
+    pasted = other_backend(before, "aot_eager")
+
+    assert pasted is not None
+    assert pasted.text == after
+    ast.parse(after)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: paste(text, "x = 1\n"),
+        lambda text: disable_function(text, 8),
+        lambda text: disable_module(text, "net.act"),
+    ],
+)
+def test_tabs_and_odd_line_ends_are_no_obstacle(change: Callable[[str], Pasted | None]) -> None:
+    text = """
+s = "\x0c, \x85, \u2028"
+import torch
+if s:
+\tnet = Net()
+class Net:
+\tdef act(self, x):
+\t\treturn x
+g = torch.compile(net)"""
+
+    pasted = change(text)
+
+    assert pasted is not None
+    ast.parse(pasted.text)
+    assert len(pasted.text.split("\n")) == len(text.split("\n")) + 1 + (not pasted.text.endswith("net)"))
+
+
+@pytest.mark.parametrize(
+    ("script", "is_missing"),
+    [("import torch as th\n", True), ("from torch import nn\n", True), ("import torch.nn\n", False), ("", True)],
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: paste(text, "torch._dynamo.reset()"),
+        lambda text: disable_function(text, text.count("\n")),
+        lambda text: disable_module(text, "net.act"),
+    ],
+)
+def test_what_is_pasted_can_name_torch(change: Callable[[str], Pasted | None], script: str, is_missing: bool) -> None:
+    pasted = change(f"{script}net = object()\nre.compile('')\ndef f():\n    return 1\n")
+
+    assert pasted is not None
+    assert pasted.code.startswith("import torch\n") == is_missing
+    assert pasted.code in pasted.text
+
+
+def test_a_backend_of_the_scripts_own_is_left_alone() -> None:
+    assert other_backend("torch.compile(f, backend=mine)", "aot_eager") is None
