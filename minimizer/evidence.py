@@ -70,8 +70,15 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["writes"] = [item.name for index, item in enumerate(program.inputs) if index in outcome.writes]
     if outcome.phase == "backward":
         details["backward"] = True
-    if outcome.outcome == "missing_error" and outcome.exception is not None:
-        details["eager_error"] = outcome.exception.type.rpartition(".")[2]
+    if outcome.exception is not None:
+        raised = outcome.exception.type.rpartition(".")[2]
+        if outcome.outcome == "missing_error":
+            details["eager_error"] = raised
+        else:
+            details["said"] = f"{raised}: {outcome.exception.message}"
+    places = {_output_at(where): dtype for where, dtype in outcome.differentiated.items()}
+    if differentiated := {place: dtype for place, dtype in places.items() if place is not None}:
+        details["differentiated"] = differentiated
     differences = list(outcome.verdict.differences) if outcome.verdict else []
     if not differences:
         return details
@@ -89,12 +96,34 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
 
 
 def _add_aspect(details: Details, program: Program, difference: Difference) -> None:
-    details["aspect"] = difference.what
-    if match := re.fullmatch(r"output\[(\d+)\].*", difference.where):
-        details["output"] = int(match[1])
+    details["aspect"] = _sort_of_tensor(difference) if difference.what == "type" else difference.what
+    if (place := _output_at(difference.where)) is not None:
+        details["output"] = place
+    elif (name := _input_at(program, difference.where)) is not None:
+        details["input"] = name
     for text in (difference.expected, difference.actual):
-        if (match := re.search(r"input\[(\d+)\]", text)) and int(match[1]) < len(program.inputs):
-            details["alias_of"] = program.inputs[int(match[1])].name
+        other = text.removeprefix("shares storage with ")
+        if other == text:  # storage of its own
+            continue
+        if (name := _input_at(program, other)) is not None:
+            details["alias_of"] = name
+            break
+        if (place := _output_at(other)) is not None:
+            details["alias_of_output"] = place
+            break
+
+
+def _sort_of_tensor(difference: Difference) -> str:
+    """Which of class, layout and device differ, first one first."""
+    pairs = zip(difference.expected.split(", "), difference.actual.split(", "), strict=False)
+    aspects = zip(("class", "layout", "device"), pairs, strict=False)
+    return next((aspect for aspect, (expected, actual) in aspects if expected != actual), "class")
+
+
+def _output_at(where: str) -> str | None:
+    """The part of the path of an output that follows the call."""
+    match = re.fullmatch(r"output((?:\[\d+\])*)", where)
+    return match[1] if match else None
 
 
 def _input_at(program: Program, where: str) -> str | None:

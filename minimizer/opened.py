@@ -7,8 +7,10 @@ there is set for what is compiled in there, and is to be found like what stands 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 DEEPEST = 8
@@ -31,7 +33,22 @@ def opened(script: str) -> list[Opened]:
     """
     body = ast.parse(script).body
     functions = {s.name: s for s in body if isinstance(s, ast.FunctionDef) and _takes_nothing(s)}
-    return list(_opened(body, functions, script.splitlines(), DEEPEST))
+    return list(_opened(body, functions, script_lines(script), DEEPEST))
+
+
+def script_lines(script: str) -> list[str]:
+    """The lines of a script as Python counts them; ``str.splitlines`` also ends one at a form feed or a Unicode separator."""
+    return re.split("\r\n?|\n", script)
+
+
+def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
+    """A statement as it stands in its script, moved to the left margin; written out anew where its lines hold anything else."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    text = textwrap.dedent("\n".join(lines[first - 1 : statement.end_lineno]))
+    with suppress(SyntaxError):  # a string or a comment that begins at the margin keeps the rest from moving
+        if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
+            return text
+    return ast.unparse(statement)
 
 
 def is_main_block(statement: ast.stmt) -> bool:
@@ -43,17 +60,21 @@ def _opened(
     body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lines: list[str], depth: int
 ) -> Iterator[Opened]:
     for statement in body:
+        if isinstance(statement, ast.Return):  # at the top of a script only its value can stand
+            value = [ast.copy_location(ast.Expr(statement.value), statement)] if statement.value else []
+            yield from _opened(value, functions, lines, depth)
+            return
         inner: Sequence[ast.stmt] = ()
         if isinstance(statement, ast.With) and (patches := _patches(i.context_expr for i in statement.items)):
             yield from _as_settings(patches)
             inner = statement.body
         elif isinstance(statement, ast.If) and is_main_block(statement):
             inner = statement.body
-        elif (function := _called(statement, functions)) is not None and depth:
+        elif (function := _called(statement, functions)) is not None and depth > 0:
             yield from _as_settings(_patches(function.decorator_list))
             inner = function.body
         else:
-            yield Opened(statement, _text(statement, lines))
+            yield Opened(statement, text_of(statement, lines))
         yield from _opened(inner, functions, lines, depth - 1)
 
 
@@ -86,8 +107,3 @@ def _as_settings(patches: Sequence[ast.Call]) -> Iterator[Opened]:
         for name, value in values:
             text = f"{config}.{name} = {ast.unparse(value)}"
             yield Opened(ast.parse(text).body[0], text)
-
-
-def _text(statement: ast.stmt, lines: list[str]) -> str:
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-    return textwrap.dedent("\n".join(lines[first - 1 : statement.end_lineno]))

@@ -1,7 +1,7 @@
 """The plainest names, line by line, wherever the failure survives them.
 
 ``torch.ops.aten.log1p.default(x)`` becomes ``torch.log1p(x)``; a line whose public name hides the bug keeps the operator.
-``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import.
+``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import, and ``torch.ops.lib.scale.default(x)`` loses its overload.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from minimizer.prelude import namespaces_of
 from minimizer.program import Node, Program
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
+DEFAULT = ".default"
+"""The overload that a call by the operator's name picks by itself."""
+CONDITIONAL = "torch.ops.higher_order.cond"
 FUNCTIONAL = "torch.nn.functional."
 NAMESAKES = {
     "celu", "conv1d", "conv2d", "conv3d", "cosine_similarity", "group_norm", "layer_norm", "log_softmax", "prelu", "relu",
@@ -58,6 +62,10 @@ def candidates(node: Node) -> Iterator[Node]:
     """Plainer ways to write a node, best first."""
     if (namesake := node.target.removeprefix(FUNCTIONAL)) in NAMESAKES:
         yield replace(node, target=f"torch.{namesake}")
+    if node.target == CONDITIONAL:
+        yield replace(node, target="torch.cond")
+    if namespaces_of([node.target]) and node.target.endswith(DEFAULT):
+        yield replace(node, target=node.target.removesuffix(DEFAULT))
     if not node.target.startswith(ATEN):
         return
     name = node.target.removeprefix(ATEN).partition(".")[0]

@@ -95,7 +95,7 @@ def _verdict(report: Report) -> str:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
     rate = failure.reproducibility
-    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
+    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {counted(rate.runs, 'run')}"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
     names = _names(report.culprits)
@@ -119,14 +119,16 @@ def _repro(report: Report, repro: str | None) -> str:
         how = "fresh processes" if found.clean_process else "processes that were not fresh"
         not_passed = "was not seen to pass" if found.stopped else "**does not pass**"
         off = "passes" if found.passes_with_compiler_off else not_passed
-        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {found.runs} runs, and it {off} with `TORCHDYNAMO_DISABLE=1`."
+        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
         if not found.holds:
             said = f"**Not verified.** {said}"
         if found.stopped:
             said += f" {counted(found.stopped, 'run')} of these {found.runs + 1} had to be stopped: a larger `--budget`, or a machine with less to do, may tell."
         if not found.public_api:
             said += " It needs more than the public `torch.compile`."
-    return f"{said} It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run.\n\n{block(repro, 'python')}"
+    if found is not None and found.holds:
+        said += " It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run."
+    return f"{said}\n\n{block(repro, 'python')}"
 
 
 def _message(report: Report) -> str:
@@ -145,7 +147,9 @@ def _message(report: Report) -> str:
 def _log(text: str) -> str:
     """The end of a log, without the folders of the machine."""
     lines = [_without_folders(line) for line in text.splitlines()]
-    left_out = [f"... {len(lines) - MAX_MESSAGE_LINES} lines before"] if len(lines) > MAX_MESSAGE_LINES else []
+    left_out = (
+        [f"... {counted(len(lines) - MAX_MESSAGE_LINES, 'line')} before"] if len(lines) > MAX_MESSAGE_LINES else []
+    )
     return block("\n".join([*left_out, *lines[-MAX_MESSAGE_LINES:]]), "text")
 
 
@@ -187,9 +191,9 @@ def _error(error: Error) -> str:
     said = [f"{name} {value:.3g}" for name, value in parts if value is not None]
     if error.mismatched is not None:
         said.append(
-            f"{error.mismatched:,} of {error.elements:,} elements"
+            f"{error.mismatched:,} of {counted(error.elements, 'element')}"
             if error.elements is not None
-            else f"{error.mismatched:,} elements"
+            else counted(error.mismatched, "element")
         )
     return ", ".join(said)
 
@@ -261,20 +265,11 @@ def _layers(report: Report) -> str:
         )
         for layer in suspects[:MAX_LAYERS]
     ]
-    head = (
-        "order",
-        "layer",
-        "class",
-        "phase",
-        "local error",
-        "propagated error",
-        "compiled vs fp64",
-        "eager vs fp64",
-        "verdict",
-    )
+    errors = ("local error", "propagated error", "compiled vs fp64", "eager vs fp64")
+    head = ("order", "layer", "class", "phase", *errors, "verdict")
     good = sum(layer.verdict == "good" for layer in report.layers)
-    said = [f"{len(suspects) - len(rows)} more layers are not good."] if len(suspects) > len(rows) else []
-    said += [f"{good} more layers are good."] if good and rows else []
+    said = [f"{_more_layers(len(suspects) - len(rows))} not good."] if len(suspects) > len(rows) else []
+    said += [f"{_more_layers(good)} good."] if good and rows else []
     lost = next((layer for layer in sorted(report.layers, key=lambda layer: layer.order) if layer.nonfinite), None)
     if lost is not None and lost.nonfinite is not None:
         sides = {"both": "on both sides", "eager": "in eager", "compiled": "in the compiled code"}
@@ -318,7 +313,7 @@ def _reduction(report: Report) -> str:
         if done.one_minimal
         else "It was not shown that nothing more can be taken away."
     )
-    figures = f"{done.trials:,} trials in {done.seconds:.0f} s, {done.cache_hits:,} answers from the cache. {minimal}"
+    figures = f"{counted(done.trials, 'trial')} in {done.seconds:.0f} s, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
     return f"{_table(('', 'before', 'after'), rows)}\n\n{figures}"
 
 
@@ -330,7 +325,7 @@ def _witnesses(report: Report) -> str:
 
 def _checked(report: Report, script_name: str) -> str:
     seen = report.checked
-    return f"{code(script_name)}: {seen.frames} compiled graphs, {seen.calls} calls compared with eager, {seen.backward} with their backward."
+    return f"{code(script_name)}: {counted(seen.frames, 'compiled graph')}, {counted(seen.calls, 'call')} compared with eager, {seen.backward} with their backward."
 
 
 def _versions(report: Report) -> str:
@@ -416,3 +411,7 @@ def _number(value: float | None) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
+
+
+def _more_layers(count: int) -> str:
+    return f"{counted(count, 'more layer')} {'is' if count == 1 else 'are'}"

@@ -51,7 +51,7 @@ def conditions(report: Report, repro: str | None) -> str:
 
 def replay(report: Report, repro: str | None) -> str:
     """Commands that show who is to blame, with what they end with."""
-    if repro is None or report.verification is None or not report.verification.passes_with_compiler_off:
+    if repro is None or report.verification is None or not report.verification.holds:
         return ""
     lines = ["python repro.py  # exits with 1: the bug", f"TORCHDYNAMO_DISABLE=1 python repro.py  # {OFF}"]
     if report.blame is not None and report.blame.confirmed and report.blame.subsystem in BISECTED:
@@ -79,7 +79,7 @@ def _conditions(report: Report, repro: str) -> Iterator[str]:
         yield f"the setting `{_plain(setting)}`"
     if "mark_dynamic" in code:
         yield "a size that is marked dynamic"
-    if "requires_grad" in code:
+    if re.search(r"requires_grad(=True|_\()", code):
         yield "an input that requires grad"
     for dtype in dict.fromkeys(re.findall(r"dtype=torch\.(\w+)", code)):
         yield f"the dtype `{dtype}`"

@@ -13,11 +13,10 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer import render
 from minimizer.emit import header, idioms, inputs, layout, prose
 from minimizer.emit.details import Details
 from minimizer.emit.inputs import DATA_FILE, DataKey
-from minimizer.program import Node, Program
+from minimizer.program import Program
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind
 
@@ -25,10 +24,9 @@ __all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", 
 
 SCRIPT_FILE = "repro.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_IN_PLACE = {"setitem", "delitem", *render.IN_PLACE}
 _TAKEN = {
-    "actual", "data", "describe", "eager", "error", "expected", "faulthandler", "fn", "function", "message", "out", "Path", "raised", "run",
-    "signal", "subprocess", "sys",
+    "actual", "eager", "error", "expected", "faulthandler", "function", "message", "out", "Path", "signal", "subprocess", "sys",
+    *idioms.HELPERS,
 }  # fmt: skip
 
 
@@ -70,27 +68,35 @@ def emit(
         SyntaxError: ``program.setup`` holds something that is not Python.
     """
     own = layout.setup(program.setup)
-    named = prose.named(program, {*own.names, *_TAKEN, "f"})
+    helpers = {name: prose.fresh(name, set(own.names)) for name in idioms.HELPERS}
+    named = prose.named(program, {*own.names, *_TAKEN, *helpers.values(), "f"})
     known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})
     attempts = idioms.attempts_for(rate)
     settings = list(own.settings)
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
-    function = "f" if "f" not in own.names else "function"
+    function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
+    is_f_free = "F" not in own.names or layout.KNOWN_IMPORTS["F"] in own.imports
     writes, draws = known.get("writes", []), inputs.draws(named)
     copied = frozenset(writes) if not draws and idioms.may_copy(named, known) else frozenset()
+    changes = bool(writes or known.get("mutated") or "input" in known) or inputs.changed(named)
     subject = idioms.Subject(
         program=named,
         function=function,
         settings=settings,
-        inputs=inputs.lines(named),
+        inputs=inputs.lines(named, helpers["data"]),
         details=known,
-        telltale=header.telltale(failure),
+        telltale=header.telltale(failure, known.get("said", "")),
         attempts=attempts,
         copied=copied,
-        fresh_inputs=not copied and (bool(writes or known.get("mutated")) or draws or any(map(_writes, named.nodes))),
+        fresh_inputs=not copied and (changes or draws),
+        helpers=helpers,
     )
-    parts = [*own.definitions, prose.function(named, function), idioms.write(failure.kind, subject)]
+    parts = [
+        *own.definitions,
+        prose.function(named, function, short=is_f_free),
+        idioms.write(failure.kind, subject),
+    ]
     source = layout.assemble(
         header.comment(failure, culprits, environment, rate, attempts, known),
         parts,
@@ -122,18 +128,9 @@ def _renamed(details: Details, names: Mapping[str, str]) -> Details:
     known = details.copy()
     if "alias_of" in known:
         known["alias_of"] = names[known["alias_of"]]
+    if "input" in known:
+        known["input"] = names[known["input"]]
     for key in ("mutated", "gradients", "writes"):
         if key in known:
             known[key] = [names[name] for name in known[key]]
     return known
-
-
-def _writes(node: Node) -> bool:
-    """Whether a node changes one of its arguments, by the naming convention of PyTorch."""
-    parts = node.target.split(".")
-    if parts[0] == "operator":
-        return parts[-1] in _IN_PLACE
-    packet = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
-    return (packet.endswith("_") and not packet.endswith("__")) or any(
-        key in ("out", "inplace") for key, _ in node.kwargs
-    )

@@ -13,11 +13,15 @@ class Details(TypedDict, total=False):
     disputed: str
     """Why the difference may be no fault, as a sentence: only the script's own tolerance calls it one."""
     aspect: str
-    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad`` or ``aliasing``."""
-    output: int
-    """Which output has it."""
+    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class`` or ``aliasing``."""
+    output: str
+    """Where in what the function returns it is: ``[0][1]``, or nothing for the whole."""
+    input: str
+    """The input that has it after the call, where that is no output."""
     alias_of: str
-    """The input that the output shares memory with on one side only."""
+    """The input that it shares memory with on one side only."""
+    alias_of_output: str
+    """The same of an output, written as ``output`` is."""
     mutated: list[str]
     """Inputs that differ after the call."""
     writes: list[str]
@@ -26,8 +30,12 @@ class Details(TypedDict, total=False):
     """Inputs whose gradient is wrong; all that require one if absent."""
     unused: bool
     """Whether one of those gradients is None on one side."""
+    differentiated: dict[str, str]
+    """The dtypes of the tensors that a backward starts from, by where they are in what the function returns."""
     backward: bool
     """Whether the error, crash or hang comes in the backward."""
+    said: str
+    """What the exception says that reaches the caller: its type and its message."""
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
     hang_after: float

@@ -79,20 +79,30 @@ def plain(text: str, limit: int = 400) -> str:
     return re.sub(r"\s+", " ", text).strip()[:limit]
 
 
-def telltale(failure: Failure) -> str:
-    """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts."""
+def telltale(failure: Failure, said: str = "") -> str:
+    """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts.
+
+    ``said`` is what the exception says that reaches the caller, if that is known: one that is raised from another need not
+    repeat it, and then has words of its own.
+    """
     kind = "".join(re.findall(r"[A-Za-z_]\w*$", failure.exception_type or "", re.ASCII))[:WORDS] or "Error"
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("backend=")]
     diagnostic = re.search(r"\berror: (.+)", failure.message)
     if diagnostic and "ompile" in kind + failure.message:
         lines = [diagnostic[1]]
-    pieces = [piece.strip(" :;,.()[]{}") for line in lines[:1] for piece in _pieces(line)]
-    best = max(pieces, key=len, default="")
-    if len(best) > WORDS:
-        best = best[:WORDS].rpartition(" ")[0] or best[:WORDS]
-    return best if len(best) >= 10 else kind
+    wordings = [wording for line in lines[:1] for wording in (line, line.removeprefix(f"{kind}: "))]
+    found = [piece for wording in wordings for piece in _pieces(wording) if piece in (said or piece)]
+    if not found and said and kind not in said:
+        outer, _, rest = said.partition(": ")
+        kind = outer[:WORDS]
+        found = next(filter(None, map(_pieces, rest.splitlines())), [])
+    best = max(found, key=lambda piece: (len(piece.split()), len(piece)), default=kind)
+    return best if len(best) <= WORDS else best[:WORDS].rpartition(" ")[0] or best[:WORDS]
 
 
 def _pieces(line: str) -> list[str]:
-    return [part for chunk in _QUOTED.split(line) for part in _VOLATILE.sub("\0", chunk or "").split("\0")]
+    """The parts of a line that are words, and enough of them to tell it from others; a printed call is none."""
+    parts = [part for chunk in _QUOTED.split(line) for part in _VOLATILE.sub("\0", chunk or "").split("\0")]
+    words = [part.strip(" :;,.()[]{}") for part in parts]
+    return [part for part in words if len(part) >= 10 and not re.search(r"\w\(|[=*{}]|\.\.\.", part)]

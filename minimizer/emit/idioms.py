@@ -9,12 +9,13 @@ configuration included, stands inside ``try``.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import signal
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from minimizer.emit.details import Details
 from minimizer.emit.layout import LINE
@@ -29,6 +30,14 @@ except Exception as error:
     raise SystemExit(125)
 """
 MAX_ATTEMPTS = 50
+HELPERS = ("data", "describe", "fn", "raised", "run")
+"""Names of the idioms themselves that would hide those of the script from what is compiled."""
+STORAGE = ".untyped_storage().data_ptr()"
+SUFFIXES = {
+    "dtype": ".dtype", "shape": ".shape", "stride": ".stride()", "requires_grad": ".requires_grad", "layout": ".layout",
+    "device": ".device",
+}  # fmt: skip
+"""How each aspect of a tensor is asked for."""
 REPRO_SECONDS = 30.0
 """After which a repro takes compilation for hung: what is left of a graph compiles in a few seconds, on a cold machine too."""
 
@@ -48,6 +57,8 @@ class Subject:
     """Inputs that the function changes: eager gets a clone of each."""
     fresh_inputs: bool
     """Whether each side must make its inputs anew: a clone is not enough, or random numbers are drawn."""
+    helpers: Mapping[str, str]
+    """What the names of `HELPERS` are here: others where the script's own statements have them."""
 
     @property
     def eager(self) -> str:
@@ -77,16 +88,25 @@ class Subject:
         return self.backward(side) if self.details.get("backward") else self.call(side)
 
     def _loss(self, call: str) -> str:
-        outputs = [self.program.metas()[name] for name in self.program.outputs]
-        floating = [
-            i for i, meta in enumerate(outputs) if meta is None or re.search("float|half|double|complex", meta.dtype)
-        ]
-        if len(outputs) == 1:
-            return f"{call}.sum()"
-        if len(floating) == 1:
-            return f"{call}[{floating[0]}].sum()"
-        suffix = "" if len(floating) == len(outputs) else " if out.requires_grad"
-        return f"sum(out.sum() for out in {call}{suffix})"
+        """The sum of all that is differentiated, which gives the gradients that the judge compared."""
+        starts = self._differentiated()
+        total = "sum().real" if any("complex" in dtype for dtype in starts.values()) else "sum()"
+        if len(starts) == 1:
+            return f"{call}{next(iter(starts))}.{total}"
+        if any(place.count("[") > 1 for place in starts):
+            call = f"torch.utils._pytree.tree_leaves({call})"
+        suffix = "" if len(starts) == len(self.program.outputs) else " if out.requires_grad"
+        return f"sum(out.{total} for out in {call}{suffix})"
+
+    def _differentiated(self) -> Mapping[str, str]:
+        """The dtypes of the outputs that a backward starts from, by place; from what is known of the program if no run has told."""
+        if found := self.details.get("differentiated"):
+            return found
+        metas = [self.program.metas()[name] for name in self.program.outputs]
+        dtypes = ["torch.float32" if meta is None else meta.dtype for meta in metas]
+        if len(dtypes) == 1:
+            return {"": dtypes[0]}
+        return {f"[{i}]": name for i, name in enumerate(dtypes) if re.search("float|half|double|complex", name)}
 
 
 def may_copy(program: Program, details: Details) -> bool:
@@ -94,7 +114,7 @@ def may_copy(program: Program, details: Details) -> bool:
 
     They do not where the inputs themselves are looked at, where they must be leaves, and where a clone has other strides.
     """
-    if "alias_of" in details or not set(details.get("mutated", ())) <= set(program.outputs):
+    if details.keys() & {"alias_of", "input"} or not set(details.get("mutated", ())) <= set(program.outputs):
         return False
     metas = [i.meta for i in program.inputs if i.meta is not None]
     return all(is_contiguous(meta) and not (program.grad and meta.requires_grad) for meta in metas)
@@ -112,7 +132,21 @@ def write(kind: Kind, subject: Subject) -> str:
     """The statements below the function."""
     if kind is Kind.WRONG_GRADIENT and not subject.program.grad:
         kind = Kind.WRONG_OUTPUT  # a joint graph: the gradients are among its outputs
-    return _IDIOMS[kind](subject)
+    once = ""
+    is_repeated = kind is Kind.MISSING_ERROR or (subject.attempts > 1 and kind is not Kind.CRASH)
+    if is_repeated and not all(map(_may_repeat, subject.settings)):
+        once, subject = f"{_try(*subject.settings)}\n", replace(subject, settings=())
+    return once + _IDIOMS[kind](subject)
+
+
+def _may_repeat(setting: str) -> bool:
+    """Whether a statement does nothing more when it is run again: it sets attributes to what does not depend on them."""
+    (statement,) = ast.parse(setting).body
+    return (
+        isinstance(statement, ast.Assign)
+        and all(isinstance(target, ast.Attribute) for target in statement.targets)
+        and not any(ast.unparse(target) in ast.unparse(statement.value) for target in statement.targets)
+    )
 
 
 def hang_after(subject: Subject) -> float:
@@ -161,14 +195,20 @@ def _repeated(subject: Subject, body: str) -> str:
 # Both sides return; what they return differs -----------------------------------------------------------------------
 
 
-def _compared(subject: Subject, measure: Callable[[str], str]) -> str:
-    """Bind ``expected`` and ``actual``, or exit with 125. ``measure`` gives the expression that a side is judged by."""
+def _compared(
+    subject: Subject, measure: Callable[[str], str], first: Callable[[str], Sequence[str]] = lambda side: ()
+) -> str:
+    """Bind ``expected`` and ``actual``, or exit with 125.
+
+    ``measure`` gives the expression that a side is judged by, ``first`` what must have run by then, if each side has a function.
+    """
     if not subject.fresh_inputs:
         sides = _bound(subject, measure(subject.eager), measure(subject.compiled))
         return _try(*subject.settings, *subject.inputs, *sides)
-    body = _block(*subject.inputs, f"return {measure('fn')}")
-    sides = _bound(subject, f"run({subject.eager})", f"run({subject.compiled})")
-    return f"def run(fn):\n{body}\n\n{_try(*subject.settings, *sides)}"
+    run, fn = subject.helpers["run"], subject.helpers["fn"]
+    body = _block(*subject.inputs, *first(fn), f"return {measure(fn)}")
+    sides = _bound(subject, f"{run}({subject.eager})", f"{run}({subject.compiled})")
+    return f"def {run}({fn}):\n{body}\n\n{_try(*subject.settings, *sides)}"
 
 
 def _bound(subject: Subject, expected: str, actual: str) -> list[str]:
@@ -199,27 +239,37 @@ def _close(subject: Subject, measure: Callable[[str], str]) -> str:
 
 
 def _metadata(subject: Subject) -> str:
-    aspect, single = subject.details.get("aspect"), len(subject.program.outputs) == 1
-    pick = "" if single else f"[{subject.details.get('output', 0)}]"
-    suffix = {"dtype": ".dtype", "shape": ".shape", "stride": ".stride()", "requires_grad": ".requires_grad"}.get(
-        aspect or ""
-    )
+    details, describe = subject.details, subject.helpers["describe"]
+    aspect, place = details.get("aspect", ""), details.get("output", "")
+
+    def looked_at(side: str) -> str:
+        if "input" in details:
+            return details["input"]
+        if "output" not in details and details.get("gradients"):
+            return f"{subject.backward(side)}[0]"
+        return subject.call(side) + place
 
     def measure(side: str) -> str:
-        if suffix:
-            return subject.call(side) + pick + suffix
-        if aspect == "aliasing" and "alias_of" in subject.details:
-            storage = ".untyped_storage().data_ptr()"
-            return f"{subject.call(side)}{pick}{storage} == {subject.details['alias_of']}{storage}"
-        return f"describe({subject.call(side)}{pick})"
+        if aspect in SUFFIXES:
+            return looked_at(side) + SUFFIXES[aspect]
+        if aspect == "class":
+            return f"type({looked_at(side)})"
+        if aspect == "aliasing" and "alias_of" in details:
+            return f"{looked_at(side)}{STORAGE} == {details['alias_of']}{STORAGE}"
+        if aspect == "aliasing" and "alias_of_output" in details:
+            return f"{describe}({subject.call(side)})"
+        return f"{describe}({looked_at(side)})"
 
     text = (
-        _compared(subject, measure)
+        _compared(subject, measure, lambda side: [subject.call(side)] if "input" in details else [])
         + '\nif actual != expected:\n    raise SystemExit(f"expected {expected}, actual {actual}")\n'
     )
-    if "describe(" in text:
-        text = f"def describe(out):\n{_block('return out.dtype, out.shape, out.stride(), out.requires_grad')}\n{text}"
-    elif aspect == "aliasing":
+    if f"{describe}(" in text:
+        seen = "out.dtype, out.shape, out.stride(), out.requires_grad"
+        if "alias_of_output" in details:
+            seen = f"out{place}{STORAGE} == out{details['alias_of_output']}{STORAGE}"
+        text = f"def {describe}(out):\n{_block(f'return {seen}')}\n{text}"
+    if aspect == "aliasing":
         text = text.replace("expected {expected}", "expected shared memory: {expected}")
     return _repeated(subject, text)
 
@@ -253,16 +303,17 @@ def _runtime_error(subject: Subject) -> str:
 
 
 def _missing_error(subject: Subject) -> str:
-    body = _block(*subject.settings, *subject.inputs, subject.run("fn"))
+    raised, fn = subject.helpers["raised"], subject.helpers["fn"]
+    body = _block(*subject.settings, *subject.inputs, subject.run(fn))
     verdict = "raise SystemExit(int(actual != expected))\n"
     if subject.attempts > 1:
         verdict = "if actual != expected:\n    raise SystemExit(1)\n"
     return (
-        f"def raised(fn):\n    try:\n{textwrap.indent(body, '    ')}"
+        f"def {raised}({fn}):\n    try:\n{textwrap.indent(body, '    ')}"
         "    except Exception as error:\n        return type(error).__name__\n\n\n"
     ) + _repeated(
         subject,
-        f"expected, actual = raised({subject.eager}), raised({subject.compiled})\n"
+        f"expected, actual = {raised}({subject.eager}), {raised}({subject.compiled})\n"
         'print(f"expected {expected}, actual {actual}")\n'
         f"if expected != {_quoted(_short(subject.details))} or actual not in (expected, None):\n"
         f"    raise SystemExit(125)\n{verdict}",
@@ -285,8 +336,10 @@ def _crash(subject: Subject) -> str:
     else:
         again = f"if actual:\n    raise SystemExit({verdict})\n"
         parent = f"for _ in range({subject.attempts}):\n{_block(parent, again)}raise SystemExit\n"
-    child = [*subject.settings, *subject.inputs, f'fn = {subject.eager} if "eager" in sys.argv else {subject.compiled}']
-    call = f'print("eager returns" if fn is {subject.eager} else "compiled returns", {subject.run("fn")})'
+    fn = subject.helpers["fn"]
+    chosen = f'{fn} = {subject.eager} if "eager" in sys.argv else {subject.compiled}'
+    child = [*subject.settings, *subject.inputs, chosen]
+    call = f'print("eager returns" if {fn} is {subject.eager} else "compiled returns", {subject.run(fn)})'
     return f"if len(sys.argv) == 1:\n{_block(parent)}\n" + "\n".join([*child, call]) + "\n"
 
 

@@ -7,17 +7,28 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from minimizer import render
 from minimizer.emit.layout import LINE
-from minimizer.emit.prose import shortened
-from minimizer.program import Input, Program, contiguous
+from minimizer.program import Arg, Input, Node, Program, contiguous, refs_in
 
 DATA_FILE = "data.pt"
 INDENT = 8
 """The deepest that an input is bound: inside a function or a loop, and ``try``."""
 
 _RANDOM = re.compile(
-    r"torch\.(rand|randn|randint|randperm|normal|bernoulli|multinomial|poisson)(_like)?\b|\.(normal|uniform|random|bernoulli|exponential)_\("
+    r"torch\.(rand|randn|randint|randperm|normal|bernoulli|multinomial|poisson)(_like)?\b"
+    r"|\.(normal|log_normal|uniform|random|bernoulli|exponential|geometric|cauchy)_\("
 )
+_DRAWING = re.compile(
+    r"(^|\.)(rand|bernoulli|multinomial|rrelu|gumbel_softmax|fractional_max_pool|((native|alpha|feature|feature_alpha)_)?dropout"
+    r"|(normal|log_normal|uniform|exponential|geometric|cauchy|poisson|binomial)(_|_functional)?(\.|$))"
+)
+_DROPPING = re.compile(r"(^|\.)(_?scaled_dot_product_|lstm(\.|$)|gru(\.|$)|rnn_(tanh|relu)(\.|$))")
+"""What draws only with a rate of dropout, the one float among its positional arguments."""
+_OWN = re.compile(
+    r"(empty|zeros|ones|full|new|rand)(_|n?$)|(clone|add|sub|mul|div|neg|pow|matmul|mm|bmm|sin|cos|exp|tanh|sigmoid|relu|sum|mean)$"
+)
+"""Names of the commonest operators that give memory of their own."""
 _FACTORIES = {
     f"torch.{name}" for name in ("tensor", "rand", "randn", "ones", "zeros", "full", "arange", "linspace", "eye")
 }
@@ -42,12 +53,15 @@ def data_keys(program: Program) -> tuple[DataKey, ...]:
     )
 
 
-def lines(program: Program) -> list[str]:
-    """Statements that bind all inputs, in the order in which the random ones were drawn when the program was judged."""
+def lines(program: Program, data: str = "data") -> list[str]:
+    """Statements that bind all inputs, in the order in which the random ones were drawn when the program was judged.
+
+    ``data`` is the name that the content of the data file goes by.
+    """
     result = ["torch.manual_seed(0)"] if is_random(program) else []
     if data_keys(program):
-        result.append(f'data = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
-    values = [(i.name, shortened(_value(i, grad=program.grad))) for i in program.inputs]
+        result.append(f'{data} = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
+    values = [(i.name, _value(i, data, grad=program.grad)) for i in program.inputs]
     result += [_fitted(statement) for statement in _packed(values)]
     for item in program.inputs:
         if marks := program.marks(item):
@@ -64,14 +78,60 @@ def is_random(program: Program) -> bool:
 def draws(program: Program) -> bool:
     """Whether the function draws random numbers."""
     return any(
-        re.search(r"(^|\.)(rand|bernoulli|dropout|normal_|uniform_|multinomial|rrelu)", n.target) for n in program.nodes
+        _DRAWING.search(node.target) or (_DROPPING.search(node.target) and any(_rates(node))) for node in program.nodes
     )
 
 
-def _value(item: Input, *, grad: bool) -> str:
+def changed(program: Program) -> bool:
+    """Whether the function may change an input: a node writes, as its name says, to what may share memory with one."""
+    shared = {i.name for i in program.inputs}
+    for node in program.nodes:
+        target = list(refs_in(_written(node)))
+        if shared & set(target):
+            return True
+        if not target and not _makes_its_own(node) and shared & set(node.refs()):
+            shared.add(node.name)
+    return False
+
+
+def _written(node: Node) -> Arg:
+    """The arguments that a node changes, by the naming convention of PyTorch."""
+    known, name = dict(node.kwargs), _operator(node)
+    if "out" in known:
+        return known["out"]
+    if node.target.startswith("operator."):  # and_ is no in-place operator
+        writes = name in {"setitem", "delitem", *render.IN_PLACE}
+    else:
+        writes = (name.endswith("_") and not name.endswith("__")) or bool(known.get("inplace"))
+    return (node.args[:1] or tuple(known.values())) if writes else ()
+
+
+def _makes_its_own(node: Node) -> bool:
+    """Whether what a node gives shares no memory with its arguments."""
+    name = _operator(node)
+    if node.target.startswith("operator."):
+        return name != "pos" and (name in render.INFIX or name in render.PREFIX)
+    is_torch = not node.target.startswith("torch.ops.") or node.target.startswith("torch.ops.aten.")
+    return is_torch and _OWN.match(name) is not None
+
+
+def _operator(node: Node) -> str:
+    """The last name of a target, without its overload."""
+    parts = node.target.split(".")
+    return parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[-1]
+
+
+def _rates(node: Node) -> list[Arg]:
+    return [
+        *(arg for arg in node.args if isinstance(arg, float)),
+        *(v for k, v in node.kwargs if k.startswith("dropout")),
+    ]
+
+
+def _value(item: Input, data: str, *, grad: bool) -> str:
     wants_grad = grad and item.meta is not None and item.meta.requires_grad
     if item.code is None:
-        code = f'data["{item.name}"]'
+        code = f'{data}["{item.name}"]'
         if item.meta is not None and item.meta.stride not in (None, contiguous(item.meta.shape)):
             code += f".as_strided({item.meta.shape}, {item.meta.stride})"
         return code + ".requires_grad_()" * wants_grad

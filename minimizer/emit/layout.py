@@ -16,8 +16,12 @@ from dataclasses import dataclass
 
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
+from minimizer.opened import script_lines, text_of
+
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 """Modules that ``import torch`` is enough for."""
+LOADED = {*CONFIGS, "torch", "torch.nn", "torch.nn.functional"}
+"""What every repro has imported once torch is."""
 ALIAS_USES = 3
 """How often the name behind an alias is written out before the alias is worth its line."""
 LINE = 88
@@ -48,17 +52,17 @@ def setup(statements: Iterable[str]) -> Setup:
     Raises:
         SyntaxError: they are not Python.
     """
-    source = _without_aliases("\n".join(statements) + "\n")
-    tree = ast.parse(source)
+    source = _without_aliases(_one_a_line("\n".join(statements)))
+    tree, lines = ast.parse(source), script_lines(source)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     others = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
     last = max(
         (i for i, node in enumerate(others) if not isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)), default=-1
     )
     return Setup(
-        tuple(_segment(source, node) for node in imports),
-        tuple(_segment(source, node) for node in others[: last + 1]),
-        tuple(_segment(source, node) for node in others[last + 1 :]),
+        tuple(text_of(node, lines) for node in imports),
+        tuple(text_of(node, lines) for node in others[: last + 1]),
+        tuple(text_of(node, lines) for node in others[last + 1 :]),
         frozenset(_global_names(symtable.symtable(source, "setup", "exec"))),
     )
 
@@ -68,6 +72,11 @@ def _global_names(scope: symtable.SymbolTable) -> Iterator[str]:
     yield from (symbol.get_name() for symbol in scope.get_symbols() if is_module or symbol.is_global())
     for inner in scope.get_children():
         yield from _global_names(inner)
+
+
+def _one_a_line(source: str) -> str:
+    lines = script_lines(source)
+    return "".join(f"{text_of(node, lines)}\n" for node in ast.parse(source).body)
 
 
 def _without_aliases(source: str) -> str:
@@ -100,7 +109,7 @@ def _without_aliases(source: str) -> str:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
-    """Name, path, and the line of the assignment; None for an import, which goes by itself once nothing uses it."""
+    """Name, path, and the line of the assignment; None for an import, which goes once nothing uses it (`_without_idle`)."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((a.asname, a.name, None) for a in node.names if a.asname and a.name in CONFIGS)
@@ -129,20 +138,43 @@ def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), 
         if name in {*KNOWN_IMPORTS, *modules} or _stdlib(name)
     ]
     text = "\n".join([given, *lines, "", body, ""])
-    text = _ruff(text, "check", "--fix-only", "--quiet", "--select", "F401,I001,UP034")
+    text = _ruff(_without_idle(text), "check", "--fix-only", "--quiet", "--select", "I001,UP034")
     return _ruff(f"{header}\n\n{_without_gaps(text).strip()}\n", "format")
+
+
+def _without_idle(source: str) -> str:
+    """Without imported names that nothing uses, unless the import may be there for what else it does: it may define operators."""
+    tree, lines = ast.parse(source), script_lines(source)
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    rest = "\n".join(ast.unparse(node) for node in tree.body if node not in imports)
+    used = {"*", *re.findall(r"\w+", rest)}  # words, not names: a string may be an annotation
+    for node in reversed(imports):
+        inside = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        names = [a for a in node.names if (a.asname or a.name.partition(".")[0]) in used]
+        if not (inside and names):  # else the module is imported either way
+            names = [a for a in node.names if a in names or not _only_binds(f"{inside}.{a.name}".lstrip("."))]
+        if names != node.names:
+            node.names = names
+            lines[node.lineno - 1 : node.end_lineno] = [ast.unparse(node)] if names else []
+    return "\n".join(lines)
+
+
+def _only_binds(path: str) -> bool:
+    """Whether importing a module can be missed where its name is not used: torch has done it, or it does nothing to torch."""
+    root = path.partition(".")[0]
+    return path in LOADED or (_stdlib(root) and root != "__future__")
 
 
 def _without_gaps(source: str) -> str:
     """Without the blank lines that ``ast.unparse`` leaves between a function's first line and a function in it."""
-    lines = source.splitlines(keepends=True)
+    lines: list[str | None] = [*script_lines(source)]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             above = min([node.body[0].lineno, *(d.lineno for d in getattr(node.body[0], "decorator_list", []))]) - 2
-            while not lines[above].strip():
-                lines[above] = ""
+            while not (lines[above] or "").strip():
+                lines[above] = None
                 above -= 1
-    return "".join(lines)
+    return "\n".join(line for line in lines if line is not None)
 
 
 def code_lines(source: str) -> int:
@@ -160,15 +192,8 @@ def code_lines(source: str) -> int:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    text = source.splitlines()
+    text = script_lines(source)
     return sum(1 for number in lines - docstring if text[number - 1].strip())
-
-
-def _segment(source: str, node: ast.stmt) -> str:
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    if node.col_offset or (";" in (line := source.splitlines()[first - 1]) and first == node.end_lineno and line):
-        return ast.unparse(node)  # several statements on one line
-    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
 
 
 def _unbound(source: str) -> set[str]:

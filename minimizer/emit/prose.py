@@ -27,11 +27,13 @@ _USER_NAME = re.compile(r"^L_(?P<name>[a-z][a-z0-9]{0,11}(?:_[a-z0-9]{1,8})?)_$"
 _NOUNS = {
     "sum": "total", "max": "largest", "min": "smallest", "abs": "magnitude", "pow": "power", "round": "rounded", "to": "cast",
     "float": "cast", "half": "cast", "type": "cast", "getitem": "item", "all": "every", "any": "some", "setitem": "h",
+    "and": "both", "or": "either", "not": "inverted", "is": "same",
 }  # fmt: skip
+_RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
 
 
-def function(program: Program, name: str) -> str:
-    """Source text of ``program`` as one function; uses ``F`` if it calls ``torch.nn.functional``."""
+def function(program: Program, name: str, *, short: bool = True) -> str:
+    """Source text of ``program`` as one function; uses ``F`` if it calls ``torch.nn.functional``, unless ``short`` is false."""
     tree = ast.parse(render.function(program, name))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -41,23 +43,18 @@ def function(program: Program, name: str) -> str:
     last = definition.body[-1]
     if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) and len(last.value.elts) > 1:
         text = re.sub(r"return \((.*)\)$", r"return \1", text)  # unparse puts a tuple into parentheses
-    return shortened(text)
-
-
-def shortened(text: str) -> str:
-    """The text with ``F.`` in place of ``torch.nn.functional.``."""
-    return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text)
+    return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text) if short else text
 
 
 def named(program: Program, taken: Iterable[str]) -> Program:
     """The program with names a reader likes: roles such as ``weight``, letters for other inputs, nouns for results."""
-    used = {*taken, *keyword.kwlist, *dir(builtins), "torch", "F", *_globals(program)}
+    used = {*taken, *_RESERVED, "torch", "F", *_globals(program)}
     names: dict[str, str] = {}
     letters = iter(_INPUT_NAMES)
     for item in program.inputs:
-        names[item.name] = _fresh(_input_name(item) or next((c for c in letters if c not in used), "x"), used)
+        names[item.name] = fresh(_input_name(item) or next((c for c in letters if c not in used), "x"), used)
     for node in program.nodes:
-        names[node.name] = _fresh(_noun(node), used)
+        names[node.name] = fresh(_noun(node), used)
 
     def rename(leaf: Arg) -> Arg:
         return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
@@ -99,10 +96,11 @@ def _noun(node: Node) -> str:
         parts = parts[:4]  # torch.ops.aten.add.Tensor: the packet names it, not the overload
     word = re.sub(r"\W|_+$|^_+", "", parts[-1].lower()) or "h"
     word = _NOUNS.get(word, word)
-    return "h" if len(word) > 16 or word in dir(builtins) or not word.isidentifier() else word
+    return "h" if len(word) > 16 or word in _RESERVED or not word.isidentifier() else word
 
 
-def _fresh(name: str, used: set[str]) -> str:
+def fresh(name: str, used: set[str]) -> str:
+    """The name, with a number where it is used already; it is used from now on."""
     candidate, count = name, 1
     while candidate in used:
         count += 1
@@ -185,8 +183,8 @@ def _renumber(definition: ast.FunctionDef) -> None:
     arguments = {a.arg for a in definition.args.args}
     bound = [n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     locals_ = [name for name in dict.fromkeys(bound) if name not in arguments]
-    used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name)} - set(locals_) | arguments
-    names = {name: _fresh(re.sub(r"_\d+$", "", name), used) for name in locals_}
+    used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name)} - set(locals_) | arguments | _RESERVED
+    names = {name: fresh(re.sub(r"_\d+$", "", name), used) for name in locals_}
     for node in ast.walk(definition):
         if isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)

@@ -8,11 +8,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from children import trial
 
+from minimizer import render
 from minimizer.emit import Details, Repro, emit
+from minimizer.evidence import details_of
+from minimizer.inside import judge as judging
+from minimizer.inside import referee
+from minimizer.inside.wire import Channel
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Outcome
 from minimizer.report import Failure, Reproducibility
 from minimizer.types import Kind
 
@@ -27,6 +36,7 @@ class Pass(CustomGraphPass):
         return None
 """
 PASS_SETUP = ("import os", "import time", "from torch._inductor.custom_graph_pass import CustomGraphPass")
+BACKEND = "def run(graph, inputs):\n    return lambda *args: {}"
 USE_PASS = "torch._inductor.config.post_grad_custom_post_pass = Pass()"
 
 
@@ -44,21 +54,32 @@ class Case:
     exception: str | None = None
     grad: bool = False
     rate: tuple[int, int] = (3, 3)
+    outputs: tuple[str, ...] = ()
+    backend: str = ""
 
-    def repro(self) -> Repro:
+    def program(self) -> Program:
         meta = TensorMeta((2,), "torch.float32", requires_grad=self.grad)
+        last = f"v{len(self.nodes) - 1}"
         names = "xyz"[: len(self.inputs)]
-        program = Program(
+        return Program(
             inputs=tuple(Input(name, meta, code=code) for name, code in zip(names, self.inputs, strict=True)),
-            nodes=tuple(Node(f"v{i}", target, args, meta=meta) for i, (target, args) in enumerate(self.nodes)),
-            outputs=(f"v{len(self.nodes) - 1}",),
+            nodes=tuple(Node(f"v{i}", target, args) for i, (target, args) in enumerate(self.nodes)),
+            outputs=self.outputs or (last,),
+            compile_kwargs=(("backend", self.backend),) if self.backend else (),
             setup=self.setup,
             grad=self.grad,
         )
+
+    def repro(self) -> Repro:
         failure = Failure(kind=self.kind, message=self.message, exception_type=self.exception)
         rate = Reproducibility(failed=self.rate[0], runs=self.rate[1])
         return emit(
-            program, failure, [], environment={"torch": "2.13.0", "device": "cpu"}, rate=rate, details=self.details
+            self.program(),
+            failure,
+            [],
+            environment={"torch": "2.13.0", "device": "cpu"},
+            rate=rate,
+            details=self.details,
         )
 
 
@@ -94,7 +115,63 @@ CASES = {
         ["torch.ones(3).half()", "torch.ones(3)"],
         [("torch.ldexp", (X, Y))],
         "expected torch.float32, actual torch.float16",
-        details={"aspect": "dtype", "output": 0},
+        details={"aspect": "dtype", "output": ""},
+    ),
+    "gradient_of_one_of_several": Case(
+        Kind.WRONG_GRADIENT,
+        ["torch.tensor([1.0, 2.0])"],
+        [("torch.log1p", (X,)), ("torch.mul", (Ref("v0"), Ref("v0"))), ("torch.sort", (Ref("v1"),))],
+        "AssertionError",
+        (LOG1P_BUG,),
+        details={"differentiated": {"[0]": "torch.float32"}},
+        grad=True,
+    ),
+    "gradient_of_several": Case(
+        Kind.WRONG_GRADIENT,
+        ["torch.tensor([1.0, 2.0])"],
+        [("torch.log1p", (X,)), ("torch.mul", (Ref("v0"), Ref("v0"))), ("torch.chunk", (Ref("v1"), 2))],
+        "AssertionError",
+        (LOG1P_BUG,),
+        details={"differentiated": {"[0]": "torch.float32", "[1]": "torch.float32"}},
+        grad=True,
+    ),
+    "gradient_of_nested_and_complex": Case(
+        Kind.WRONG_GRADIENT,
+        ["torch.tensor([1.0, 2.0])"],
+        [("torch.log1p", (X,)), ("torch.mul", (Ref("v0"), Ref("v0"))), ("torch.chunk", (Ref("v1"), 2)), ("torch.complex", (X, Ref("v1")))],
+        "AssertionError",
+        (LOG1P_BUG,),
+        details={"differentiated": {"[0][0]": "torch.float32", "[0][1]": "torch.float32", "[1]": "torch.complex64"}},
+        grad=True,
+        outputs=("v2", "v3"),
+    ),
+    "shared_memory": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(2)"],
+        [("operator.add", (X, 1)), (".view", (Ref("v0"), 2, 1))],
+        "expected shared memory: True, actual False",
+        (BACKEND.format("[out.clone() for out in graph(*args)]"),),
+        details={"aspect": "aliasing", "output": "[1]", "alias_of_output": "[0]"},
+        outputs=("v0", "v1"),
+        backend="run",
+    ),
+    "stride_of_an_input": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(2, 3)"],
+        [("operator.add", (X, 1))],
+        "expected (3, 1), actual (1, 3)",
+        (BACKEND.format("graph(*(arg.t_() for arg in args))"),),
+        details={"aspect": "stride", "input": "x"},
+        backend="run",
+    ),
+    "layout": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(2)"],
+        [("operator.add", (X, 1))],
+        "expected torch.strided, actual torch.sparse_coo",
+        (BACKEND.format("[out.to_sparse() for out in graph(*args)]"),),
+        details={"aspect": "layout", "output": ""},
+        backend="run",
     ),
     "compile_error": Case(
         Kind.COMPILE_ERROR,
@@ -119,6 +196,19 @@ CASES = {
         ["torch.full((3,), 2.0)"],
         [("torch.nn.functional.binary_cross_entropy", (X, X))],
         "expected RuntimeError, actual None",
+        details={"eager_error": "RuntimeError"},
+    ),
+    "missing_error_of_an_operator": Case(
+        Kind.MISSING_ERROR,
+        ["torch.full((3,), 2.0)"],
+        [("torch.ops.lib.same.default", (X,)), ("torch.nn.functional.binary_cross_entropy", (Ref("v0"), X))],
+        "expected RuntimeError, actual None",
+        (
+            "def same(x):\n    return x.clone()",
+            'lib = torch.library.Library("lib", "DEF")',
+            'lib.define("same(Tensor x) -> Tensor")',
+            'lib.impl("same", same, "CompositeExplicitAutograd")',
+        ),
         details={"eager_error": "RuntimeError"},
     ),
     "crash": Case(
@@ -220,3 +310,40 @@ def test_data_is_read_from_beside_the_script(start: Start, tmp_path: Path) -> No
     )
     assert status == 1 and "AssertionError: Tensor-likes" in output, output
     assert ended(start(repro.source))[0] == 125  # no data beside it
+
+
+class Sent(Channel):
+    """Keeps what a trial sends."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ([("torch.sin", (X,))], ["v0"]),
+        ([("torch.sort", (X,))], ["v0"]),
+        ([("torch.chunk", (X, 2))], ["v0"]),
+        ([("torch.polar", (X, X))], ["v0"]),
+        ([("torch.sin", (X,)), ("torch.argsort", (X,))], ["v0", "v1"]),
+        ([("torch.chunk", (X, 2)), ("torch.polar", (X, X)), ("torch.sort", (X,))], ["v0", "v1", "v2"]),
+    ],
+)
+def test_a_repro_differentiates_what_the_judge_does(
+    nodes: list[tuple[str, tuple[object, ...]]], outputs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is compiled: what the repro calls expected must be the gradients that were compared."""
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    case = Case(Kind.WRONG_GRADIENT, ["torch.tensor([2.0, 1.0])"], nodes, "", grad=True, outputs=tuple(outputs))
+    request = trial(f"{render.function(case.program())}\nreturn f(x)", grad=True, id=1)
+    request["inputs"] = [{"name": "x", "code": case.inputs[0], "requires_grad": True}]
+    sent = Sent()
+    judging.judge(request, sent)
+    case.details = details_of(case.program(), Outcome.model_validate(sent.messages[-1]), None)
+    found: dict[str, Any] = {}
+    exec(case.repro().source, found)
+    torch.testing.assert_close(found["expected"], tuple(referee.gradients(found["f"], [found["x"]], None)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import io
+import keyword
 import math
 import re
 import subprocess
@@ -520,3 +522,211 @@ def test_a_syntax_tree_that_was_written_out_looks_as_if_typed() -> None:
             return run
     '''
     assert assemble("# header", [dedent(text)]) == f"# header\n\n{dedent(typed)}"
+
+
+@pytest.mark.parametrize("name", ["and_", "or_", "is_", "not_", "lambda_", "match", "list"])
+def test_no_value_is_named_after_a_word_of_the_language(name: str) -> None:
+    program = Program(
+        inputs=tuple(Input(n, tensor(2), code="torch.ones(2)") for n in "xy"),
+        nodes=(
+            Node("a", f"operator.{name}", (Ref("x"), Ref("y"))),
+            Node("b", f"operator.{name}", (Ref("y"), Ref("a"))),
+            Node("c", "torch.where", (Ref("a"), Ref("b"), Ref("a"), Ref("b"))),
+        ),
+        outputs=("c",),
+    )
+    definition = ast.parse(body_of(written(program))).body[0]
+    names = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    assert names and not names & {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+
+
+def test_an_import_stays_for_what_else_it_does() -> None:
+    setup = (
+        "import my_ops",
+        "import torchvision, json",
+        "from typing import Any",
+        "from torch import nn",
+        "from my_passes import (\n    own,\n    other,\n)",
+    )
+    source = written(one_op("torch.ops.torchvision.f", setup=(*setup, "torch._inductor.config.a = own"))).source
+    lines = {line for line in source.splitlines() if line.startswith(("import", "from"))}
+    assert lines == {"import torch", "import my_ops", "import torchvision", "from my_passes import own"}
+
+
+def test_annotations_of_the_future_stay() -> None:
+    source = written(one_op(setup=("from __future__ import annotations", "def own(x: Tensor):\n    pass"))).source
+    assert "\nfrom __future__ import annotations\n" in source
+
+
+def test_an_alias_leaves_the_others_on_its_line() -> None:
+    setup = (
+        "aten = torch.ops.aten; prims = torch.ops.prims",
+        "SUM = aten.sum",
+        "MANY = [prims.a, prims.b, prims.c, prims.d]",
+    )
+    source = written(one_op(setup=setup)).source
+    assert "SUM = torch.ops.aten.sum\n" in source and "    prims = torch.ops.prims\n" in source
+
+
+REGISTERING = ('lib = torch.library.Library("lib", "FRAGMENT")', 'lib.impl("f", len, "CPU")')
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate"), [(Kind.MISSING_ERROR, EVERY_TIME), (Kind.WRONG_OUTPUT, Reproducibility(failed=1, runs=2))]
+)
+def test_what_can_be_registered_only_once_is_not_repeated(kind: Kind, rate: Reproducibility) -> None:
+    source = written(one_op(setup=REGISTERING), kind, rate=rate).source
+    assert source.count("lib.impl(") == 1
+    repeated = source.index("def raised" if kind is Kind.MISSING_ERROR else "for _ in range")
+    assert source.index("try:\n") < source.index("lib.impl(") < source.index("raise SystemExit(125)") < repeated
+
+
+@pytest.mark.parametrize("setting", [INJECT, "torch._inductor.config.post_grad_custom_post_pass = Pass()"])
+def test_what_is_only_set_stays_beside_the_inputs(setting: str) -> None:
+    source = written(one_op(setup=(setting,)), Kind.MISSING_ERROR).source
+    assert source.index("def raised") < source.index(setting) and source.count("try:") == 1
+
+
+@pytest.mark.parametrize(
+    "code", ["torch.f = wrap(torch.f)", "old = torch.f(1)", "torch.table.update(f=len)", "torch.count += 1"]
+)
+def test_what_depends_on_what_it_sets_is_set_once(code: str) -> None:
+    source = written(one_op(setup=(code,)), Kind.MISSING_ERROR).source
+    assert source.index(code) < source.index("def raised")
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "kwargs"),
+    [
+        (".exponential_", (), {}), ("torch.normal", (1.0,), {}), ("torch.poisson", (), {}), (".geometric_", (0.5,), {}),
+        (".cauchy_", (), {}), (".log_normal_", (), {}), ("torch.native_dropout", (0.5, True), {}),
+        ("torch.ops.aten.native_dropout.default", (0.5, True), {}), ("torch.nn.functional.alpha_dropout", (0.5, True), {}),
+        ("torch.nn.functional.scaled_dot_product_attention", (None, 0.5), {}),
+        ("torch.nn.functional.scaled_dot_product_attention", (), {"dropout_p": 0.5}),
+        ("torch.ops.aten._scaled_dot_product_flash_attention.default", (0.1, False), {}),
+        ("torch.ops.aten.normal_functional.default", (), {}), ("torch.randn_like", (), {}), (".bernoulli_", (), {}),
+    ],
+)  # fmt: skip
+def test_what_draws_random_numbers_gets_the_same_ones_on_both_sides(
+    target: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    node = Node("out", target, (Ref("L_x_"), *args), tuple(kwargs.items()))
+    source = written(replace(one_op(), nodes=(node,))).source
+    assert "    torch.manual_seed(0)\n" in source and "run(f), run(torch.compile(f))" in source
+
+
+@pytest.mark.parametrize(
+    ("target", "args"),
+    [
+        ("torch.nn.functional.normalize", ()), ("torch.nn.functional.poisson_nll_loss", (1.0,)),
+        ("torch.nn.functional.scaled_dot_product_attention", (None, 0.0)),
+        ("torch.nn.functional.scaled_dot_product_attention", ()), ("torch.ops.lib.abnormal.default", ()),
+    ],
+)  # fmt: skip
+def test_what_draws_nothing_needs_no_seed(target: str, args: tuple[Any, ...]) -> None:
+    node = Node("out", target, (Ref("L_x_"), *args))
+    assert "manual_seed" not in written(replace(one_op(), nodes=(node,))).source
+
+
+@pytest.mark.parametrize(
+    ("places", "call"),
+    [
+        ({"": "torch.complex64"}, "f(x).sum().real"),
+        ({"[0]": "torch.float32"}, "f(x)[0].sum()"),
+        ({"[0]": "torch.float32", "[1]": "torch.float32"}, "sum(out.sum() for out in f(x) if out.requires_grad)"),
+    ],
+)
+def test_gradients_are_those_of_all_that_was_differentiated(places: dict[str, str], call: str) -> None:
+    """An operator that returns a tuple may be what the function returns, and reducing forgets what it returns."""
+    source = written(one_op("torch.sort", grad=True), Kind.WRONG_GRADIENT, {"differentiated": places}).source
+    assert f"torch.autograd.grad({call}, x)" in re.sub(r"\s+", " ", source).replace("( ", "(").replace(" )", ")")
+
+
+@pytest.mark.parametrize(
+    ("details", "looked_at"),
+    [
+        ({"aspect": "stride", "output": "[1]"}, "f(x)[1].stride()"),
+        ({"aspect": "dtype", "output": ""}, "f(x).dtype"),
+        ({"aspect": "device", "output": "[0][1]"}, "f(x)[0][1].device"),
+        ({"aspect": "class", "output": "[0]"}, "type(f(x)[0])"),
+        ({"aspect": "aliasing", "output": "[0]", "alias_of": "L_x_"}, "f(x)[0].untyped_storage().data_ptr() == x.untyped_"),
+        ({"aspect": "aliasing", "output": "[1]", "alias_of_output": "[0]"}, "return out[1].untyped_storage().data_ptr() == out[0].unt"),
+        ({"aspect": "dtype", "gradients": ["L_x_"]}, "torch.autograd.grad(f(x).sum(), x)[0].dtype"),
+    ],
+)  # fmt: skip
+def test_wrong_metadata_is_looked_at_where_it_is(details: Details, looked_at: str) -> None:
+    assert looked_at in written(one_op("torch.linalg.qr", grad=True), Kind.WRONG_METADATA, details).source
+
+
+def test_an_input_is_looked_at_after_the_call() -> None:
+    details: Details = {"aspect": "stride", "input": "L_x_", "writes": ["L_x_"]}
+    source = written(one_op("torch.ops.lib.f.default"), Kind.WRONG_METADATA, details).source
+    assert "    fn(x)\n    return x.stride()\n" in source and "run(f), run(torch.compile(f))" in source
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "words"),
+    [
+        ("KeyError: 'no kernel'", "RuntimeError: lowering of foo failed", "lowering of foo failed"),
+        ("KeyError: 'no'", "BackendCompilerFailed: backend='b' raised:\nKeyError: 'no'", "KeyError"),
+        ("KeyError: 'no'", "BackendCompilerFailed: 'no'", "BackendCompilerFailed"),
+        ("KeyError: a and b must have a size", "E: got KeyError('a and b must have a size')", "a and b must have a size"),
+        ("KeyError: a and b must have a size", "", "KeyError: a and b must have a size"),
+        ("KeyError: f(*(FakeTensor(..., size=(2, 3)), FakeTensor(..., size=(4, 5))))", "", "KeyError"),
+        ("E: <built-in function add> abcdefghijklmnopqrst <x> is no function", "", "is no function"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_known_again_by_what_reaches_the_caller(message: str, said: str, words: str) -> None:
+    failure = Failure(kind=Kind.COMPILE_ERROR, message=message, exception_type="KeyError")
+    assert telltale(failure, said) == words
+    assert words in (said or message)
+
+
+def test_the_scripts_own_names_stay_its_own() -> None:
+    setup = (
+        "def run(gm, inputs):\n    return gm",
+        "def fn(x):\n    return describe, raised, data",
+        "torch._inductor.config.a = fn",
+    )
+    program = replace(
+        one_op(".add_", setup=setup),
+        inputs=(Input("L_x_", tensor(2), golden="x"),),
+        compile_kwargs=(("backend", "run"),),
+    )
+    source = written(program, details={"mutated": ["L_x_"]}).source
+    assert "def run_2(fn_2):\n    data_2 = torch.load(" in source and '= data_2["' in source
+    assert "run_2(f), run_2(torch.compile(f, backend=run))" in source and "config.a = fn\n" in source
+    assert "def raised_2(fn_2):" in written(program, Kind.MISSING_ERROR).source
+    assert "def describe_2(out):" in written(program, Kind.WRONG_METADATA).source
+    assert "fn_2 = f if " in written(program, Kind.CRASH).source
+
+
+def test_f_is_written_only_where_it_is_that_of_torch() -> None:
+    own = ("import torchvision.transforms.functional as F", "torch._inductor.config.a = F.resize")
+    source = written(one_op("torch.nn.functional.gelu", setup=own)).source
+    assert "return torch.nn.functional.gelu(x)" in source and "torch.nn.functional as F" not in source
+    usual = ("import torch.nn.functional as F", "torch._inductor.config.a = F.relu")
+    assert "return F.gelu(x)" in written(one_op("torch.nn.functional.gelu", setup=usual)).source
+
+
+@pytest.mark.parametrize(
+    ("first", "needs_own"),
+    [
+        ("torch.clone", False), (".new_zeros", False), ("torch.empty_like", False), ("operator.add", False),
+        ("torch.ops.aten.clone.default", False), (".view", True), ("operator.pos", True),
+        (".contiguous", True), ("torch.ops.lib.add.default", True),
+    ],
+)  # fmt: skip
+def test_inputs_are_made_anew_only_where_a_write_may_reach_them(first: str, needs_own: bool) -> None:
+    nodes = (
+        Node("a", first, (Ref("L_x_"),)),
+        Node("b", ".flatten", (Ref("a"),)),
+        Node("c", "operator.setitem", (Ref("b"), 0, Ref("L_x_"))),
+    )
+    program = replace(one_op(), nodes=nodes, outputs=("a",))
+    assert ("run(f), run(torch.compile(f))" in written(program).source) is needs_own
+
+
+def test_an_operator_that_python_spells_with_an_underscore_writes_nothing() -> None:
+    nodes = (Node("a", "operator.and_", (Ref("L_x_"), True)), Node("b", "operator.iand", (Ref("a"), True)))
+    assert "def run" not in written(replace(one_op(), nodes=nodes, outputs=("a",))).source

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from minimizer.evidence import culprit_of, details_of, dispute
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
-from minimizer.protocol import Difference, Outcome, Verdict
+from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
 
 META = TensorMeta((4,), "torch.float32", (1,))
 
@@ -75,3 +77,56 @@ def test_inputs_that_are_written_to_are_named_and_a_child_can_name_no_others() -
     """What a child says is not to be trusted: it runs the user's script."""
     outcome = Outcome(outcome="same", writes=[0, 7, -1])
     assert details_of(calling(".sin_"), outcome, None)["writes"] == ["x"]
+
+
+def found(where: str, what: str, expected: str = "", actual: str = "", outputs: int = 1) -> Mapping[str, object]:
+    program = Program(tuple(Input(n, META, code="torch.ones(4)") for n in "xy"), (), ("x", "y")[:outputs])
+    difference = Difference(where=where, kind="wrong_metadata", what=what, expected=expected, actual=actual)
+    return details_of(program, Outcome(outcome="different", verdict=Verdict(differences=[difference])), None)
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [("output", ""), ("output[1]", "[1]"), ("output[0][1]", "[0][1]")],
+)
+def test_wrong_metadata_is_placed_in_what_the_function_returns(where: str, place: str) -> None:
+    """One output may be a tuple, which a function returns as it is."""
+    assert found(where, "stride") == {"aspect": "stride", "output": place}
+
+
+def test_wrong_metadata_may_be_that_of_an_input_after_the_call() -> None:
+    assert found("input[1]", "stride") == {"aspect": "stride", "input": "y"}
+
+
+def test_what_shares_memory_may_be_an_input_or_an_output() -> None:
+    alone, other = "storage of its own", "shares storage with output[0]"
+    assert found("output[1]", "aliasing", other, alone)["alias_of_output"] == "[0]"
+    assert found("output[1]", "aliasing", alone, other)["alias_of_output"] == "[0]"
+    assert found("output[1]", "aliasing", "shares storage with input[1]", other)["alias_of"] == "y"
+    assert "alias_of" not in found("output[1]", "aliasing", "shares storage with input[7]", alone)
+
+
+@pytest.mark.parametrize(
+    ("actual", "aspect"),
+    [
+        ("Tensor, sparse_coo, cpu", "layout"),
+        ("Tensor, strided, cuda:0", "device"),
+        ("Own, strided, cpu", "class"),
+        ("None", "class"),
+    ],
+)
+def test_another_sort_of_tensor_is_told_by_what_differs(actual: str, aspect: str) -> None:
+    assert found("output", "type", "Tensor, strided, cpu", actual)["aspect"] == aspect
+
+
+def test_a_repro_differentiates_what_the_judge_did_and_no_more_is_believed() -> None:
+    values = {"output[0]": "torch.float32", "output[1][0]": "torch.complex64", "output; import os": "torch.float32"}
+    details = details_of(calling(".sin"), Outcome(outcome="different", differentiated=values), None)
+    assert details == {"differentiated": {"[0]": "torch.float32", "[1][0]": "torch.complex64"}}
+
+
+def test_what_reaches_the_caller_is_kept_beside_the_root() -> None:
+    error = ExceptionInfo(type="torch.exc.Outer", message="lowering failed", root_type="KeyError", root_message="'f'")
+    assert details_of(calling(".sin"), Outcome(outcome="compile_error", exception=error), None) == {
+        "said": "Outer: lowering failed"
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 import pytest
 
@@ -223,3 +224,54 @@ def test_a_function_that_calls_itself_is_opened_no_further() -> None:
     script = "import torch\ndef main():\n    torch.a = 1\n    main()\nmain()\n"
 
     assert "torch.a = 1" in prelude(script, settings=[], namespaces=[])
+
+
+LIBRARY = 'import torch\nlib = torch.library.Library("lib", "DEF")\n'
+
+
+def bodies(chunks: Sequence[str]) -> list[str]:
+    return [ast.dump(statement) for chunk in chunks for statement in ast.parse(chunk).body]
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ('lib.define("""\nscale(Tensor x) -> Tensor\n""".strip())', 'lib.define("\\nscale(Tensor x) -> Tensor\\n".strip())'),
+        ('lib.define(\n# at the margin\n    "scale(Tensor x) -> Tensor")', 'lib.define("scale(Tensor x) -> Tensor")'),
+        ('lib.define("""\n    scale(Tensor x) -> Tensor""")', 'lib.define("\\n    scale(Tensor x) -> Tensor")'),
+        ('return lib.define("scale(Tensor x) -> Tensor")', 'lib.define("scale(Tensor x) -> Tensor")'),
+        ('return\n    lib.impl("scale", None)', None),
+    ],
+    ids=["string at the margin", "comment at the margin", "string in step", "returned", "never reached"],
+)  # fmt: skip
+def test_a_statement_of_a_function_comes_out_as_it_runs(block: str, found: str | None) -> None:
+    chunks = prelude(f"{LIBRARY}def main():\n    {block}\nmain()\n", settings=[], namespaces=["lib"])
+
+    assert bodies(chunks) == bodies([LIBRARY, *([found] if found else [])])
+
+
+def test_statements_that_share_a_line_come_out_once_each() -> None:
+    script = 'import torch; lib = torch.library.Library("lib", "DEF"); lib.define("scale(Tensor x) -> Tensor")\n'
+
+    chunks = prelude(script, settings=[], namespaces=["lib"])
+
+    assert len(chunks) == 3 and bodies(chunks) == bodies([script])
+
+
+def test_a_block_on_one_line_leaves_its_condition_behind() -> None:
+    script = "import torch._inductor.config as c\nif __name__ == '__main__': c.post_grad_custom_post_pass = len\n"
+
+    assert prelude(script, settings=[PASS], namespaces=[])[1:] == ("c.post_grad_custom_post_pass = len",)
+
+
+@pytest.mark.parametrize("separator", ["\f", "\u2028", "\x85"])
+def test_lines_are_those_of_python(separator: str) -> None:
+    script = f"TEXT = 'one{separator}two'\n{LIBRARY}lib.define(TEXT)\n"
+
+    assert bodies(prelude(script, settings=[], namespaces=["lib"])) == bodies([script])
+
+
+def test_a_function_that_calls_itself_in_blocks_is_opened_no_further() -> None:
+    script = f"{LIBRARY}def main():\n    with c.patch(a=1), c.patch(b=2):\n        with c.patch(c=3):\n            main()\nmain()\n"
+
+    assert prelude(script, settings=[], namespaces=[]) == ()

@@ -73,3 +73,18 @@ def test_a_function_that_torch_has_itself_needs_no_second_import() -> None:
     assert targets(publish(program, survives)) == ["torch.relu", "torch.nn.functional.gelu"]
     assert len(asked) == 1
     assert publish(program, lambda programs: [False] * len(programs)) == program
+
+
+def test_operators_of_others_and_branches_are_called_as_a_person_would() -> None:
+    nodes = (
+        Node("a", "torch.ops.lib.scale.default", (Ref("x"),)),
+        Node("b", "torch.ops.lib.scale.Tensor", (Ref("a"),)),
+        Node("c", "torch.ops.higher_order.cond", (True, Ref("b"))),
+        Node("d", "torch.ops.prims.sin.default", (Ref("c"),)),
+    )
+    program = replace(PROGRAM, nodes=nodes, outputs=("d",))
+
+    assert targets(publish(program, lambda programs: [True] * len(programs))) == [
+        "torch.ops.lib.scale", "torch.ops.lib.scale.Tensor", "torch.cond", "torch.ops.prims.sin.default",
+    ]  # fmt: skip
+    assert publish(program, lambda programs: [False] * len(programs)) == program

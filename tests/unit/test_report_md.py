@@ -92,7 +92,7 @@ def test_all_that_maintainers_ask_for_is_there() -> None:
         "31 trials in 41 s",
         "torch._dynamo.disable(f)",
         "| `aot`, level 4 | no repro | says nothing |",
-        "`train.py`: 1 compiled graphs, 2 calls compared",
+        "`train.py`: 1 compiled graph, 2 calls compared",
         "- torch: `2.13.0`",
     ):
         assert expected in text
@@ -232,3 +232,32 @@ def test_hostile_words_stay_in_their_place_everywhere() -> None:
     assert "## Fake" in text and "\n## Fake" not in outside
     spans = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
     assert "<script" not in spans and "@everyone" not in spans and "](http" not in spans
+
+
+def test_what_a_repro_does_is_promised_only_where_it_was_seen() -> None:
+    promise = "It exits with 1 while the bug is there"
+    report = full()
+    assert promise in render(report, script_name="a.py", repro=REPRO)
+    assert report.verification is not None
+    report.verification.failed_same = 0
+    assert promise not in render(report, script_name="a.py", repro=REPRO)
+    report.verification = None
+    assert promise not in render(report, script_name="a.py", repro=REPRO)
+
+
+def test_one_of_a_kind_is_no_plural() -> None:
+    report = full()
+    assert report.reduction is not None and report.verification is not None
+    report.reduction.trials = report.reduction.cache_hits = 1
+    report.checked = Checked(frames=1, calls=1, backward=1)
+    report.verification.runs = report.verification.failed_same = 1
+    report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
+    text = render(report, script_name="a.py", repro=REPRO)
+    for said in (
+        "1 trial in 41 s, 1 answer from",
+        "1 compiled graph, 1 call compared",
+        "in 1 of 1 run,",
+        "1 of 1 element",
+    ):
+        assert said in text
+    assert "1 more layer is good." in text

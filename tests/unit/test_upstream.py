@@ -43,6 +43,15 @@ def test_conditions_are_what_is_left_in_the_code() -> None:
     assert conditions(unfinished, REPRO) == ""
 
 
+def test_an_input_requires_grad_only_where_one_is_made_so() -> None:
+    for code in ("x = torch.ones(2, requires_grad=True)", "x = torch.ones(2).t().requires_grad_()"):
+        assert "- an input that requires grad" in conditions(report(), code)
+    looks = (
+        "def describe(out):\n    return out.dtype, out.requires_grad\nsum(o.sum() for o in f(x) if o.requires_grad)\n"
+    )
+    assert "requires grad" not in conditions(report(), looks)
+
+
 def test_replay_switches_off_what_was_confirmed() -> None:
     blamed = report().model_copy(update={"blame": Blame(subsystem="lowerings", confirmed=True)})
     line = "TORCH_BISECT_BACKEND=inductor TORCH_BISECT_SUBSYSTEM=lowerings TORCH_BISECT_MAX=-1 python repro.py"
@@ -56,3 +65,5 @@ def test_replay_switches_off_what_was_confirmed() -> None:
 def test_replay_promises_only_what_was_seen() -> None:
     assert "TORCHDYNAMO_DISABLE=1 python repro.py" in replay(report(), REPRO)
     assert replay(Report(failure=Failure(kind=Kind.CRASH)), REPRO) == ""
+    unseen = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
+    assert replay(report().model_copy(update={"verification": unseen}), REPRO) == ""
