@@ -89,6 +89,30 @@ def unmade(
     )
 
 
+def is_own_check(error: ExceptionInfo) -> bool:
+    """Whether it is the script that says that something is wrong, by ``assert``, ``raise`` or ``sys.exit``."""
+    if error.root_type == "AssertionError" or not error.frames:
+        return error.root_type == "AssertionError"
+    file, _, line = error.frames[-1]
+    return "/" not in file and re.search(r"\braise\b|\b(exit|quit)\(", line) is not None
+
+
+def hidden_failure(finished: protocol.Finished) -> Settled | None:
+    """The verdict on a script that caught, or suppressed, an error of Dynamo's own: no graph shows it, and no exception."""
+    failed = finished.health.failed if finished.health is not None else []
+    if not failed:
+        return None
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"Dynamo failed by itself, and the script hides it: {failed[0]}. It then ran without the compiler. Let the error through "
+        "(no except around the call, no suppress_errors) to have it reduced.",
+        finished.checked,
+        kind=Kind.COMPILE_ERROR,
+        notes=tuple(failed[1:]),
+    )
+
+
 def opaque(held: protocol.Held) -> ScriptCase:
     """A failing call whose graph or inputs cannot be written down."""
     failure = held.failure

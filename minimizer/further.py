@@ -92,6 +92,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         scratch=place.private("verify"),
         timeout=min(VERIFY_SECONDS, journal.left),
         runs=VERIFY_RUNS,
+        watch=journal.watch_owner,
     )
     if not verification.passes_with_compiler_off:
         return False

@@ -212,11 +212,15 @@ class _Job:
         report, known = self._report, self._report.model_copy(deep=True)
         assert known.failure is not None
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
-        repro = self._python_level(executor).repro(same) if self._options.nproc == 1 else None
+        repro = None
+        try:
+            with self._journal.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
+                repro = self._python_level(executor).repro(same) if self._options.nproc == 1 else None
+        finally:
+            reduction = report.reduction
+            for name in Report.model_fields:
+                setattr(report, name, getattr(known, name))
         is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
-        reduction = report.reduction
-        for name in Report.model_fields:
-            setattr(report, name, getattr(known, name))
         if repro is None or reduction is None or known.reduction is None or not is_better:
             result.keep(self._journal)
             return result

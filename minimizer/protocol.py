@@ -102,6 +102,8 @@ class Outcome(Loose):
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     writes: list[int] = Field(default_factory=list, max_length=10_000)
     """The inputs that eager's function changes, by position."""
+    differentiated: dict[Text, Text] = Field(default_factory=dict, max_length=100)
+    """The outputs that a backward starts from, by place, with their dtypes."""
     layer: int | None = None
     """In a table of layers: which one; -1 for what the graph returns."""
     part: Text = ""
@@ -123,6 +125,8 @@ class Health(Loose):
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     recompiles: list[Text] = Field(default_factory=list, max_length=100)
     frames: list[Text] = Field(default_factory=list, max_length=100)
+    failed: list[Text] = Field(default_factory=list, max_length=100)
+    """Frames in which Dynamo met an error of its own, and the error."""
     compile_seconds: Number = None
     eager_seconds: Number = None
     compiled_seconds: Number = None

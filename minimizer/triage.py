@@ -25,7 +25,9 @@ from minimizer.findings import (
     checked_of,
     denied,
     hang_signature,
+    hidden_failure,
     is_healthy,
+    is_own_check,
     line_of,
     message_of,
     missing_signature,
@@ -194,14 +196,14 @@ class Triage:
         try:
             with tokenize.open(self._script) as file:  # knows the encoding that the script declares
                 text = file.read()
-        except OSError:  # it has run, and removed itself
+            chunks = prelude(
+                text,
+                settings=settings,
+                namespaces=namespaces_of(node.target for node in program.nodes),
+                names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
+            )
+        except (OSError, SyntaxError, UnicodeDecodeError):  # it has run, and removed or rewritten itself
             return program
-        chunks = prelude(
-            text,
-            settings=settings,
-            namespaces=namespaces_of(node.target for node in program.nodes),
-            names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
-        )
         return replace(program, setup=(*chunks, *program.setup))
 
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
@@ -219,15 +221,16 @@ class Triage:
             )
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
+        hidden = hidden_failure(finished)
         if finished.checked.frames == 0:
-            return Settled(
+            return hidden or Settled(
                 Status.FAILED,
                 Reason.NOTHING_COMPILED,
                 "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
                 finished.checked,
             )
         if finished.checked.calls == 0 and self._values:
-            return Settled(
+            return hidden or Settled(
                 Status.PARTIAL,
                 Reason.NOT_VERIFIED,
                 f"The script ran to its end, but no call of its {counted(finished.checked.frames, 'compiled graph')} could be compared "
@@ -248,7 +251,7 @@ class Triage:
             summary = (
                 f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
             )
-        healthy = Settled(Status.HEALTHY, None, summary, checked, notes=tuple(notes))
+        healthy = hidden or Settled(Status.HEALTHY, None, summary, checked, notes=tuple(notes))
         note = "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         first_of_each = {suspect.graph: suspect for suspect in reversed(finished.suspects)}
         self._suspects = [first_of_each[graph] for graph in sorted(first_of_each)]
@@ -289,7 +292,7 @@ class Triage:
                 finished.checked,
                 exception=raised[0],
             )
-        if error.root_type == "AssertionError":
+        if is_own_check(error):
             held = self._own_check(finished.checks)
             if held is not None:
                 return held

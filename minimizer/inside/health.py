@@ -5,6 +5,7 @@ Dynamo keeps the books; this reads them when the script is over.
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import time
@@ -73,6 +74,13 @@ class Health:
             "frames": _told(
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
                 for m in frames
+            ),
+            "failed": _told(
+                f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.fail_type}: {m.fail_reason}"[
+                    :500
+                ]
+                for m in books.get_compilation_metrics()
+                if hasattr(builtins, m.fail_type or "")  # what Dynamo raises on purpose has types of its own
             ),
             "eager_seconds": sum(self._eager[graph] for graph in both) if both else None,
             "compiled_seconds": sum(self._compiled[graph] for graph in both) if both else None,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import executor, script
+from children import executor, script, survey
 
 from minimizer.executor import Executor
 from minimizer.health import TRACE, examine
@@ -96,3 +96,44 @@ def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -
     seen = times.to_json()
     assert seen["eager_seconds"] is None
     assert seen["compiled_seconds"] is None
+
+
+HIDDEN = """
+    import torch
+    from torch._dynamo.variables.builder import VariableBuilder
+
+    class Odd:
+        pass
+
+    wrap = VariableBuilder._wrap
+    VariableBuilder._wrap = lambda self, value: value.no_such_name if isinstance(value, Odd) else wrap(self, value)
+    torch._dynamo.config.suppress_errors = {suppressed}
+
+    @torch.compile(backend="eager")
+    def scaled(x, odd):
+        return x.cos() if odd is None else x.sin() + (odd is not None)
+
+    @torch.compile(backend="eager")
+    def refused(x):
+        raise ValueError("on purpose")
+
+    scaled(torch.ones(2), None)
+    for call in (lambda: scaled(torch.ones(2), Odd()), lambda: refused(torch.ones(2))):
+        try:
+            call()
+        except Exception:
+            pass
+"""
+
+
+@pytest.mark.parametrize("suppressed", [True, False])
+def test_an_error_of_dynamos_own_is_seen_where_the_script_hides_it(
+    child: Executor, tmp_path: Path, suppressed: bool
+) -> None:
+    path = script(tmp_path, HIDDEN.format(suppressed=suppressed))
+
+    found = survey(child, path).finished
+
+    assert found is not None and found.exception is None and found.health is not None
+    (failed,) = found.health.failed
+    assert "scaled" in failed and "AttributeError" in failed and "no_such_name" in failed

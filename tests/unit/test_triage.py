@@ -233,6 +233,30 @@ def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
 
 
+@pytest.mark.parametrize("line", ["sys.exit(1)", "if bad: exit(1)", "raise RuntimeError('outputs differ')"])
+def test_a_check_need_not_be_an_assertion(line: str) -> None:
+    raised = {**error("RuntimeError", "outputs differ"), "frames": [["script.py", "<module>", line]]}
+    found = unshown(finished(exception=raised), finished(), eager=[finished()])
+    assert (found.reason, found.kind) == (Reason.DISPUTED, Kind.WRONG_OUTPUT)
+
+
+@pytest.mark.parametrize(
+    "frame", [["torch/_dynamo/guards.py", "check", "raise RuntimeError(x)"], ["m.py", "f", "x.foo()"]]
+)
+def test_what_the_script_does_not_raise_itself_is_no_check(frame: list[str]) -> None:
+    found = unshown(finished(exception={**error("RuntimeError"), "frames": [frame]}), eager=[finished()])
+    assert (found.reason, found.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
+
+
+@pytest.mark.parametrize("checked", [{"frames": 2, "calls": 5}, {"frames": 1, "calls": 0}, {"frames": 0, "calls": 0}])
+def test_a_script_that_hides_an_error_of_dynamo_is_not_healthy(checked: dict[str, int]) -> None:
+    failed = {"failed": ["f, m.py line 3: AttributeError: no mro", "g, m.py line 9: KeyError: 1"]}
+    found = settled(finished(checked=checked, health=failed))
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.COMPILE_ERROR)
+    assert "AttributeError: no mro" in found.summary and "hides it" in found.summary
+    assert found.notes == ("g, m.py line 9: KeyError: 1",)
+
+
 def test_an_exception_between_graphs() -> None:
     found = unshown(finished(exception=error("TypeError", "hook got None")), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
@@ -678,3 +702,16 @@ def test_no_health_of_a_run_that_died() -> None:
     asked, executor = asked_of(ended(signal=11))
     executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
     assert asked.health(trace="/trace") is None
+
+
+def test_a_script_that_is_no_python_any_more_brings_nothing_along(tmp_path: Path) -> None:
+    """It may have rewritten itself while it ran."""
+    script = tmp_path / "script.py"
+    script.write_text("def f(:\n")
+    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG)], [])
+    asked = Triage(
+        cast(Executor, executor), script, args=[], steps=None, hang_after=30.0, values=True, on_note=lambda note: None
+    )
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert found.program.setup == ()
