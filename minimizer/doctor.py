@@ -22,7 +22,7 @@ from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, real_interpreter, why_no_bu
 from minimizer.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
-TORCH_VERSIONS = ((2, 11), (2, 13))
+TORCH_VERSIONS = ((2, 11), (2, 15))
 COMPILERS = ("g++", "clang++")
 FREE_BYTES = 5 << 30
 """What the kernel caches of one large job may take."""

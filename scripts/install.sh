@@ -4,7 +4,7 @@
 #   scripts/install.sh VENV [EXTRA]
 #
 # PYTHON      the Python to build on (default: python3, else the first of python3.13, 3.12, 3.11 that is there)
-# TORCH_SPEC  a torch to install, say torch==2.12.0; without it a torch 2.11 to 2.13 that PYTHON has is reused,
+# TORCH_SPEC  a torch to install, say torch==2.12.0; without it a torch 2.11 to 2.15 that PYTHON has is reused,
 #             else the pinned one is installed
 # All settings of pip (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, ...) apply.
 set -euo pipefail
@@ -37,7 +37,7 @@ usable_torch() {
     "$1" - 2>/dev/null <<'PY' || true
 import pathlib, re, torch
 major, minor = map(int, re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
-if (2, 11) <= (major, minor) < (2, 14):
+if (2, 11) <= (major, minor) < (2, 16):
     print(pathlib.Path(torch.__file__).parents[1])
 PY
 }

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--python",
     metavar="INTERPRETER",
-    help="Python that runs the script, with its own torch (2.11 to 2.13).  [default: the one minimizer runs in]",
+    help="Python that runs the script, with its own torch (2.11 to 2.15).  [default: the one minimizer runs in]",
 )
 @job_options(exclude=("toolchain",))
 @click.option("--jobs", type=click.IntRange(1, 256), metavar="N", help="Trials at once.  [default: one a core]")
