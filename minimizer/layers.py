@@ -246,7 +246,7 @@ def _judged(
         return None
     rows = tuple(Row(region, found.get(index, {})) for index, region in enumerate(regions))
     end = found.get(-1, {}).get("whole")
-    return Table(rows, None if end is None else end.outcome != "same")
+    return Table(rows, None if end is None or end.outcome == "setup_error" else end.outcome != "same")
 
 
 def _request(

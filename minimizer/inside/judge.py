@@ -17,10 +17,13 @@ import torch
 import torch._inductor.config
 
 from . import referee, snapshot, steadiness, subsystems
+from .boundary import places
 from .failures import describe, raised_while_compiling
 from .operators import Operators
-from .rounding import tensors
 from .wire import Channel, Message
+
+MANY = 100
+"""Outputs, that is: no repro is written for more."""
 
 
 def judge(message: Message, channel: Channel) -> None:
@@ -36,13 +39,14 @@ def judge(message: Message, channel: Channel) -> None:
 
     Each compilation is answered with an ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``,
     ``missing_error``, or for a candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``; ``writes``
-    lists the inputs that eager's function changes, by position.
+    lists the inputs that eager's function changes, by position, and ``differentiated`` the tensors that a backward starts from, with
+    their dtypes.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
     subsystems.install(message, channel)
     trial = Trial(message, channel)
     for outcome in trial.run():
-        channel.send({"type": "outcome", **outcome, "writes": trial.writes})
+        channel.send({"type": "outcome", **outcome, "writes": trial.writes, "differentiated": trial.differentiated})
 
 
 def observe(message: Message, channel: Channel) -> None:
@@ -60,6 +64,8 @@ class Trial:
     def __init__(self, message: Message, channel: Channel) -> None:
         self._message, self._channel = message, channel
         self.writes: list[int] = []
+        self.differentiated: dict[str, str] = {}
+        self._switches = snapshot.global_state()
 
     def run(self) -> Iterator[Message]:
         """The outcome of every compilation, and after several a last one where eager is found to change its mind."""
@@ -69,7 +75,7 @@ class Trial:
         except Exception as error:
             yield {"outcome": "setup_error", "exception": describe(error)}
             return
-        rng = snapshot.rng_state()
+        rng, self._switches = snapshot.rng_state(), snapshot.global_state()
         wanted = self._message.get("compilations", 1)
         stop = float("inf")
         done = failed = 0
@@ -110,16 +116,19 @@ class Trial:
         eager_error: Exception | None = None
         expected: Any = None
         try:
-            with torch.set_grad_enabled(grad):
+            with self._start(grad):
                 expected = function(*expected_inputs)
         except Exception as error:
             eager_error = error
         self.writes = [i for i, pair in enumerate(zip(inputs, expected_inputs, strict=True)) if not _unchanged(*pair)]
+        returned = places(expected).items() if grad else ()
+        starts = {where: str(output.dtype) for where, output in returned if output.requires_grad}
+        self.differentiated = starts if len(starts) <= MANY else {}
         snapshot.set_rng_state(rng)
         self._phase("compiled")
         actual_inputs = snapshot.clone(inputs)
         try:
-            with torch.set_grad_enabled(grad):
+            with self._start(grad):
                 compiled = self.compile(function)
                 actual = compiled(*actual_inputs)
         except Exception as error:
@@ -129,11 +138,14 @@ class Trial:
         if eager_error is not None:
             return {"outcome": "missing_error", "exception": describe(eager_error)}
         self._phase("compare")
-        verdict = referee.judge(
-            function, inputs, rng, expected, expected_inputs, actual, actual_inputs,
-            random=shares_random_numbers(), tolerance=self._message["tolerance"], grad=grad,
-        )  # fmt: skip
-        if not verdict.fault and grad and any(output.requires_grad for output in tensors(expected)):
+        try:
+            verdict = referee.judge(
+                function, inputs, rng, expected, expected_inputs, actual, actual_inputs,
+                random=shares_random_numbers(), tolerance=self._message["tolerance"], grad=grad,
+            )  # fmt: skip
+        except Exception as error:
+            return _unjudged(error)
+        if not verdict.fault and starts:
             behind = self._backward(function, compiled, inputs, rng)
             if isinstance(behind, dict):
                 return behind
@@ -174,28 +186,37 @@ class Trial:
         return torch.compile(function, **kwargs)
 
     def _backward(self, function: Any, compiled: Any, inputs: list[Any], rng: Any) -> referee.Verdict | Message | None:
-        """The verdict on the gradients of the sum of all outputs, or the outcome where only compiled code cannot make them.
+        """The verdict on the gradients of the sum of all outputs, or the outcome where there is none.
 
-        None where eager cannot make them, or cannot be looked at.
+        None where eager cannot make them.
         """
         self._phase("eager")
         try:
             snapshot.set_rng_state(rng)
-            expected = referee.gradients(function, snapshot.clone(inputs), None)
+            with self._start(True):
+                expected = referee.gradients(function, snapshot.clone(inputs), None)
         except Exception:
             return None
         self._phase("backward")
         try:
             snapshot.set_rng_state(rng)
-            actual = referee.gradients(compiled, snapshot.clone(inputs), None)
+            with self._start(True):
+                actual = referee.gradients(compiled, snapshot.clone(inputs), None)
         except Exception as error:
             return _raised(error)
-        with contextlib.suppress(RuntimeError):  # of a mode of ours that the program cannot be run under
+        try:
             return referee.judge_gradients(
                 function, inputs, rng, None, expected, actual,
                 random=shares_random_numbers(), tolerance=self._message["tolerance"],
             )  # fmt: skip
-        return None
+        except Exception as error:
+            return _unjudged(error)
+
+    @contextlib.contextmanager
+    def _start(self, grad: bool) -> Iterator[None]:
+        """The switches as the text has set them, whatever an earlier run has left behind; they are so again afterwards."""
+        with self._switches.applied(), torch.set_grad_enabled(grad):
+            yield
 
     def _phase(self, name: str) -> None:
         self._channel.send({"type": "phase", "phase": name})
@@ -209,6 +230,11 @@ def shares_random_numbers() -> bool:
 def _raised(error: Exception) -> Message:
     word = "compile_error" if raised_while_compiling(error) else "runtime_error"
     return {"outcome": word, "exception": describe(error)}
+
+
+def _unjudged(error: Exception) -> Message:
+    """Of the referee, as where a program cannot be run under a mode of ours: neither a failure nor none."""
+    return {"outcome": "setup_error", "exception": describe(error)}
 
 
 def _unchanged(before: Any, after: Any) -> bool:

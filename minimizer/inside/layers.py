@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,10 +43,11 @@ def layers(message: Message, channel: Channel) -> None:
 
 
 class _Layer:
-    """A layer, what it was called with, and the random state of that moment."""
+    """A layer, what it was called with, and the random state and the switches of that moment."""
 
-    def __init__(self, index: int, function: Function, before: list[Any], rng: Any) -> None:
-        self.index, self.function, self.before, self.rng = index, function, before, rng
+    def __init__(self, index: int, function: Function, before: list[Any]) -> None:
+        self.index, self.function, self.before = index, function, before
+        self.rng, self.switches = snapshot.rng_state(), snapshot.global_state()
 
 
 class _Table:
@@ -62,7 +63,7 @@ class _Table:
         torch._inductor.config.compile_threads = self._message.get("threads", 1)
         whole, inputs = self._trial.load()
         self._functions = whole.__globals__
-        rng = snapshot.rng_state()
+        rng, switches = snapshot.rng_state(), snapshot.global_state()
         seen: list[_Layer] = []
         try:
             with torch.set_grad_enabled(self._grad):
@@ -73,7 +74,8 @@ class _Table:
             if cotangents and layer.index in cotangents and not self._is_late:
                 self._backward(layer, cotangents[layer.index])
         if self._message["observed"] and not self._is_late:
-            self._whole(self._functions[self._message["observed"]], whole, inputs, rng)
+            with switches.applied():  # the walk may have changed them
+                self._whole(self._functions[self._message["observed"]], whole, inputs, rng)
 
     @property
     def _is_late(self) -> bool:
@@ -88,15 +90,13 @@ class _Table:
                 raise _Late
             function = self._functions[region["function"]]
             args = [values[name] for name in region["inputs"]]
-            rng = snapshot.rng_state()
-            before = snapshot.clone(args)
+            layer = _Layer(index, function, snapshot.clone(args))
             expected = function(*args)
             after = snapshot.rng_state()
             results = list(expected) if len(region["outputs"]) > 1 else [expected]
             values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
             made[index] = tensors(expected)
             if region["judged"] and region["function"] not in self._message["skip"]:
-                layer = _Layer(index, function, before, rng)
                 self._local(layer, expected, args)
                 if self._grad:
                     seen.append(layer)
@@ -126,43 +126,50 @@ class _Table:
             snapshot.set_rng_state(layer.rng)
             actual_inputs = snapshot.clone(layer.before)
             actual = self._of(layer)(*actual_inputs)
-            verdict = referee.judge(
-                layer.function, layer.before, layer.rng, expected, expected_inputs, actual, actual_inputs,
-                random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
-            )  # fmt: skip
+            with _judging():
+                verdict = referee.judge(
+                    layer.function, layer.before, layer.rng, expected, expected_inputs, actual, actual_inputs,
+                    random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
+                )  # fmt: skip
             truth = self._truth(layer.function, layer.before, layer.rng)
             return _said(verdict, figures(matched(tensors(expected), tensors(actual), truth)))
 
-        self._answer(layer.index, "local", judge)
+        with layer.switches.applied():
+            self._answer(layer.index, "local", judge)
 
     def _backward(self, layer: _Layer, cotangents: list[Any]) -> None:
         def judge() -> Message:
             sides = []
             for function in (layer.function, self._of(layer)):
                 snapshot.set_rng_state(layer.rng)
-                sides.append(referee.gradients(function, snapshot.clone(layer.before), cotangents))
-            verdict = referee.judge_gradients(
-                layer.function, layer.before, layer.rng, cotangents, *sides,
-                random=shares_random_numbers(), tolerance=self._tolerance,
-            )  # fmt: skip
+                with layer.switches.applied():
+                    sides.append(referee.gradients(function, snapshot.clone(layer.before), cotangents))
+            with _judging():
+                verdict = referee.judge_gradients(
+                    layer.function, layer.before, layer.rng, cotangents, *sides,
+                    random=shares_random_numbers(), tolerance=self._tolerance,
+                )  # fmt: skip
             return _said(verdict, figures(matched(sides[0], sides[1], None)))
 
-        self._answer(layer.index, "local backward", judge)
+        with layer.switches.applied():
+            self._answer(layer.index, "local backward", judge)
 
     def _whole(self, observed: Function, plain: Function, inputs: list[Any], rng: Any) -> None:
         """The graph as a whole, all layers returned; gradients of what it returns, without them."""
 
         def judge() -> Message:
-            with torch.set_grad_enabled(self._grad):
+            runs = []
+            for run in (observed, self._trial.compile(observed)):
+                values = snapshot.clone(inputs)
                 snapshot.set_rng_state(rng)
-                expected_inputs, actual_inputs = snapshot.clone(inputs), snapshot.clone(inputs)
-                expected = observed(*expected_inputs)
-                snapshot.set_rng_state(rng)
-                actual = self._trial.compile(observed)(*actual_inputs)
-            verdict = referee.judge(
-                observed, inputs, rng, expected, expected_inputs, actual, actual_inputs,
-                random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
-            )  # fmt: skip
+                with snapshot.global_state().applied(), torch.set_grad_enabled(self._grad):
+                    runs.append((run(*values), values))
+            (expected, expected_inputs), (actual, actual_inputs) = runs
+            with _judging():
+                verdict = referee.judge(
+                    observed, inputs, rng, expected, expected_inputs, actual, actual_inputs,
+                    random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
+                )  # fmt: skip
             triples = matched(tensors(expected), tensors(actual), self._truth(observed, inputs, rng))
             return self._by_layer(verdict, triples)
 
@@ -193,8 +200,12 @@ class _Table:
             sides = []
             for run in (function, self._trial.compile(function)):
                 snapshot.set_rng_state(rng)
-                sides.append(referee.gradients(run, snapshot.clone(inputs), None))
-            verdict = referee.judge_gradients(function, inputs, rng, None, *sides, tolerance=self._tolerance)
+                with snapshot.global_state().applied():
+                    sides.append(referee.gradients(run, snapshot.clone(inputs), None))
+            with _judging():
+                verdict = referee.judge_gradients(
+                    function, inputs, rng, None, *sides, random=shares_random_numbers(), tolerance=self._tolerance
+                )
             places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
             wrong = {int(place[1]) for place in places if place and verdict.fault}
             names = [
@@ -228,6 +239,8 @@ class _Table:
         self._channel.send({"type": "phase", "phase": "compiled"})
         try:
             said = judge()
+        except _Unjudged as error:  # ours, not the layer's
+            said = {"outcome": "setup_error", "exception": describe(error)}
         except Exception as error:
             compiling = raised_while_compiling(error)
             said = {"outcome": "compile_error" if compiling else "runtime_error", "exception": describe(error)}
@@ -241,7 +254,7 @@ class _Table:
         compiled = self._compiled[name]
 
         def run(*args: Any) -> Any:  # compiled at the first call
-            with torch.set_grad_enabled(self._grad):
+            with layer.switches.applied(), torch.set_grad_enabled(self._grad):
                 return compiled(*args)
 
         return run
@@ -249,7 +262,7 @@ class _Table:
     def _truth(self, function: Function, inputs: Sequence[Any], rng: Any) -> list[torch.Tensor] | None:
         """The results in double precision, None where that means another program or cannot be had."""
         snapshot.set_rng_state(rng)
-        with contextlib.suppress(Exception), torch.set_grad_enabled(self._grad):
+        with contextlib.suppress(Exception), snapshot.global_state().applied(), torch.set_grad_enabled(self._grad):
             wide = referee.upcast(function, inputs)
             return None if wide is None else tensors(wide)
         return None
@@ -257,6 +270,18 @@ class _Table:
 
 class _Late(Exception):
     """The time for the table is over."""
+
+
+class _Unjudged(Exception):
+    """The referee could not do its work."""
+
+
+@contextlib.contextmanager
+def _judging() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _Unjudged(f"{type(error).__name__}: {error}") from error
 
 
 def _said(verdict: referee.Verdict, found: Message) -> Message:

@@ -9,7 +9,10 @@ Every result carries marks, and operators pass them on:
   integers, ...). A last bit upstream becomes a whole step here.
 * ``RANDOM``: drawn from a generator.
 
-An operator that jumps but was fed exact values is exact: ``v // w`` on given inputs has one right answer.
+An operator that jumps but was fed exact values is exact: ``v // w`` on given inputs has one right answer. A few jump and round.
+What a program reads as a plain number (``item``) marks all that comes after it, since nothing shows where the number goes.
+
+Beside its marks every result carries a length: the number of terms of the longest sum that it was made of.
 
 Uninitialised memory (``torch.empty``) is filled with a value of ours: whoever reads it differs from a plain eager run and is
 found to be nondeterministic, however often the allocator hands out the same bytes.
@@ -31,14 +34,16 @@ from . import bodies
 from .rounding import (
     DRAWN_ONCE,
     EXACT,
+    STEPPING,
     UNINITIALISED,
     call_and_see_draws,
     computes,
     is_inexact,
     is_view,
     jumps,
+    name_by_effect,
     narrows,
-    operator_name,
+    takes_no_values,
     tensors,
     terms_of,
     written_operands,
@@ -68,6 +73,12 @@ class MarkedRun(TorchDispatchMode):
         self.invalid_in_fp64 = ""
         self.drawn: list[Tensor] = []
         self._marks: dict[int, Mark] = {}
+        self._terms: dict[int, int] = {}
+        self._read = Mark.EXACT
+
+    def terms_in(self, tensor: Tensor) -> int:
+        """The terms of the longest sum that flowed into a tensor; 1 for one that this run was given."""
+        return self._terms.get(_storage(tensor), 1)
 
     def marks(self, tensor: Tensor) -> Mark:
         """The marks of a tensor that this run was given or has made."""
@@ -78,29 +89,46 @@ class MarkedRun(TorchDispatchMode):
             return self._watch(func, args, kwargs or {})
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        operands = tensors((args, kwargs))
-        before = {id(operand): self.marks(operand) for operand in operands}
-        union = _union(before.values())
+        operands = [] if takes_no_values(func) else tensors((args, kwargs))
+        union = _union(map(self.marks, operands)) | self._read
         if not isinstance(func, torch._ops.OpOverload):
-            return self._watch_bodies(func, args, kwargs, union)
+            return self._watch_bodies(func, args, kwargs, operands, union)
+        terms = max((self.terms_in(operand) for operand in operands), default=1)
         result, drew = call_and_see_draws(func, args, kwargs)
-        name = operator_name(func)
+        name = name_by_effect(func, args, kwargs)
         self._notice(func, name, operands, drew)
         if is_view(func):
             return result
         if name in UNINITIALISED:
             _overwrite(result)
+        if name == "_local_scalar_dense":
+            self._read |= union
         written = list(written_operands(func, args, kwargs))
-        for output in written or tensors(result):
-            mark = union | Mark.RANDOM if drew else _mark_of(name, args, kwargs, output, union)
-            # A fresh storage may have the address of one that is gone: its marks are replaced. A write in place may be partial.
-            storage = _storage(output)
-            self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if written else mark
+        changed = {_storage(output) for output in written}
+        made = [output for output in tensors(result) if _storage(output) not in changed]
+        terms = max(terms, terms_of(name, args, operands, written + made))
+        for output in written + made:
+            mark = union | Mark.RANDOM if drew else _mark_of(name, kwargs, operands, output, union)
+            self._tell(output, mark, terms, partly=_storage(output) in changed)
         if drew:
             self.drawn.extend(output.detach().clone() for output in tensors(result))
         return result
 
-    def _watch_bodies(self, func: Any, args: Any, kwargs: Any, union: Mark) -> Any:
+    def _tell(self, output: Tensor, mark: Mark, terms: int, *, partly: bool = False) -> None:
+        """Note what an operator made of a tensor. A fresh one may have the address of one that is gone: its marks are replaced.
+
+        Args:
+            output: the tensor.
+            mark: its marks.
+            terms: of its longest sum.
+            partly: it was there before, and maybe not all of it was written to.
+        """
+        storage = _storage(output)
+        self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if partly else mark
+        self._terms[storage] = max(terms, self._terms.get(storage, 1)) if partly else terms
+        self.terms = max(self.terms, terms)
+
+    def _watch_bodies(self, func: Any, args: Any, kwargs: Any, operands: list[Tensor], union: Mark) -> Any:
         """A higher-order operator: what its bodies did is seen, or all its results count as rounded."""
         if not bodies.is_entered(func):
             self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
@@ -108,25 +136,29 @@ class MarkedRun(TorchDispatchMode):
         for output in tensors(result):
             hidden = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
             seen = self.marks(output) | (union & Mark.DISCRETE)  # which body ran may itself hang on a last bit
-            self._marks[_storage(output)] = seen if func.name() in bodies.RETURNED else hidden
+            if func.name() in bodies.RETURNED:
+                self._tell(output, seen, self.terms_in(output))
+            else:
+                rows = max((size for operand in operands for size in operand.shape), default=1)
+                self._tell(output, hidden, max(self.terms, rows))
         return result
 
     def _notice(self, func: Any, name: str, operands: list[Tensor], drew: bool) -> None:
         self.random = self.random or drew
-        self.terms = max(self.terms, terms_of(name, operands))
         if not self.invalid_in_fp64:
             self.invalid_in_fp64 = _why_invalid_in_fp64(func, name, operands, drew)
 
 
-def _mark_of(name: str, args: Any, kwargs: Any, output: Tensor, union: Mark) -> Mark:
-    stepped = Mark.DISCRETE if Mark.ROUNDED in union else Mark.EXACT
+def _mark_of(name: str, kwargs: Any, operands: list[Tensor], output: Tensor, union: Mark) -> Mark:
+    stepped = Mark.DISCRETE if Mark.ROUNDED in union or name in STEPPING else Mark.EXACT
     if not is_inexact(output):
         return (union & ~Mark.ROUNDED) | stepped
-    if jumps(name, kwargs):
-        return union | stepped
-    if name not in EXACT or narrows(name, args, output) or computes(name, args, kwargs):
-        return union | Mark.ROUNDED
-    return union
+    is_jump = jumps(name, kwargs, operands)
+    mark = union | stepped if is_jump else union
+    is_exact = is_jump or name in EXACT
+    if not is_exact or narrows(name, operands, output) or computes(name, kwargs, operands):
+        mark |= Mark.ROUNDED
+    return mark
 
 
 def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: bool) -> str:

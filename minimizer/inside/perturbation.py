@@ -16,10 +16,11 @@ from .rounding import (
     NORMALIZATIONS,
     call_and_see_draws,
     chain_of,
+    computes,
     is_rounding,
     is_view,
     jumps,
-    operator_name,
+    name_by_effect,
     sums,
     tensors,
     written_operands,
@@ -52,32 +53,34 @@ class Perturbation(TorchDispatchMode):
             return self._in_bodies(func, args, kwargs)
         if is_view(func):
             return func(*args, **kwargs)
-        name, loss = operator_name(func), 1.0
+        name, loss, operands = name_by_effect(func, args, kwargs), 1.0, tensors(args)
         if sums(name) and not list(written_operands(func, args, kwargs)):
-            loss = _loss(chain_of(name, tensors(args)))
+            loss = _loss(chain_of(name, operands))
             args = tuple(self._moved_term(arg, loss) if is_rounding(arg) else arg for arg in args)
         result, drew = call_and_see_draws(func, args, kwargs)
-        if drew or name in EXACT or jumps(name, kwargs):
+        is_exact = name in EXACT or jumps(name, kwargs, operands)
+        if drew or (is_exact and not computes(name, kwargs, operands)):
             return result
         if name in NORMALIZATIONS:
-            self._move_means(*result[:3])
+            self._move_means(name, *result[:3])
         for output in tensors(result):
             if is_rounding(output):
                 output.copy_(self._moved(output, loss * torch.finfo(output.dtype).eps))
         return result
 
-    def _move_means(self, normalized: Tensor, mean: Tensor, rstd: Tensor) -> None:
+    def _move_means(self, name: str, normalized: Tensor, mean: Tensor, rstd: Tensor) -> None:
         """Move each mean that was subtracted by what its sum may lose: all that it was subtracted from moves together."""
         if not (is_rounding(normalized) and is_rounding(mean)):
             return  # of a model in evaluation, which has taken no means
         loss = _loss(normalized.numel() // mean.numel())
         shift = (self._moved(mean, loss * torch.finfo(mean.dtype).eps) - mean) * rstd
-        if mean.dim() == 1:  # of channels
-            normalized += shift.view(-1, *[1] * (normalized.dim() - 2))
-        elif mean.dim() == normalized.dim():
-            normalized += shift
-        else:  # of groups of channels
-            normalized.view(*mean.shape, -1).add_(shift.unsqueeze(-1))
+        if name == "native_group_norm":
+            samples, channels = normalized.shape[:2]
+            shift = shift.repeat_interleave(channels // mean.shape[1], 1)
+            shift = shift.view(samples, channels, *[1] * (normalized.dim() - 2))
+        elif mean.dim() != normalized.dim():  # of channels
+            shift = shift.view(-1, *[1] * (normalized.dim() - 2))
+        normalized += shift
 
     def _in_bodies(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A higher-order operator: its bodies' roundings, or where these are not seen those of its operands and results."""

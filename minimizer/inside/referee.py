@@ -40,7 +40,7 @@ from .distance import ELEMENTWISE, MARGIN, Distance, in_double, moved_elements, 
 from .marks import Calls, Mark, MarkedRun
 from .perturbation import Perturbation
 from .rounding import is_inexact
-from .snapshot import clone, rng_state, set_rng_state
+from .snapshot import clone, global_state, rng_state, set_rng_state
 from .steadiness import Program
 
 ULPS = 4
@@ -195,28 +195,25 @@ class _Bench:
         self._expected, self._actual = sides
         self._random_is_shared = random
         self._own_tolerance = own
+        self._switches = global_state()
         self.why_no_truth = ""
         self.truth_outputs: Any = None
 
     # reruns, each at most once ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, Mark]]:
+    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]]]:
         marked, calls = MarkedRun(), Calls()
         values = clone(list(self._inputs))
-        with self._same_random_numbers(), marked, calls:
+        with self._same_start(), marked, calls:
             result = self._program(values)
         again, before = places(*result), places(None, self._inputs)
-        marks = {where: marked.marks(tensor) for where, tensor in again.items()}
+        histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
         for where in before.keys() & again.keys():
             # Some operators write to an operand without saying so (running statistics): then its history is unknown.
-            if marks[where] is Mark.EXACT and not same_bits(before[where], again[where]):
-                marks[where] = Mark.ROUNDED
-        return marked, calls, again, marks
-
-    @property
-    def marked(self) -> MarkedRun:
-        return self._eager_run[0]
+            if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
+                histories[where] = Mark.ROUNDED, marked.terms
+        return marked, calls, again, histories
 
     @property
     def again(self) -> Side:
@@ -224,7 +221,8 @@ class _Bench:
         return self._eager_run[2]
 
     @property
-    def marks(self) -> Mapping[str, Mark]:
+    def histories(self) -> Mapping[str, tuple[Mark, int]]:
+        """By place, how a value came about: its marks, and the terms of the longest sum that flowed into it."""
         return self._eager_run[3]
 
     @cached_property
@@ -232,7 +230,8 @@ class _Bench:
         """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
         marked, calls, _, _ = self._eager_run
         try:
-            result = fp64.run(self._program, self._inputs, marked, calls)
+            with self._switches.applied():
+                result = fp64.run(self._program, self._inputs, marked, calls)
         except fp64.InvalidInFp64 as error:
             self.why_no_truth = str(error)
             return None
@@ -241,20 +240,22 @@ class _Bench:
 
     @cached_property
     def redrawn(self) -> list[Side]:
-        """Eager runs whose roundings were drawn anew."""
+        """Eager runs whose roundings were drawn anew, those that came to an end: a last bit may move an index out of range."""
         runs: list[Side] = []
         for seed in _SEEDS:
             values = clone(list(self._inputs))
-            with self._same_random_numbers(), Perturbation(seed), contextlib.suppress(RuntimeError):
+            with self._same_start(), Perturbation(seed), contextlib.suppress(Exception):
                 runs.append(places(*self._program(values)))
         return runs
 
     @contextlib.contextmanager
-    def _same_random_numbers(self) -> Any:
+    def _same_start(self) -> Any:
+        """The random state and the switches of the call; a program may change them for what comes after it."""
         before = rng_state()
         set_rng_state(dict(self._rng))
         try:
-            yield
+            with self._switches.applied():
+                yield
         finally:
             set_rng_state(before)
 
@@ -265,7 +266,10 @@ class _Bench:
             if differences and not self._is_noise(differences):
                 return _fault(differences, "the script's own tolerance")
         else:
-            differences = differences + self._inexact_bits(differences)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # of a mode that the program cannot be run under: nothing is known exact
+                differences = differences + self._inexact_bits(differences)
         if not differences:
             return Verdict()
         return self._ruled(differences)
@@ -292,7 +296,8 @@ class _Bench:
         unequal = [where for where in unequal if where not in {difference.where for difference in known}]
         found = []
         for where in unequal:
-            if self.marks.get(where, Mark.ROUNDED) is Mark.EXACT and expected[where].dtype == actual[where].dtype:
+            is_same_type = expected[where].dtype == actual[where].dtype
+            if is_same_type and where in self.histories and self.histories[where][0] is Mark.EXACT:
                 tiny = torch.finfo(expected[where].dtype).tiny
                 (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
                 if bits is not None and bits.what in ELEMENTWISE:
@@ -316,15 +321,16 @@ class _Bench:
             return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
         if self._eager_differs(where):
             return _excused(difference, "nondeterministic", "eager differs from eager")
-        marks = self.marks.get(where, Mark.EXACT)
+        marks, terms = self.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
             return _excused(difference, "random stream", "random values come from another stream")
-        if Mark.DISCRETE in marks and not where.startswith("grad"):
+        is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
+        if is_stepped and not where.startswith("grad"):  # the bits of a rounded float are steps too
             return self._rule_discrete(difference)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
             return _fault([difference], "exact: every producer is exact")
         if self.truth is not None and where in self.truth and self.truth[where].shape == self._expected[where].shape:
-            return self._rule_fp64(difference, self.truth[where])
+            return self._rule_fp64(difference, self.truth[where], terms)
         return self._rule_ulps(difference)
 
     def _rule_discrete(self, difference: Difference) -> Verdict:
@@ -338,11 +344,11 @@ class _Bench:
         note = "discrete values differ: a fault only if they differ with the same inputs too"
         return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
 
-    def _rule_fp64(self, difference: Difference, truth: Tensor) -> Verdict:
+    def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int) -> Verdict:
         expected, actual = in_double(self._expected[difference.where]), in_double(self._actual[difference.where])
         truth = in_double(truth)
         dtype = self._expected[difference.where].dtype
-        floor = rounding_floor(dtype, self.marked.terms)
+        floor = rounding_floor(dtype, terms)
         compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
         if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
             return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
@@ -369,12 +375,13 @@ class _Bench:
                 return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
             return _fault([difference], f"ulps (no fp64: {why})")
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        eps = torch.finfo(self._expected[where].dtype).eps
+        dtype = self._expected[where].dtype
+        eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
         legal = ULPS * eps * expected.abs()
         for run in self.redrawn:
             if where in run:
                 legal = torch.maximum(legal, MARGIN * (in_double(run[where]) - expected).abs().max())
-        if bool((((actual - expected).abs() > legal) & outside(expected, actual, self._expected[where].dtype)).any()):
+        if bool((((actual - expected).abs() > legal) & outside(expected, actual, dtype)).any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "")
 

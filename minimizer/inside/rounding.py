@@ -13,111 +13,22 @@ from torch.utils._pytree import tree_leaves
 # Operators that hand on given values: they move, select or compare, and never round. Views are recognised by their schema.
 EXACT = frozenset(
     [
-        "abs",
-        "amax",
-        "amin",
-        "as_strided_scatter",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "cat",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "complex",
-        "constant_pad_nd",
-        "copy",
-        "diag_embed",
-        "diagonal_scatter",
-        "embedding",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "eye",
-        "fill",
-        "flip",
-        "fmax",
-        "fmin",
-        "full",
-        "full_like",
-        "gather",
-        "hardtanh",
-        "index",
-        "index_copy",
-        "index_fill",
-        "index_put",
-        "index_select",
-        "kthvalue",
-        "lift",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "masked_fill",
-        "masked_scatter",
-        "masked_select",
-        "max",
-        "max_pool1d",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
-        "maximum",
-        "median",
-        "min",
-        "minimum",
-        "mode",
-        "nan_to_num",
-        "nanmedian",
-        "neg",
-        "new_empty",
-        "new_empty_strided",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "nonzero",
-        "ones",
-        "ones_like",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "put",
-        "reflection_pad1d",
-        "reflection_pad2d",
-        "reflection_pad3d",
-        "relu",
-        "repeat",
-        "repeat_interleave",
-        "replication_pad1d",
-        "replication_pad2d",
-        "replication_pad3d",
-        "roll",
-        "rot90",
-        "scalar_tensor",
-        "scatter",
-        "select_scatter",
-        "slice_scatter",
-        "sort",
-        "stack",
-        "take",
-        "topk",
-        "trace_copy",
-        "tril",
-        "triu",
-        "unfold_copy",
-        "unique_consecutive",
-        "upsample_nearest1d",
-        "upsample_nearest2d",
-        "upsample_nearest3d",
-        "where",
-        "zero",
-        "zeros",
-        "zeros_like",
-        "_to_copy",
-        "_unique2",
-        "_local_scalar_dense",
-        "_unsafe_index",
-        "_unsafe_view",
+        "abs", "amax", "amin", "as_strided_scatter", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+        "cat", "clamp", "clamp_max", "clamp_min", "clone", "complex", "constant_pad_nd", "copy", "diag_embed",
+        "diagonal_scatter", "embedding", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "fill",
+        "flip", "fmax", "fmin", "full", "full_like", "gather", "hardtanh", "index", "index_copy", "index_fill",
+        "index_put", "index_select", "kthvalue", "lift", "lift_fresh", "lift_fresh_copy", "masked_fill",
+        "masked_scatter", "masked_select", "max", "max_pool1d", "max_pool2d_with_indices",
+        "max_pool3d_with_indices", "maximum", "median", "min", "minimum", "mode", "nan_to_num", "nanmedian", "neg",
+        "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "nonzero", "ones", "ones_like",
+        "pixel_shuffle", "pixel_unshuffle", "put", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
+        "relu", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d", "replication_pad3d",
+        "roll", "rot90", "scalar_tensor", "scatter", "select_scatter", "slice_scatter", "sort", "stack", "take",
+        "topk", "trace_copy", "tril", "triu", "unfold_copy", "unique_consecutive", "upsample_nearest1d",
+        "upsample_nearest2d", "upsample_nearest3d", "where", "zero", "zeros", "zeros_like", "_to_copy", "_unique2",
+        "_local_scalar_dense", "_unsafe_index", "_unsafe_view",
     ]
-)
+)  # fmt: skip
 
 # Operators with a floating result that jumps where its operand moves by a last bit.
 JUMPING = frozenset(
@@ -145,6 +56,13 @@ JUMPING = frozenset(
     ]
 )
 
+# Those that may round as well, given exact operands.
+_ROUNDING_JUMPS = frozenset(
+    ["fake_quantize_per_channel_affine_cachemask", "fake_quantize_per_tensor_affine_cachemask", "remainder"]
+)
+STEPPING = frozenset(["linspace", "logspace"])
+"""They make integers of values that they round themselves."""
+
 UNINITIALISED = frozenset(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"))
 
 # Operators that add up many products or terms, with the number of terms of each result.
@@ -170,6 +88,7 @@ _NOT_LINEAR = frozenset(
         "logcumsumexp",
         "_softmax",
         "_log_softmax",
+        "_safe_softmax",
         "_softmax_backward_data",
         "_log_softmax_backward_data",
     ]
@@ -196,7 +115,11 @@ _LINEAR = frozenset(
         "avg_pool2d",
         "_adaptive_avg_pool2d",
         "nll_loss_forward",
+        "nll_loss2d_forward",
         "mse_loss",
+        "binary_cross_entropy",
+        "huber_loss",
+        "smooth_l1_loss",
         "embedding_dense_backward",
         "index_add",
         "scatter_add",
@@ -204,6 +127,12 @@ _LINEAR = frozenset(
     ]
 )
 _REDUCTIONS = _LINEAR | NORMALIZATIONS | _NOT_LINEAR
+_ALONG_A_DIMENSION = (_NOT_LINEAR - {"prod", "logsumexp"}) | {"cumsum"}
+"""Each result is made of a whole row, and there are as many results as operands."""
+_BY_INDEX = frozenset(["index_add", "scatter_add", "scatter_reduce", "embedding_dense_backward"])
+_NORMALIZATIONS_BACKWARD = frozenset(
+    ["native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward"]
+)
 _CONVOLUTIONS = frozenset(["convolution", "convolution_backward", "mkldnn_convolution", "cudnn_convolution"])
 _ATTENTION = "_scaled_dot_product"
 
@@ -231,9 +160,37 @@ DRAWN_ONCE = frozenset(
 
 
 def operator_name(func: Any) -> str:
-    """``add`` for ``aten.add_.Tensor`` and ``aten._foreach_add``: in place and foreach variants compute the same."""
-    name = func._schema.name.split("::")[-1].removeprefix("_foreach_")
+    """``add`` for ``aten.add_.Tensor`` and ``aten._foreach_add``: in place and foreach variants compute the same.
+
+    An operator of somebody else's library keeps the library's name: nothing is known of what it does.
+    """
+    library, name = func._schema.name.split("::")
+    if library not in ("aten", "prims"):
+        return f"{library}::{name}"
+    name = name.removeprefix("_foreach_")
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def takes_no_values(func: Any) -> bool:
+    """Whether an operator looks at nothing of its operand but the shape."""
+    name = operator_name(func) if isinstance(func, torch._ops.OpOverload) else ""
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def name_by_effect(func: Any, args: Any, kwargs: Any) -> str:
+    """The operator's name, or that of what it comes to with these arguments: ``put`` that accumulates adds up."""
+    name = operator_name(func)
+    if name in ("put", "index_put") and _argument(func, "accumulate", args, kwargs):
+        return "index_add"
+    if name == "scatter" and _argument(func, "reduce", args, kwargs):
+        return "scatter_reduce"
+    return name
+
+
+def _argument(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    names = [argument.name for argument in func._schema.arguments]
+    position = names.index(name) if name in names else len(args)
+    return args[position] if position < len(args) else kwargs.get(name)
 
 
 def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
@@ -286,44 +243,87 @@ def sums(name: str) -> bool:
     return name in _MATMULS or name in _REDUCTIONS or name in _CONVOLUTIONS or name.startswith(_ATTENTION)
 
 
-def terms_of(name: str, operands: list[Tensor]) -> int:
-    """About how many terms each result of this operator is the sum of."""
-    if not sums(name) or not operands:
+def terms_of(name: str, args: Any, operands: list[Tensor], results: list[Tensor]) -> int:
+    """About how many terms each result of this operator is the sum of; rather too many than too few."""
+    sizes = [result.numel() for result in results if result.numel()]
+    if name in EXACT or not operands or not sizes:
         return 1
+    longest = max(operand.numel() for operand in operands)
     if name in _MATMULS:
-        return max(operand.shape[-1] if operand.dim() else 1 for operand in operands)
+        return _inner_size(name, operands)
     if name in _CONVOLUTIONS:
-        weight = max(operands, key=lambda operand: operand.dim())
-        return max(1, math.prod(weight.shape[1:]))
-    return max(operand.numel() for operand in operands)
+        return _window(name, operands)
+    if name.startswith(_ATTENTION):  # a row of keys, then of scores
+        return max(size for operand in operands for size in (1, *operand.shape[-2:]))
+    if name in _BY_INDEX:  # all of them may go to one place
+        indices = [operand for operand in operands[1:] if not is_inexact(operand)]
+        if len(indices) == 1 and indices[0].dim() > 1 and isinstance(args[1], int):
+            return indices[0].shape[args[1]]
+        return math.prod(index.numel() for index in indices)
+    if name in _ALONG_A_DIMENSION:
+        dim = next((arg for arg in args if isinstance(arg, int)), -1)
+        return operands[0].shape[dim] if operands[0].dim() else 1
+    if name == "avg_pool2d":
+        return math.prod(args[1]) if len(args[1]) > 1 else args[1][0] ** 2
+    if name in _NORMALIZATIONS_BACKWARD:  # sums over all that one mean was taken of, and over all that one weight meets
+        sizes += [operand.numel() for operand in operands if operand.numel()]
+    elif name not in _REDUCTIONS and len(results) > 1:  # of a list of tensors, each for itself
+        return 1
+    return -(-longest // min(sizes))
+
+
+def _inner_size(name: str, operands: list[Tensor]) -> int:
+    """How long the rows are that a product of matrices multiplies."""
+    if name == "addr":
+        return 1
+    factor = operands[1] if name.startswith(("add", "baddbmm")) else operands[0]
+    rows = factor.shape[-1] if factor.dim() else 1
+    return rows * factor.shape[0] if name == "addbmm" else rows
+
+
+def _window(name: str, operands: list[Tensor]) -> int:
+    """How many products a result of a convolution adds up, transposed or not, or a gradient of one."""
+    is_backward = name == "convolution_backward"
+    weight = operands[2 if is_backward else 1]
+    channels = max(weight.shape[:2])
+    image = operands[0].numel() // max(1, operands[0].shape[1]) if is_backward else 1
+    return max(channels * math.prod(weight.shape[2:]), image)
 
 
 def chain_of(name: str, operands: list[Tensor]) -> int:
     """How many terms may be added one after the other to a result that is linear in them; 1 for other operators."""
-    if name in _NOT_LINEAR | NORMALIZATIONS or name.startswith(_ATTENTION):
+    if not sums(name) or not operands or name in _NOT_LINEAR | NORMALIZATIONS or name.startswith(_ATTENTION):
         return 1
-    if name == "convolution_backward":  # the gradient of the weight is a sum over all of the image
-        return max(operand.numel() for operand in operands)
-    return terms_of(name, operands)
+    if name in _MATMULS:
+        return max(operand.shape[-1] if operand.dim() else 1 for operand in operands)
+    if name in _CONVOLUTIONS and name != "convolution_backward":
+        weight = max(operands, key=lambda operand: operand.dim())
+        return max(1, math.prod(weight.shape[1:]))
+    # The gradient of the weight is a sum over all of the image.
+    return max(operand.numel() for operand in operands)
 
 
-def narrows(name: str, args: Any, output: Tensor) -> bool:
-    if name not in ("_to_copy", "copy") or not args:
-        return False
-    source = args[1] if name == "copy" and len(args) > 1 else args[0]
-    if not isinstance(source, Tensor):
-        return False
-    if not is_inexact(source):
-        return source.dtype.itemsize >= output.dtype.itemsize  # int32 does not fit into float32
-    return torch.finfo(output.dtype).eps > torch.finfo(source.dtype).eps
+def narrows(name: str, operands: list[Tensor], output: Tensor) -> bool:
+    """Whether an operand does not fit into the result, as a scalar in single precision that is chosen into half."""
+    if any(is_inexact(operand) and _eps(operand) < _eps(output) for operand in operands):
+        return True
+    source = operands[-1] if name == "copy" and operands else operands[0] if name == "_to_copy" and operands else None
+    # int32 does not fit into float32
+    return source is not None and not is_inexact(source) and source.dtype.itemsize >= output.dtype.itemsize
 
 
-def computes(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether an operator that is mostly exact rounds after all with these arguments."""
-    if name == "abs":
-        return args[0].is_complex()
-    return name == "index_put" and (bool(kwargs.get("accumulate")) or (len(args) > 3 and bool(args[3])))
+def _eps(tensor: Tensor) -> float:
+    return torch.finfo(tensor.dtype).eps
 
 
-def jumps(name: str, kwargs: Any) -> bool:
+def computes(name: str, kwargs: Any, operands: list[Tensor]) -> bool:
+    """Whether an operator that is mostly exact, or jumps, rounds after all with these arguments."""
+    if name in ("abs", "sgn"):
+        return any(operand.is_complex() for operand in operands)
+    return name in _ROUNDING_JUMPS or (name == "round" and bool(kwargs.get("decimals")))
+
+
+def jumps(name: str, kwargs: Any, operands: list[Tensor]) -> bool:
+    if name == "sgn":  # of complex numbers: a point on the unit circle, which moves with its operand
+        return not computes(name, kwargs, operands)
     return name in JUMPING or kwargs.get("rounding_mode") is not None

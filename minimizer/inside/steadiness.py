@@ -57,7 +57,8 @@ def is_steady(program: Program, inputs: Sequence[Any], rng: Mapping[str, Any], w
 def _run_once(program: Program, inputs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
     """The results by place, or the name of the exception."""
     try:
-        return places(*program(clone(list(inputs)))), ""
+        with global_state().applied():  # a program may change the switches for what comes after it
+            return places(*program(clone(list(inputs)))), ""
     except Exception as error:
         return {}, type(error).__name__
 

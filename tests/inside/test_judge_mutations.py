@@ -19,6 +19,7 @@ from children import trial
 
 from minimizer.inside import compare as comparator
 from minimizer.inside import judge as judging
+from minimizer.inside.snapshot import global_state
 from minimizer.inside.wire import Channel
 
 Function = Callable[..., Any]
@@ -132,13 +133,17 @@ class Sent(Channel):
 
 
 def outcome(aspect: Aspect, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """How a trial ends whose compiled side is wrong in this aspect; nothing is compiled."""
-    monkeypatch.setattr(judging.Trial, "compile", lambda self, function: lambda x: aspect.wrong(function(x)))
-    request = trial(aspect.body, grad=aspect.grad, id=1)
-    request["inputs"][0]["requires_grad"] = aspect.grad
+    """How a trial ends whose compiled side is wrong in this aspect."""
+    return ended(trial(aspect.body, grad=aspect.grad), aspect.wrong, monkeypatch)
+
+
+def ended(request: dict[str, Any], wrong: Function, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """How a trial ends whose compiled side makes this of the right result; nothing is compiled."""
+    monkeypatch.setattr(judging.Trial, "compile", lambda self, function: lambda x: wrong(function(x)))
+    request["inputs"][0]["requires_grad"] = request["grad"]
     sent = Sent()
-    judging.judge(request, sent)
-    return sent.messages[-1]
+    judging.judge({**request, "id": 1}, sent)
+    return [message for message in sent.messages if message["type"] == "outcome"][-1]
 
 
 @aspects
@@ -161,6 +166,44 @@ def test_our_tests_fail_with_a_judge_that_is_blind(aspect: Aspect, blind: Callab
         torch.manual_seed(0)
         with pytest.raises((AssertionError, ValueError, IndexError)):  # a difference was expected, none came
             test()
+
+
+LEAVES_AUTOCAST_ON = """
+    y = x.reshape(2, 2) @ x.reshape(2, 2)
+    entered = torch.amp.autocast_mode._enter_autocast("cpu", torch.bfloat16, True, None)
+    return y.relu()
+"""
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "same"), (1.01, "different")])
+def test_switches_that_a_candidate_leaves_on_count_on_neither_side(
+    grad: bool, factor: float, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = global_state()
+    request = trial(LEAVES_AUTOCAST_ON, grad=grad, compilations=2, failures=2)
+    assert ended(request, lambda result: result * factor, monkeypatch)["outcome"] == word
+    assert global_state() == before
+
+
+def test_switches_that_the_text_sets_count_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = trial("return torch.ones(4) * x", setup="torch.set_default_dtype(torch.float64)")
+    with global_state().applied():
+        assert ended(request, lambda result: result.float(), monkeypatch)["outcome"] == "different"
+    with global_state().applied():
+        assert ended(request, lambda result: result * 1, monkeypatch)["outcome"] == "same"
+
+
+@pytest.mark.parametrize(("rules", "aspect"), [("judge", "values"), ("judge_gradients", "gradients")])
+def test_what_the_referee_cannot_judge_is_not_called_the_same(
+    rules: str, aspect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no mode of ours here")
+
+    monkeypatch.setattr(judging.referee, rules, cannot)
+    said = outcome(ASPECTS[aspect], monkeypatch)
+    assert (said["outcome"], said["exception"]["message"]) == ("setup_error", "no mode of ours here")
 
 
 def test_every_check_of_values_and_metadata_is_somebodys() -> None:

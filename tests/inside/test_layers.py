@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from children import SECONDS, executor
@@ -14,7 +15,8 @@ from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.types import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
-LAYERS = (("a", "torch.sin"), ("b", "torch.relu"), ("c", "torch.cos"), ("d", "torch.relu"))
+Layers = tuple[tuple[str, str], ...]
+LAYERS: Layers = (("a", "torch.sin"), ("b", "torch.relu"), ("c", "torch.cos"), ("d", "torch.relu"))
 BACKEND = """
 import os
 def backend(gm, example):
@@ -35,18 +37,18 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
         yield started
 
 
-def program(wrong: str, *, kind: str = "relu", grad: bool = False) -> Program:
+def program(wrong: str, *, layers: Layers = LAYERS, setup: str = "", grad: bool = False) -> Program:
     """``a`` to ``d`` one after another, compiled by a backend that answers ``wrong``."""
     meta = TensorMeta((4,), "torch.float32", (1,), requires_grad=grad)
     nodes, before = [], "x"
-    for path, target in LAYERS:
+    for path, target in layers:
         nodes.append(Node(path, target, (Ref(before),), meta=META, module=path, module_class=target.rpartition(".")[2]))
         before = path
     return Program(
         (Input("x", meta, code="torch.tensor([0.5, 1.0, 1.5, 2.0])"),),
         tuple(nodes),
         ("d",),
-        setup=(BACKEND.replace("WRONG", wrong),),
+        setup=(BACKEND.replace("WRONG", wrong) + setup,),
         compile_kwargs=(("backend", "backend"),),
         grad=grad,
     )
@@ -57,9 +59,9 @@ def oracle(child: Executor) -> Oracle:
     return Oracle(child, Survey(child, None, phase={}), (Signature(Kind.WRONG_OUTPUT),))  # type: ignore[arg-type]
 
 
-def table(child: Executor, wrong: str, **changes: bool) -> Table:
+def table(child: Executor, wrong: str, **changes: Any) -> Table:
     (child.place.folder("work") / "compiled.txt").unlink(missing_ok=True)
-    found = tabulate(program(wrong, **changes), oracle(child), seconds=SECONDS)  # type: ignore[arg-type]
+    found = tabulate(program(wrong, **changes), oracle(child), seconds=SECONDS)
     assert found is not None
     return found
 
@@ -122,6 +124,31 @@ def test_gradients_have_rows_of_their_own_in_the_order_of_the_backward(child: Ex
     ]
     assert [row.verdict for row in backward] == ["bad", "good", "bad", "propagated"]
     assert backward[3].propagated_error is not None and backward[3].propagated_error > 0
+
+
+DRAWN_ALIKE = "import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n"
+
+
+def test_gradients_behind_random_numbers_that_both_sides_share_are_judged(child: Executor) -> None:
+    wrong = f"[2 * v - v.detach() if {RELU} else v for v in gm(*args)]"
+    layers = (*LAYERS[:2], ("c", "torch.nn.functional.dropout"), LAYERS[3])
+    rows = table(child, wrong, layers=layers, setup=DRAWN_ALIKE, grad=True).layers()
+    assert [row.verdict for row in rows[4:]] == ["bad", "good", "bad", "propagated"]
+
+
+def test_switches_that_a_layer_leaves_on_count_on_neither_of_its_sides(child: Executor) -> None:
+    setup = """
+def matmul(x):
+    y = (x.reshape(2, 2) @ x.reshape(2, 2)).reshape(4)
+    torch.set_autocast_enabled("cpu", True)
+    return y
+def normal(x):
+    torch.set_autocast_enabled("cpu", False)
+    return x.cos()
+"""
+    layers = (LAYERS[0], ("b", "matmul"), ("c", "normal"), LAYERS[3])
+    found = table(child, "gm(*args)", layers=layers, setup=setup)
+    assert [row.verdict for row in found.layers()] == ["good"] * 4
 
 
 def test_the_graph_around_the_culprit(child: Executor) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,8 +17,10 @@ import torch.nn.functional as F  # noqa: N812
 from minimizer.inside import referee, steadiness
 from minimizer.inside.distance import Distance
 from minimizer.inside.marks import Mark, MarkedRun
+from minimizer.inside.perturbation import Perturbation
 from minimizer.inside.referee import Verdict, judge, judge_gradients
-from minimizer.inside.snapshot import clone, rng_state, set_rng_state
+from minimizer.inside.rounding import tensors
+from minimizer.inside.snapshot import clone, global_state, rng_state, set_rng_state
 
 Function = Callable[..., Any]
 
@@ -154,6 +156,60 @@ def test_var_rsqrt_in_half_can_be_reduced_under_the_script_s_own_check() -> None
     assert judged(norm, [x], lambda x: norm(x.float()).half(), tolerance={}).fault
 
 
+def sine_and_mean(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.sin(), x.mean()
+
+
+def test_a_long_sum_excuses_only_what_it_flows_into() -> None:
+    x = torch.randn(2048, 512)
+    verdict = judged(sine_and_mean, [x], lambda x: (x.sin() * (1 + 2e-4), x.mean() * (1 + 1e-5)))
+    assert verdict.fault
+    assert [difference.where for difference in verdict.differences] == ["output[0]"]
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "terms"),
+    [
+        (lambda x: x.sum(-1), [(64, 512)], 512),
+        (lambda x: (x.view(-1).cos() + 1).view(64, 512), [(64, 512)], 1),
+        (lambda x: x.mean(), [(64, 512)], 64 * 512),
+        (lambda x: x.softmax(0), [(64, 512)], 64),
+        (lambda x: x.cumsum(0), [(64, 512)], 64),
+        (lambda x: x.logsumexp(1) + 1, [(64, 512)], 512),
+        (lambda x: F.layer_norm(x, (512,)), [(64, 512)], 512),
+        (lambda x: F.batch_norm(x, None, None, training=True), [(64, 4, 8)], 64 * 8),
+        (lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4)), [(64, 4, 8)], 1),
+        (torch.matmul, [(64, 512), (512, 2000)], 512),
+        (lambda x, w: F.linear(x, w, torch.ones(2000)), [(64, 512), (2000, 512)], 512),
+        (torch.baddbmm, [(2, 3, 5), (2, 3, 4), (2, 4, 5)], 4),
+        (F.conv2d, [(2, 3, 64, 64), (8, 3, 5, 5)], 8 * 25),
+        (F.scaled_dot_product_attention, [(1, 2, 300, 16)] * 3, 300),
+        (lambda x: F.avg_pool2d(x, 3, 1), [(1, 1, 9, 9)], 9),
+        (lambda x: torch.zeros(9, 4).index_add(0, torch.zeros(70, dtype=torch.int64), x), [(70, 4)], 70),
+        (lambda x: torch.zeros(9, 4).index_put((torch.zeros(70).long(),), x, accumulate=True), [(70, 4)], 70),
+        (lambda x: torch.zeros(70, 4).scatter_add(0, torch.zeros(70, 4).long(), x), [(70, 4)], 70),
+        (lambda x: torch.zeros(64, 2).copy_(x.sum(-1, keepdim=True)), [(64, 512)], 512),
+        (lambda x: torch._foreach_mul([x, x[0, :1]], 2)[0], [(64, 512)], 1),
+    ],
+)
+def test_how_long_a_sum_has_flowed_into_a_value(function: Function, shapes: list[tuple[int, ...]], terms: int) -> None:
+    inputs = [torch.randn(shape) for shape in shapes]
+    with MarkedRun() as run:
+        result = function(*inputs)
+    assert run.terms_in(result) == terms
+
+
+def test_sums_of_a_backward_are_long_too() -> None:
+    x, w = torch.randn(2, 3, 32, 32), torch.randn(8, 3, 3, 3, requires_grad=True)
+    with MarkedRun() as run:
+        (gradient,) = torch.autograd.grad(F.conv2d(x, w).sum(), [w])
+    assert run.terms_in(gradient) == 2 * 30 * 30
+    x = torch.randn(64, 512, requires_grad=True)
+    with MarkedRun() as run:
+        (gradient,) = torch.autograd.grad(F.layer_norm(x, (512,)).sum(), [x])
+    assert run.terms_in(gradient) == 512
+
+
 def test_casts_to_lower_precision_vanish_in_the_truth() -> None:
     x = torch.randn(64)
     truth = referee.upcast(lambda x: (x.half() * torch.ones(64, dtype=torch.bfloat16)).float().exp(), [x])
@@ -283,6 +339,101 @@ def test_running_statistics_are_rounded_though_no_schema_says_that_they_are_writ
     assert not verdict.fault
 
 
+COMPLEX, HALF, PLACES = torch.randn(8, dtype=torch.complex64), torch.randn(8).bfloat16(), torch.tensor([0, 1] * 4)
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.round(decimals=2),
+        lambda x: torch._foreach_abs([COMPLEX]),
+        lambda x: COMPLEX.sgn(),
+        lambda x: x.scatter(0, PLACES, x, reduce="add"),
+        lambda x: x.scatter(0, PLACES, 1.1, reduce="multiply"),
+        lambda x: x.put(PLACES, x, accumulate=True),
+        lambda x: x.clone().put_(PLACES, x, True),
+        lambda x: x.index_put((PLACES,), x, accumulate=True),
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127),
+        lambda x: torch.fake_quantize_per_channel_affine(x, x.abs(), torch.zeros(8).int(), 0, -128, 127),
+        lambda x: x.remainder(0.3),
+        lambda x: HALF.clone().copy_(x),
+        lambda x: x.bfloat16(),
+        lambda x: torch._foreach_copy_([HALF.clone()], [x]),
+        lambda x: torch.where(HALF > 0, HALF, x[0]),
+        lambda x: HALF.maximum(x[0]),
+        lambda x: HALF.masked_fill(HALF > 0, x[0]),
+        lambda x: torch.fill(HALF, x[0]),
+        lambda x: HALF.slice_scatter(x[:3], 0, 0, 3),
+        lambda x: torch.full((3,), x.sum().item()),
+        lambda x: torch.ops.aten._native_batch_norm_legit(
+            x.view(4, 2), None, None, torch.zeros(2), torch.ones(2), True, 0.1, 1e-5
+        )[0],
+        lambda x: torch.ops.referee_tests.clamp(x),
+    ],
+)
+def test_operators_that_seem_exact_and_round(function: Function, library: None) -> None:
+    x = torch.randn(8)
+    with MarkedRun() as run:
+        results = tensors(function(x))
+    assert results
+    assert all(run.marks(result) is Mark.ROUNDED for result in results)
+
+
+@pytest.fixture
+def library() -> Iterator[None]:
+    """An operator of somebody else's with the name of an exact one."""
+    with torch.library._scoped_library("referee_tests", "DEF") as library:
+        library.define("clamp(Tensor x) -> Tensor")
+        library.impl("clamp", lambda x: x * 1.1, "CPU")
+        yield
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.round,
+        torch.sgn,
+        torch.abs,
+        lambda x: x.scatter(0, PLACES, x),
+        lambda x: x.put(PLACES, x),
+        lambda x: x.index_put((PLACES,), x),
+        lambda x: x.fmod(0.3),
+        lambda x: x.div(0.3, rounding_mode="floor"),
+        lambda x: torch.where(x > 0, x, HALF),
+        lambda x: x.clamp(HALF[0], 2.0),
+        lambda x: x.clone().copy_(HALF),
+        lambda x: torch.full((3,), x.sort()[0][0].item()),
+        lambda x: torch.ones_like(x.sin()),
+        torch.frexp,
+    ],
+)
+def test_operators_that_are_exact(function: Function) -> None:
+    x = torch.randn(8)
+    with MarkedRun() as run:
+        results = tensors(function(x))
+    assert all(run.marks(result) is Mark.EXACT for result in results)
+
+
+def test_real_rounding_to_decimals_is_no_fault_and_an_error_in_it_is_one() -> None:
+    to_cents = lambda x: torch.round(x, decimals=2)  # noqa: E731
+    x = torch.randn(4000) * 3
+    assert not torch.equal(torch.compile(to_cents)(x), to_cents(x)), (
+        "it rounds as eager does now: choose another example"
+    )
+    assert not judged(to_cents, [x]).fault
+    assert judged(to_cents, [x], lambda x: to_cents(x) + 0.01).fault
+
+
+def test_rounding_to_decimals_of_what_is_rounded_is_a_step_too() -> None:
+    x = torch.randn(8)
+    with MarkedRun() as run:
+        result = torch.round(x.sin(), decimals=2)
+        integers = torch.linspace(0, 1000, 777, dtype=torch.int32)
+    assert run.marks(result) == Mark.ROUNDED | Mark.DISCRETE
+    assert run.marks(integers) is Mark.DISCRETE
+
+
 # --- discrete values ------------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +469,51 @@ def test_discrete_producers_are_jumps_fed_with_rounded_values() -> None:
     with MarkedRun() as run:
         results = many(torch.randn(4), torch.randn(4))
     assert [n for n, result in enumerate(results) if Mark.DISCRETE in run.marks(result)] == [1, 2, 5, 7]
+
+
+def sine_bits(x: torch.Tensor) -> torch.Tensor:
+    return x.sin().view(torch.int32)
+
+
+def test_the_bits_of_a_rounded_value_may_differ_by_a_last_one() -> None:
+    x = torch.randn(1000)
+    verdict = judged(sine_bits, [x], lambda x: x.double().sin().float().view(torch.int32) + (x > 1))
+    assert verdict.differences
+    assert (verdict.fault, verdict.rule) == (False, "amplified rounding")
+    verdict = judged(sine_bits, [x], lambda x: sine_bits(x) + 1000)
+    assert (verdict.fault, verdict.discrete) == (False, True)
+
+
+def test_drawn_integers_without_a_truth_are_judged() -> None:
+    bits = lambda x: (torch.rand(8) > 0.5).int() * (x.view(torch.int32) > 0)  # noqa: E731
+    verdict = judged(bits, [torch.randn(8)], lambda x: bits(x) + 1, random=True)
+    assert verdict.fault
+
+
+def test_an_index_that_a_last_bit_moves_out_of_range_costs_no_verdict() -> None:
+    def look_up(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return w[(torch.sigmoid(x) * 10).long()], torch.sin(x)
+
+    def compiled(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return look_up(x, w)[0], x.sin() * 1.5
+
+    x = torch.full((64,), 16.0)
+    assert int((torch.sigmoid(x) * 10).max()) == 9
+    verdict = judged(look_up, [x, torch.randn(10)], compiled)
+    assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(4, 8), (4, 8, 3, 5)])
+def test_means_of_groups_are_redrawn(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    x = torch.randn(shape) + 10
+    if x.dim() == 4:
+        x = x.contiguous(memory_format=layout)
+    with Perturbation(1):
+        moved = F.group_norm(x, 2)
+    expected = F.group_norm(x, 2)
+    assert moved.shape == expected.shape
+    assert 0 < float((moved - expected).abs().max()) < 1e-2
 
 
 # --- noise and randomness -------------------------------------------------------------------------------------------------------
@@ -454,6 +650,22 @@ def test_judging_leaves_inputs_and_random_state_alone() -> None:
     judge(lambda x: x.add_(torch.rand(3)), [x], rng, x + 1, [x + 1], x + 2, [x + 2])
     assert torch.equal(x, torch.ones(3))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_switches_that_a_program_leaves_on_count_in_none_of_its_other_runs() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        product = x @ x
+        torch.set_autocast_enabled("cpu", True)
+        torch.set_default_dtype(torch.float64)
+        return product.relu() + torch.ones(4)
+
+    x, before = torch.randn(4, 4), global_state()
+    with before.applied():
+        expected = program(x)
+    verdict = judge(program, [x], rng_state(), expected, [x], expected * 1.1, [x])
+    assert (verdict.fault, verdict.rule) == (True, "fp64")
+    assert verdict.eager_error is not None and verdict.eager_error < 1e-6
+    assert global_state() == before
 
 
 def test_an_equal_call_is_not_rerun() -> None:
