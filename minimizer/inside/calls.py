@@ -9,12 +9,16 @@ import torch
 from torch import fx
 
 from . import referee, snapshot, state
+from .collectives import communicates
 from .golden import GoldenGraph
-from .graphs import Opaque, copy_graph
+from .graphs import Opaque
+from .lifted import LiftedGraph
 from .lowering import write_down
-from .ranks import communicates
 from .rounding import tensors
 from .wire import Channel, Message
+
+MOST_BACKWARD = 256
+"""Calls that are kept because their backward may still come: a step of as many graphs is checked, a long evaluation costs no more."""
 
 
 class CapturedGraph:
@@ -22,7 +26,9 @@ class CapturedGraph:
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
         self.index, self.backend = index, backend
-        self.module = fx.GraphModule(module, copy_graph(module.graph))
+        self.lifted = LiftedGraph(module)
+        self.module = self.lifted.module
+        """Takes the tensors that the graph holds itself as inputs; so do all lists of inputs here."""
         self.communicates = communicates(module)
         self.calls = 0
         self.eager_seconds = 0.0
@@ -68,11 +74,13 @@ class BackwardCall:
 
     def eager(self) -> list[torch.Tensor | None]:
         """Eager's gradients of all inputs, in a replay."""
-        return self._gradients(self.graph.module)
+        snapshot.set_rng_state(self.rng)
+        return referee.gradients(self.graph.module, snapshot.clone(self.before), self.cotangents())
 
     def compiled(self) -> list[torch.Tensor | None]:
         """The compiled ones."""
-        return self._gradients(self._compiled)
+        snapshot.set_rng_state(self.rng)
+        return self.graph.lifted.gradients(self._compiled, snapshot.clone(self.before), self.cotangents())
 
     def judge(
         self,
@@ -90,16 +98,47 @@ class BackwardCall:
         """Eager's gradients on these inputs, as a program of the referee."""
         return None, [], referee.gradients(self.graph.module, values, self.cotangents())
 
-    def _gradients(self, run: Any) -> list[torch.Tensor | None]:
-        snapshot.set_rng_state(self.rng)
-        return referee.gradients(run, snapshot.clone(self.before), self.cotangents())
-
     def _keeper(self, index: int) -> Any:
         def keep(cotangent: torch.Tensor | None) -> None:
             if cotangent is not None:
                 self._cotangents[index] = cotangent.detach().clone()
 
         return keep
+
+
+class Backwards:
+    """The compared calls whose backward may still come."""
+
+    def __init__(self) -> None:
+        self._calls: list[BackwardCall] = []
+
+    def keep(self, call: BackwardCall) -> None:
+        """Remember a call, if it can have a backward."""
+        if call.can_run:
+            self._calls.append(call)
+            del self._calls[:-MOST_BACKWARD]
+
+    def take(self, again: CapturedGraph | None) -> list[BackwardCall]:
+        """Those whose backward the script ran since the last look.
+
+        One that has not come may still do so, since a step may take several graphs; but not once its graph is called ``again``.
+        """
+        pending, self._calls = self._calls, []
+        ran = []
+        for call in pending:
+            if call.ran:
+                call.graph.has_backward = True
+                ran.append(call)
+            elif call.graph is again:
+                call.graph.has_backward = False
+            else:
+                self._calls.append(call)
+        return ran
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a call was compared whose backward may be about to come, the first of its graph."""
+        return any(not call.ran and call.graph.has_backward is None for call in self._calls)
 
 
 class HeldCall:

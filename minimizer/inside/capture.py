@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
+import threading
 import time
-import traceback
 import types
 from collections.abc import Collection
 from typing import Any
@@ -24,19 +23,18 @@ from torch import fx
 from torch._dynamo.repro import after_dynamo
 
 from . import referee, snapshot, state, steadiness, subsystems
-from .calls import BackwardCall, CapturedGraph, HeldCall
+from .calls import BackwardCall, Backwards, CapturedGraph, HeldCall
 from .failures import CONTROL_FLOW, describe, raised_while_compiling
 from .graphs import concrete
 from .health import Health, trace_to
-from .raised import Raised
+from .lifted import Unplayable
 from .ranks import other_ranks
-from .script import run_script
+from .script import let_nothing_check_itself, run_script
+from .told import Told, end_with
 from .wire import STOP, Channel, Message
 
 COMPARED_CALLS = 8
 """Calls of one graph that are compared before it is trusted, unless the user says otherwise."""
-MOST_BACKWARD = 256
-"""Calls that are kept because their backward may still come: a step of as many graphs is checked, a long evaluation costs no more."""
 
 
 def survey(message: Message, channel: Channel) -> None:
@@ -64,22 +62,15 @@ class Survey:
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
         self._tolerance, self._values = message["tolerance"], message.get("values", True)
         self._channel = channel
-        self._graphs: list[CapturedGraph] = []
-        self._compared = 0
-        self._backward: list[BackwardCall] = []
-        self._backwards = 0
-        self._notes: dict[str, None] = {}
-        self._suspects: list[dict[str, Any]] = []
-        self._checks: list[dict[str, Any]] = []
-        self._unsteady = ""
+        self._told, self._backward = Told(), Backwards()
         self._error: BaseException | None = None
         """What ended the script."""
         self._doing = "script"
         self._stops_asked = 0
-        self._missing: list[dict[str, Any]] = []
-        self._raised = Raised()
         self._measure, self._trace = message.get("measure", False), message.get("trace")
         self._health = Health(self._script)
+        self._turn = threading.RLock()
+        """Who has it may speak. The thread that holds a call keeps it, so that no other ends the process or says more."""
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
@@ -94,10 +85,10 @@ class Survey:
             self._channel.send({"type": "phase", "doing": self._doing})
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
-        self._watch_checks()
+        let_nothing_check_itself()
         try:
-            unwatched = contextlib.nullcontext() if self._compile else self._raised
-            with unwatched, other_ranks(self._ranks, self._script, self._args):
+            watched = contextlib.nullcontext() if self._compile else self._told.raised
+            with watched, other_ranks(self._ranks, self._script, self._args):
                 run_script(self._script, self._args, self._text)
         except SystemExit as stop:
             self._error = stop if stop.code not in (None, 0) else None
@@ -106,23 +97,11 @@ class Survey:
         self._finish()
 
     def _finish(self, *, stopped: bool = False) -> None:
+        self._turn.acquire()
         if self._compile:
             self._check_gradients()  # the script's own check may have failed after a backward
-        self._channel.send(
-            {
-                "type": "finished",
-                "stopped": stopped,
-                "exception": describe(self._error) if self._error else None,
-                "checked": {"frames": len(self._graphs), "calls": self._compared, "backward": self._backwards},
-                "health": self._health.to_json() if self._compile else None,
-                "suspects": self._suspects[:20],
-                "missing": self._missing[:20],
-                "raised": self._raised.seen,
-                "checks": self._checks[-5:],
-                "unsteady": self._unsteady,
-                "notes": list(self._notes)[:20],
-            }
-        )
+        health = self._health.to_json() if self._compile else None
+        self._channel.send(self._told.finished(self._error, health, stopped=stopped))
 
     # hooks -------------------------------------------------------------------------------------------------------
 
@@ -136,36 +115,23 @@ class Survey:
 
         after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
 
-    def _watch_checks(self) -> None:
-        """Remember the tolerances of the script's own comparisons that fail: its idea of wrong."""
-        original = torch.testing.assert_close
-
-        def assert_close(actual: Any, expected: Any, **kwargs: Any) -> None:
-            try:
-                original(actual, expected, **kwargs)
-            except AssertionError:
-                self._checks.append(
-                    {key: float(kwargs[key]) for key in ("rtol", "atol") if kwargs.get(key) is not None}
-                )
-                raise
-
-        torch.testing.assert_close = assert_close
-
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
-        graph = CapturedGraph(len(self._graphs), module, backend)
-        self._graphs.append(graph)
+        graph = CapturedGraph(len(self._told.graphs), module, backend)
+        self._told.graphs.append(graph)
         rng = snapshot.rng_state()
         try:
-            values = list(snapshot.clone(concrete(graph.module.graph, inputs)))
+            values = list(snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs))))
         except Exception as error:  # ours, and must not reach the user's script
-            self._cannot_compare(graph, error)
+            self._told.cannot_compare(graph, error)
             return compile_()
         if self._hold == {"graph": graph.index, "call": None}:
             self._hold_call(graph, values, rng, {"phase": "compile"})
         self._doing = "compare"
         begun = time.monotonic()
         try:
-            graph.random = steadiness.is_random(graph.module, snapshot.clone(values))
+            if not graph.communicates:  # else it would wait for ranks that do not run it again
+                with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
+                    graph.random = steadiness.is_random(graph.module, snapshot.clone(values))
         except Exception as error:
             graph.eager_error = error
         if graph.random:
@@ -205,15 +171,15 @@ class Survey:
 
     def _compared_call(self, graph: CapturedGraph, call: int, compiled: Any, args: list[Any]) -> Any:
         self._check_gradients(graph)
-        rng, switches = snapshot.rng_state(), snapshot.global_state()
         try:
+            rng, switches = snapshot.rng_state(), snapshot.global_state()
             unfaithful: list[str] = []
-            before, expected_inputs = snapshot.clone(args, notes=unfaithful), snapshot.clone(args)
-            self._notes.update(
-                dict.fromkeys(f"graph {graph.index} is compared on copies: {line}" for line in unfaithful)
-            )
+            before = snapshot.clone(graph.lifted.inputs(args), notes=unfaithful)
+            expected_inputs = snapshot.clone(graph.lifted.inputs(args))
+            for line in unfaithful:
+                self._told.note(f"graph {graph.index} is compared on copies: {line}")
         except Exception as error:  # ours, and must not reach the user's script
-            self._cannot_compare(graph, error)
+            self._told.cannot_compare(graph, error)
             return compiled(*args)
         if self._hold == {"graph": graph.index, "call": call}:
             self._hold_call(graph, before, rng, {"phase": "run"})
@@ -223,7 +189,7 @@ class Survey:
         except Exception as error:
             snapshot.set_rng_state(rng)
             actual = compiled(*args)
-            self._missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
+            self._told.missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
             return actual
         snapshot.set_rng_state(rng)
         self._phase("run", graph, call)
@@ -239,15 +205,23 @@ class Survey:
         after = snapshot.rng_state()
         with switches.applied():
             if self._measure and call == 0:
-                self._health.measure(graph.index, graph.module, compiled, before)
+                self._time(graph, compiled, before)
             if self._values:
                 # Backends answer with lists.
                 answer = type(expected)(actual) if isinstance(expected, (tuple, list)) else actual
-                self._judge(graph, call, before, rng, (expected, expected_inputs), (answer, args))
+                sides = (expected, expected_inputs), (answer, graph.lifted.inputs(args))
+                self._judge(graph, call, before, rng, *sides)
                 if switches.grad:
-                    self._keep_for_backward(BackwardCall(graph, compiled, before, rng, actual))
+                    self._keep_for_backward(graph, compiled, before, rng, actual)
         snapshot.set_rng_state(after)
         return actual
+
+    def _time(self, graph: CapturedGraph, compiled: Any, before: list[Any]) -> None:
+        try:
+            with graph.lifted.standing_in(before) as values:
+                self._health.measure(graph.index, graph.lifted.eager, compiled, graph.lifted.arguments(values))
+        except Exception as error:  # must not reach the user's script
+            self._told.note(f"graph {graph.index} could not be timed: {type(error).__name__}: {error}")
 
     def _judge(
         self,
@@ -264,51 +238,38 @@ class Survey:
                 graph.module, before, rng, *expected, *actual, random=graph.random, tolerance=self._tolerance
             )
         except Exception as error:  # must not reach the user's script
-            self._cannot_compare(graph, error)
+            self._told.cannot_compare(graph, error)
             return
-        self._compared += 1
+        self._told.compared += 1
         if verdict.nondeterministic:
-            self._note_unsteady(graph)
+            self._told.unsteady(graph)
         wrong = [difference.where for difference in verdict.differences]
         if verdict.fault and self._is_steady(graph, _forward(graph.module), before, rng, wrong):
             failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
             self._hold_call(graph, before, rng, failure)
         if verdict.discrete:
-            self._suspects.append({"graph": graph.index, "call": call, "verdict": verdict.to_json()})
+            self._told.suspects.append({"graph": graph.index, "call": call, "verdict": verdict.to_json()})
         if verdict.note:
-            self._notes[verdict.note] = None
+            self._told.note(verdict.note)
 
-    def _keep_for_backward(self, backward: BackwardCall) -> None:
-        if backward.can_run:
-            self._backward.append(backward)
-            del self._backward[:-MOST_BACKWARD]
+    def _keep_for_backward(self, graph: CapturedGraph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
+        try:
+            self._backward.keep(BackwardCall(graph, compiled, before, rng, actual))
+        except Exception as error:  # must not reach the user's script
+            self._told.cannot_compare(graph, error)
 
     def _check_gradients(self, again: CapturedGraph | None = None) -> None:
-        """Replay, on both sides, every backward that the script ran since the last look.
-
-        One that has not come may still do so, since a step may take several graphs; but not once its graph is called ``again``.
-        """
-        pending, self._backward = self._backward, []
-        for backward in pending:
-            if backward.ran:
-                backward.graph.has_backward = True
-                with backward.state.applied():  # by now the script may have left its autocast
-                    self._check_gradient(backward)
-            elif backward.graph is again:
-                backward.graph.has_backward = False
-            else:
-                self._backward.append(backward)
-
-    def _awaits_backward(self) -> bool:
-        """Whether a call was compared whose backward may be about to come, the first of its graph."""
-        return any(not backward.ran and backward.graph.has_backward is None for backward in self._backward)
+        """Replay, on both sides, every backward that the script ran since the last look; see `Backwards.take`."""
+        for backward in self._backward.take(again):
+            with backward.state.applied():  # by now the script may have left its autocast
+                self._check_gradient(backward)
 
     def _check_gradient(self, backward: BackwardCall) -> None:
         graph, rng = backward.graph, snapshot.rng_state()
         try:
             found = self._replayed(backward)
         except Exception as error:
-            self._cannot_compare(graph, error)
+            self._told.cannot_compare(graph, error)
             found = None
         snapshot.set_rng_state(rng)
         if found is None:
@@ -324,13 +285,13 @@ class Survey:
         try:
             expected = backward.eager()
         except Exception as error:
-            self._notes[
-                f"a backward that eager cannot replay was not compared: {type(error).__name__}: {error}"[:300]
-            ] = None
+            self._told.note(f"a backward that eager cannot replay was not compared: {type(error).__name__}: {error}")
             return None
         self._phase("backward", backward.graph, backward.graph.calls - 1)
         try:
             actual = backward.compiled()
+        except Unplayable:
+            raise
         except Exception as error:
             if self._error is None:  # the script's own went through: the replay is at fault
                 raise
@@ -338,7 +299,7 @@ class Survey:
             return [], {"kind": kind, "exception": describe(error)}
         self._phase("compare", backward.graph, backward.graph.calls - 1)
         verdict = backward.judge(expected, actual, self._tolerance)
-        self._backwards += 1
+        self._told.backwards += 1
         if not verdict.fault:
             return None
         wrong = [difference.where for difference in verdict.differences]
@@ -350,15 +311,8 @@ class Survey:
         """Whether eager does the same every time: else the failure is no fault of the compiler, and that is told."""
         is_steady = steadiness.is_steady(program, inputs, rng, wrong)
         if not is_steady:
-            self._note_unsteady(graph)
+            self._told.unsteady(graph)
         return is_steady
-
-    def _note_unsteady(self, graph: CapturedGraph) -> None:
-        self._unsteady = self._unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
-
-    def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
-        text = f"graph {graph.index} could not be compared: {type(error).__name__}: {error}"
-        self._notes[text[:300]] = None
 
     # holding -----------------------------------------------------------------------------------------------------
 
@@ -368,13 +322,13 @@ class Survey:
         ``doing`` is ``compile``, ``run`` (compiled code), ``backward`` (its gradients), ``compare`` (our own work) or ``script``.
         """
         self._doing = doing
-        self._channel.send(
-            {
-                "type": "phase", "doing": doing, "graph": graph.index, "call": call, "eager_seconds": graph.eager_seconds,
-                "frames": len(self._graphs), "calls": self._compared, "backward": self._backwards,
-                "trusted": all(graph.calls >= self._trusted_after for graph in self._graphs),
-            }
-        )  # fmt: skip
+        phase = {
+            "type": "phase", "doing": doing, "graph": graph.index, "call": call, "eager_seconds": graph.eager_seconds,
+            **self._told.counts(),
+            "trusted": all(graph.calls >= self._trusted_after for graph in self._told.graphs),
+        }  # fmt: skip
+        with self._turn:
+            self._channel.send(phase)
 
     @property
     def _trusted_after(self) -> int:
@@ -394,19 +348,12 @@ class Survey:
             self._stop()
 
     def _may_stop(self) -> bool:
-        return self._stops_asked > 1 or not self._awaits_backward()
+        return self._stops_asked > 1 or not self._backward.is_awaited
 
     def _stop(self) -> None:
         """End the script here: what was seen of it is told as if it had come to its end."""
         self._stops_asked = 0
-        try:
-            self._finish(stopped=True)
-        except BaseException:  # as in `_hold_call`
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+        end_with(lambda: self._finish(stopped=True))
 
     def _hold_call(
         self,
@@ -417,16 +364,15 @@ class Survey:
         backward: BackwardCall | None = None,
     ) -> None:
         """Stop the script here for good: answer questions about this call, or its ``backward``, until the other end hangs up."""
-        failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._checks[-5:]}
-        try:
+        self._turn.acquire()
+        failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._told.checks}
+
+        def serve() -> None:
             failure["health"] = self._health.to_json()
-            HeldCall(graph, inputs, rng, self._script, backward).serve(failure, self._channel)
-        except BaseException:  # ours; the user's script, which may catch anything, must not go on
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
+                HeldCall(graph, inputs, rng, self._script, backward).serve(failure, self._channel)
+
+        end_with(serve)
 
 
 def _forward(module: Any) -> steadiness.Program:

@@ -17,10 +17,13 @@ import torch
 from torch import fx
 
 from . import referee, snapshot, steadiness
+from .collectives import communicates
 from .failures import CONTROL_FLOW, describe
-from .graphs import concrete, copy_graph
+from .graphs import concrete
+from .lifted import LiftedGraph, Unplayable
 
 Compile = Callable[[], Callable[..., Any]]
+COMMUNICATES = "a graph talks to other ranks, which do not run it a second time: it is not checked"
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
@@ -77,12 +80,17 @@ class CheckedGraph:
     """
 
     def __init__(self, module: fx.GraphModule, bounds: Bounds, spent: Spent, on_fault: Callable[[Fault], None]) -> None:
-        self._module = fx.GraphModule(module, copy_graph(module.graph))
+        self._lifted = LiftedGraph(module)
+        self._module = self._lifted.module
         self._bounds, self._spent, self._on_fault = bounds, spent, on_fault
-        self._compiled: Callable[..., Any] = self._module
+        self._compiled: Callable[..., Any] = self._lifted.eager
         self._left = bounds.calls
         self._is_broken = False
         self._is_random = False
+        self._communicates = communicates(module)
+        if self._communicates:
+            self._left = 0
+            spent.notes[COMMUNICATES] = None
         spent.frames += 1
 
     def compile(self, compile_: Compile, inputs: list[Any]) -> CheckedGraph:
@@ -105,7 +113,7 @@ class CheckedGraph:
 
     def __call__(self, *args: Any) -> Any:
         if self._is_broken:
-            return self._module(*args)
+            return self._lifted.eager(*args)
         if self._left <= 0 or not self._may_check(args):
             return self._compiled(*args)
         self._left -= 1
@@ -114,7 +122,7 @@ class CheckedGraph:
     def _may_check(self, args: tuple[Any, ...]) -> bool:
         if self._spent.seconds >= self._bounds.seconds:
             note = f"{self._bounds.seconds:g} s were spent on checking; later calls are not checked"
-        elif (size := _nbytes(args)) > self._bounds.nbytes:
+        elif (size := _nbytes(self._lifted.inputs(args))) > self._bounds.nbytes:
             note = f"a graph with {size >> 20:,} MiB of inputs is not checked"
         else:
             return True
@@ -123,18 +131,19 @@ class CheckedGraph:
         return False
 
     def _checked(self, args: list[Any]) -> Any:
-        rng, switches = snapshot.rng_state(), snapshot.global_state()
+        inputs = self._lifted.inputs(args)
         with self._spent.timed():
             try:
-                before, copies = snapshot.clone(args), snapshot.clone(args)
+                rng, switches = snapshot.rng_state(), snapshot.global_state()
+                before, copies = snapshot.clone(inputs), snapshot.clone(inputs)
             except Exception as error:  # ours, and must not reach the user
                 self._cannot_check(error)
                 return self._compiled(*args)
-        expected = self._module(*args)
+        expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:
             with self._spent.timed(), switches.applied():  # a graph may have changed them for what comes after it
-                fault = self._compare(before, rng, expected, args, copies)
+                fault = self._compare(before, rng, expected, inputs, copies)
         except Exception as error:
             self._cannot_check(error)
             fault = None
@@ -145,7 +154,7 @@ class CheckedGraph:
         return expected
 
     def _compare(
-        self, before: list[Any], rng: dict[str, Any], expected: Any, args: list[Any], copies: list[Any]
+        self, before: list[Any], rng: dict[str, Any], expected: Any, inputs: list[Any], copies: list[Any]
     ) -> Fault | None:
         self._spent.calls += 1
         call = self._bounds.calls - self._left - 1
@@ -156,13 +165,15 @@ class CheckedGraph:
                 self._spent.notes[RANDOM] = None
         snapshot.set_rng_state(rng)
         try:
-            actual = self._compiled(*copies)
+            actual, copies = self._lifted.call(self._compiled, copies)
+        except Unplayable:
+            raise
         except Exception as error:
             fault = Fault(self._module, before, rng, "runtime_error", _said(error), call, _grad(), error=error)
             return fault if steadiness.is_steady(self._forward, before, rng, ()) else None
         if isinstance(expected, (tuple, list)):  # backends answer with lists
             actual = type(expected)(actual)
-        verdict = referee.judge(self._module, before, rng, expected, args, actual, copies)
+        verdict = referee.judge(self._module, before, rng, expected, inputs, actual, copies)
         backward = False
         if not verdict.fault and not self._is_random and _grad() and _wants_gradients(before):
             gradients = self._compare_gradients(before, rng)
@@ -194,7 +205,9 @@ class CheckedGraph:
             return None
         try:
             snapshot.set_rng_state(rng)
-            actual = referee.gradients(self._compiled, snapshot.clone(before), None)
+            actual = self._lifted.gradients(self._compiled, snapshot.clone(before), None)
+        except Unplayable:
+            raise
         except Exception as error:
             return error
         return referee.judge_gradients(self._module, before, rng, None, expected, actual)
@@ -206,10 +219,12 @@ class CheckedGraph:
         return None, [], referee.gradients(self._module, values, None)
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
-        """The inputs as plain values if eager takes them."""
+        """The inputs as plain values if eager takes them; that is not tried where it would wait for other ranks."""
+        if self._communicates:
+            return None
         try:
             with self._spent.timed():
-                values = list(snapshot.clone(concrete(self._module.graph, inputs)))
+                values = list(snapshot.clone(concrete(self._module.graph, self._lifted.inputs(inputs))))
                 self._module(*snapshot.clone(values))
         except Exception:
             return None
@@ -219,7 +234,7 @@ class CheckedGraph:
 
     def _fail(self, fault: Fault) -> None:
         self._is_broken = True
-        self._compiled = self._module
+        self._compiled = self._lifted.eager
         self._on_fault(fault)
 
     def _cannot_check(self, error: Exception) -> None:
@@ -235,15 +250,14 @@ def _wants_gradients(values: list[Any]) -> bool:
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 
-def _nbytes(values: tuple[Any, ...]) -> int:
-    """Bytes of all strided storages, each counted once."""
-    storages = {
-        value.untyped_storage()._cdata: value.untyped_storage().nbytes()
-        for value in values
-        if isinstance(value, torch.Tensor)
-        and value.layout is torch.strided
-        and type(value) in (torch.Tensor, torch.nn.Parameter)
-    }
+def _nbytes(values: list[Any]) -> int:
+    """Bytes of all plain storages, each counted once."""
+    with torch._C.DisableTorchFunctionSubclass():
+        storages = {
+            value.untyped_storage()._cdata: value.untyped_storage().nbytes()
+            for value in values
+            if isinstance(value, torch.Tensor) and snapshot.has_plain_storage(value)
+        }
     return sum(storages.values())
 
 

@@ -29,6 +29,8 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
         folder: is made.
         compile_kwargs: what ``torch.compile`` was called with beside the backend.
 
+    Tensors of a class of the user's own are saved as plain ones: that is what the graph takes them for.
+
     Raises:
         graphs.Opaque: the graph, or an option, holds something that no source text can name.
         OSError: it cannot be written.
@@ -59,7 +61,8 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
         if key := item.get("golden"):
             node = names[key]
             value = placeholders[node] if node in placeholders else operator.attrgetter(str(node.target))(module)
-            found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
+            with torch._C.DisableTorchFunctionSubclass():
+                found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
     os.makedirs(folder)
     torch.save({**found, RNG: fault.rng["torch"]}, os.path.join(folder, TENSORS))
     with open(os.path.join(folder, CAPTURE), "w") as file:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import contextlib
 import functools
 import linecache
 import os
 import sys
+import threading
 import types
 import unittest
 from collections.abc import Callable, Iterator
@@ -71,12 +73,12 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Message:
 def run_script(path: str, args: list[str], text: str | None = None) -> None:
     """Execute a script as ``python path args`` would, in this process; ``text`` stands in for the file's own.
 
-    A script that asks for our own backend gets inductor: nothing checks itself.
+    A script that asks for our own backend gets inductor: nothing checks itself. Threads that Python would wait for are waited for.
 
     Raises:
         BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its cause.
     """
-    os.environ[f"{backend.VARIABLE}ON_FAILURE"] = "off"
+    let_nothing_check_itself()
     torch._dynamo.register_backend(backend.minimizer, name="minimizer")
     if text is None:
         with open(path, "rb") as file:
@@ -95,7 +97,23 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
         except SystemExit as stop:
             if failed and stop.code not in (None, 0):
                 raise stop from failed[0]
+            if stop.code in (None, 0):
+                _join_threads()
             raise
+        _join_threads()
+
+
+def let_nothing_check_itself() -> None:
+    """Make our own backend plain inductor, in this process and in those that it starts."""
+    os.environ[backend.UNCHECKED] = "1"
+
+
+def _join_threads() -> None:
+    """Wait for the threads that Python waits for at its end; those of pools only end with the interpreter itself."""
+    pools = concurrent.futures.thread._threads_queues
+    others = (threading.main_thread(), threading.current_thread())
+    while left := [t for t in threading.enumerate() if not t.daemon and t not in others and t not in pools]:
+        left[0].join()
 
 
 @contextlib.contextmanager

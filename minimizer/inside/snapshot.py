@@ -17,11 +17,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
+
+PRECISIONS = (
+    ("generic", "all"),
+    ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"),
+    ("mkldnn", "all"), ("mkldnn", "matmul"), ("mkldnn", "conv"), ("mkldnn", "rnn"),
+)  # fmt: skip
+"""Where PyTorch keeps a precision of float32; what is set for all operators of a backend counts for those that have none."""
 
 
 def clone(values: Any, *, notes: list[str] | None = None) -> Any:
@@ -29,7 +37,8 @@ def clone(values: Any, *, notes: list[str] | None = None) -> Any:
 
     Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object met
     twice is one object in the copy too. Kept as well: dtype, conj and neg bits, ``requires_grad``, being a leaf or not,
-    ``nn.Parameter``, inference tensors, ``.grad``, and the marks Dynamo hangs on a tensor (dynamic dimensions).
+    ``nn.Parameter``, classes of the user's own, inference tensors, ``.grad``, and the marks Dynamo hangs on a tensor (dynamic
+    dimensions).
 
     Args:
         values: what to copy.
@@ -92,13 +101,26 @@ class _Copier:
         if source.is_leaf and source.grad is not None:
             result.grad = self.copy(source.grad)
         for name, mark in source.__dict__.items():
-            result.__dict__.setdefault(name, copy.copy(mark))
+            if name not in result.__dict__:
+                result.__dict__[name] = self._mark(mark)
         return result
+
+    def _mark(self, mark: Any) -> Any:
+        if isinstance(mark, Tensor):
+            return self.copy(mark)
+        try:
+            return copy.copy(mark)
+        except Exception:  # what classes of tensors keep for themselves can be anything
+            return mark
 
     def _detached(self, source: Tensor) -> Tensor:
         if source._is_zerotensor():
             return torch._efficientzerotensor(source.shape, dtype=source.dtype, device=source.device)
-        if not _has_plain_storage(source):
+        if is_traceable_wrapper_subclass(source):
+            names, context = source.__tensor_flatten__()
+            inner = {name: self.copy(getattr(source, name)) for name in names}
+            return type(source).__tensor_unflatten__(inner, context, source.size(), source.stride())
+        if not has_plain_storage(source):
             self.notes.append(f"{_describe(source)} is copied by clone(): storage sharing is lost")
             return source.detach().clone()
         storage = source.untyped_storage()
@@ -108,17 +130,21 @@ class _Copier:
         result.set_(self._storages[storage._cdata], source.storage_offset(), source.size(), source.stride())
         torch._C._set_conj(result, source.is_conj())
         torch._C._set_neg(result, source.is_neg())
+        if type(source) not in (Tensor, torch.nn.Parameter):
+            result = Tensor._make_subclass(type(source), result)
         return result
 
 
-def _has_plain_storage(tensor: Tensor) -> bool:
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and tensor.device.type != "meta"
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
+def has_plain_storage(tensor: Tensor) -> bool:
+    """Whether a tensor is laid over a storage of its own or others' and nothing else, so that its copy can share as it does."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return (
+            type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+            and tensor.layout is torch.strided
+            and not tensor.is_quantized
+            and tensor.device.type != "meta"
+            and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        )
 
 
 def _describe(tensor: Tensor) -> str:
@@ -183,11 +209,16 @@ class GlobalState:
     inference: bool
     autocast: tuple[Autocast, ...]
     autocast_cache: bool
+    torch_function: bool
+    """Off while Dynamo runs a graph: what a class of tensors does there is in the graph by then."""
     default_dtype: torch.dtype
     default_device: torch.device
     deterministic: bool
     deterministic_warn_only: bool
-    matmul_precision: str
+    matmul_precision: str | None
+    """None where the backends differ in it."""
+    precisions: tuple[str, ...]
+    """Of float32 in each of ``PRECISIONS``."""
     threads: int
 
     @contextlib.contextmanager
@@ -205,6 +236,8 @@ class GlobalState:
                         cast.device_type, dtype=cast.dtype, enabled=cast.enabled, cache_enabled=self.autocast_cache
                     )
                 )
+            if not self.torch_function:
+                stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             if self.default_device != before.default_device:
                 stack.enter_context(self.default_device)
             yield
@@ -218,18 +251,33 @@ def global_state() -> GlobalState:
         inference=torch.is_inference_mode_enabled(),
         autocast=tuple(Autocast(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices),
         autocast_cache=torch.is_autocast_cache_enabled(),
+        torch_function=torch._C._is_torch_function_enabled(),
         default_dtype=torch.get_default_dtype(),
         default_device=torch.get_default_device(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
-        matmul_precision=torch.get_float32_matmul_precision(),
+        matmul_precision=matmul_precision(),
+        precisions=tuple(torch._C._get_fp32_precision_getter(*place) for place in PRECISIONS),
         threads=torch.get_num_threads(),
     )
+
+
+def matmul_precision() -> str | None:
+    """``torch.get_float32_matmul_precision()``, which raises where the backends were set one by one; then None."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
 
 
 def _set_plain_switches(state: GlobalState) -> None:
     torch.set_default_dtype(state.default_dtype)
     torch.use_deterministic_algorithms(state.deterministic, warn_only=state.deterministic_warn_only)
-    torch.set_float32_matmul_precision(state.matmul_precision)
+    if state.matmul_precision not in (None, matmul_precision()):
+        torch.set_float32_matmul_precision(state.matmul_precision)
+    for place, precision in zip(PRECISIONS, state.precisions, strict=True):
+        # One that is not set has that of its backend: setting it to the same would cut it off from there.
+        if torch._C._get_fp32_precision_getter(*place) != precision:
+            torch._C._set_fp32_precision_setter(*place, precision)
     if torch.get_num_threads() != state.threads:
         torch.set_num_threads(state.threads)

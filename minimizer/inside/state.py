@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import operator
 import sys
+import warnings
 from typing import Any
 
 import torch
 
 from .graphs import Opaque, literal
+from .snapshot import matmul_precision
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 OURS = {
@@ -27,6 +31,12 @@ Graph caches are off in every child. What ``force_disable_caches`` adds to that 
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
 """Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""
 
+PRECISIONS = {
+    "cuda.matmul": "none", "cudnn.conv": "tf32", "cudnn.rnn": "tf32",
+    "mkldnn.matmul": "none", "mkldnn.conv": "none", "mkldnn.rnn": "none",
+}  # fmt: skip
+"""Parts of ``torch.backends`` that have a ``fp32_precision``, and what it is in a fresh process."""
+
 _baseline: dict[str, dict[str, Any]] = {}
 _threads: int | None = None
 _CHANGED = object()
@@ -37,7 +47,7 @@ def remember_baseline() -> None:
     """Keep the configs as they are before any of the user's code runs."""
     global _threads
     for name in CONFIGS:
-        _baseline[name] = dict(importlib.import_module(name).get_config_copy())
+        _baseline[name] = _settings(importlib.import_module(name))
     _threads = torch.get_num_threads()
 
 
@@ -45,7 +55,25 @@ def take_defaults_for_baseline() -> None:
     """Where the user's code has run already, what a fresh process has is what torch declares."""
     for name in CONFIGS:
         config = importlib.import_module(name)
-        _baseline[name] = {key: value for key, value in config.get_config_copy().items() if config._is_default(key)}
+        _baseline[name] = {key: value for key, value in _settings(config).items() if config._is_default(key)}
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """Copies of all settings of a config; what cannot be copied, such as a pass that holds a lock, is taken as it is."""
+    try:
+        return dict(config.get_config_copy())
+    except Exception:
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some are deprecated
+        return {name: _copied(getattr(config, name)) for name, entry in config._config.items() if entry.alias is None}
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
 
 
 def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
@@ -56,7 +84,7 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
     lines: list[str] = []
     opaque: list[str] = []
     for module, before in _baseline.items():
-        now = importlib.import_module(module).get_config_copy()
+        now = _settings(importlib.import_module(module))
         for name, value in now.items():
             is_known = name in OURS.get(module, ()) or (dynamic is not None and name in DYNAMIC.get(module, ()))
             if is_known or _same(before.get(name, _CHANGED), value):
@@ -113,8 +141,7 @@ def _torch_state() -> list[str]:
     if torch.are_deterministic_algorithms_enabled():
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         lines.append(f"torch.use_deterministic_algorithms(True{', warn_only=True' if warn_only else ''})")
-    if torch.get_float32_matmul_precision() != "highest":
-        lines.append(f'torch.set_float32_matmul_precision("{torch.get_float32_matmul_precision()}")')
+    lines += _precisions()
     if _threads not in (None, torch.get_num_threads()):  # generated code depends on it
         lines.append(f"torch.set_num_threads({torch.get_num_threads()})")
     if torch.is_inference_mode_enabled():  # the mode ends with its object
@@ -124,6 +151,23 @@ def _torch_state() -> list[str]:
             lines.append(f'torch.set_autocast_enabled("{device}", True)')
             lines.append(f'torch.set_autocast_dtype("{device}", {torch.get_autocast_dtype(device)})')
     return lines
+
+
+def _precisions() -> list[str]:
+    lines = []
+    of_all = matmul_precision()
+    if of_all not in (None, "highest"):
+        lines.append(f'torch.set_float32_matmul_precision("{of_all}")')
+    for part, usual in PRECISIONS.items():
+        now = operator.attrgetter(f"{part}.fp32_precision")(torch.backends)
+        is_said = of_all is not None and part.endswith("matmul")
+        if not is_said and _effect(now) != _effect(usual):
+            lines.append(f'torch.backends.{part}.fp32_precision = "{now}"')
+    return lines
+
+
+def _effect(precision: str) -> str:
+    return "ieee" if precision == "none" else precision
 
 
 def literal_text(value: Any) -> str:

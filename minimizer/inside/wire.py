@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from typing import Any
 
 Message = dict[str, Any]
@@ -15,17 +16,22 @@ STOP = signal.SIGRTMIN + 9
 
 
 class Channel:
-    """One end of a conversation. Messages are single lines of JSON; a line is written by one loop of ``os.write``."""
+    """One end of a conversation. Messages are single lines of JSON; a line is written by one loop of ``os.write``.
+
+    Threads of a script send in turns. The lock lets its own thread in again: a signal may come while a line is written.
+    """
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         self.incoming, self.outgoing = incoming, outgoing
         self._buffer = b""
+        self._sending = threading.RLock()
 
     def send(self, message: Message) -> None:
         """Write one message; numbers that JSON cannot hold become strings."""
         data = json.dumps(_finite(message), allow_nan=False, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(self.outgoing, data) :]
+        with self._sending:
+            while data:
+                data = data[os.write(self.outgoing, data) :]
 
     def receive(self) -> Message | None:
         """The next message, or None when the other end is gone."""

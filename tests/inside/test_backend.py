@@ -137,6 +137,15 @@ def test_the_script_runs_the_backward_and_keeps_storage_sharing(tmp_path: Path) 
     assert torch.equal(learned.grad, (views[0] + views[1]).detach())
 
 
+def test_tensors_of_a_class_of_the_users_own_are_saved_as_plain_ones(tmp_path: Path) -> None:
+    class Tag(torch.Tensor):
+        pass
+
+    fault = capture(lambda x: x + 1, torch.ones(3).as_subclass(Tag))
+    ran = run_saved(fault, tmp_path / "graph-0")
+    assert type(ran["inputs"][0]) is torch.Tensor
+
+
 def test_symbols_become_a_dynamic_compilation(tmp_path: Path) -> None:
     def scale(x: torch.Tensor) -> torch.Tensor:
         return x * x.size(0)
@@ -216,6 +225,15 @@ def test_the_name_is_found_and_the_program_stays_usable(choice: str, tmp_path: P
         assert ran.stdout.splitlines()[-2:] == [right] * 2
         assert ran.stdout.startswith("raised: torch.compile: wrong_output in call 0")
         assert str(scripts[0]) in ran.stdout
+
+
+def test_under_our_own_eyes_nothing_is_checked_whatever_the_options_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(backend.UNCHECKED, "1")
+    before = backend._process.spent.frames
+    options = {"minimizer.on_failure": "raise"}
+    compiled = torch.compile(lambda x: x + 1, backend=backend.minimizer, options=options)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert backend._process.spent.frames == before
 
 
 def test_a_function_that_fails_in_eager_is_not_the_compilers_fault(

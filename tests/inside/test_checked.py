@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import fx
 
-from minimizer.inside.checked import RANDOM, Bounds, CheckedGraph, Fault, Spent
+from minimizer.inside.checked import COMMUNICATES, RANDOM, Bounds, CheckedGraph, Fault, Spent
+from minimizer.inside.graphs import copy_graph
 
 
 class Lab:
@@ -225,3 +226,174 @@ def test_what_the_handler_raises_reaches_the_program() -> None:
     with pytest.raises(RuntimeError, match="wrong_output"):
         graph(torch.ones(3))
     assert torch.equal(graph(torch.ones(3))[0], torch.full((3,), 2.0)), "it stays usable, in eager"
+
+
+def holding(tensors: dict[str, torch.Tensor], function: Callable[..., Any]) -> fx.GraphModule:
+    """A graph that holds tensors itself, as Dynamo makes one of a compiled step of an optimizer."""
+
+    class Holder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, tensor in tensors.items():
+                if isinstance(tensor, torch.nn.Parameter):
+                    self.register_parameter(name, tensor)
+                else:
+                    self.register_buffer(name, tensor)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return function(x, **{name: getattr(self, name) for name in tensors})
+
+    return fx.symbolic_trace(Holder())
+
+
+def add_to(x: torch.Tensor, p: torch.Tensor) -> Any:
+    with torch.no_grad():
+        return (p.add_(x).sum(),)
+
+
+def checked_with(p: torch.Tensor, compiled: Callable[..., Any]) -> tuple[CheckedGraph, list[Fault], Spent]:
+    faults: list[Fault] = []
+    spent = Spent()
+    graph = CheckedGraph(holding({"p": p}, add_to), Bounds(), spent, faults.append)
+    return graph.compile(lambda: compiled, []), faults, spent
+
+
+def test_a_tensor_of_the_graphs_own_is_changed_once_a_call() -> None:
+    p = torch.zeros(3)
+    graph, faults, spent = checked_with(p, lambda x: add_to(x, p))
+    for call in range(1, 7):  # the last ones are not checked
+        (total,) = graph(torch.ones(3))
+        assert p.tolist() == [call] * 3
+        assert total == 3 * call
+    assert (faults, spent.calls, list(spent.notes)) == ([], 4, [])
+
+
+def test_what_becomes_of_a_tensor_of_the_graphs_own_is_compared() -> None:
+    p = torch.zeros(3)
+    graph, faults, _ = checked_with(p, lambda x: (p.sub_(x).sum() + 6,))
+    assert graph(torch.ones(3))[0] == 3
+    assert [fault.kind for fault in faults] == ["wrong_output"]
+    assert faults[0].what == "input[1]: expected 1, got -1"
+    assert [value.tolist() for value in faults[0].inputs] == [[1, 1, 1], [0, 0, 0]]
+    assert graph(torch.ones(3))[0] == 6
+    assert p.tolist() == [2, 2, 2], "eager's, from here on"
+
+
+def test_gradients_of_a_tensor_of_the_graphs_own_are_compared() -> None:
+    p = torch.nn.Parameter(torch.full((3,), 2.0))
+
+    def multiply(x: torch.Tensor, p: torch.Tensor) -> Any:
+        return (x * p,)
+
+    def run(compiled: Callable[..., Any]) -> list[tuple[str, bool]]:
+        faults: list[Fault] = []
+        graph = CheckedGraph(holding({"p": p}, multiply), Bounds(), Spent(), faults.append)
+        graph.compile(lambda: compiled, [])(torch.ones(3))
+        return [(fault.kind, fault.backward) for fault in faults]
+
+    assert run(lambda x: multiply(x, p)) == []
+    assert run(lambda x: (_WrongGradient.apply(p * x) / 2,)) == [("wrong_gradient", True)]
+    assert p.grad is None
+
+
+def test_a_graph_whose_own_tensor_cannot_stand_in_for_its_copy_is_not_checked() -> None:
+    p = torch.zeros(3)
+    graph, faults, spent = checked_with(p, lambda x: (p.sub_(x).sum(),))
+    assert graph(p.view(3))[0] == 0
+    assert faults == []
+    assert "shares its memory" in next(iter(spent.notes))
+
+
+def adam(backend: Any) -> list[torch.Tensor]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.step()
+
+    run = torch.compile(step, backend=backend) if backend else step
+    for _ in range(6):
+        optimizer.zero_grad()
+        linear(torch.randn(3, 4)).square().mean().backward()
+        run()
+    return [parameter.detach().clone() for parameter in linear.parameters()]
+
+
+@pytest.mark.filterwarnings("ignore")  # what Dynamo says about optimizers
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_compiled_step_of_an_optimizer_trains_as_eager_does(fault: bool) -> None:
+    faults: list[Fault] = []
+    spent = Spent()
+
+    def compile_(module: fx.GraphModule) -> Any:
+        copy = fx.GraphModule(module, copy_graph(module.graph))
+        for node in copy.graph.find_nodes(op="call_method", target="addcdiv_") if fault else ():
+            node.kwargs = {"value": 1.5}
+        copy.recompile()
+        return copy
+
+    def backend(module: fx.GraphModule, inputs: list[Any]) -> Any:
+        graph = CheckedGraph(module, Bounds(), spent, faults.append)
+        return graph.compile(lambda: compile_(module), inputs)
+
+    torch.testing.assert_close(adam(backend), adam(None), rtol=1e-4, atol=1e-5)
+    assert [fault.kind for fault in faults] == ["wrong_output"] * fault
+    assert (spent.calls, list(spent.notes)) == (1 if fault else 4, [])
+
+
+def test_a_graph_that_talks_to_other_ranks_is_never_run_twice() -> None:
+    runs: list[int] = []
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(torch.ops._c10d_functional.wait_tensor, (x,)),))
+    spent = Spent()
+
+    def compiled(x: torch.Tensor) -> Any:
+        runs.append(1)
+        return (x,)
+
+    module = fx.GraphModule({}, graph)
+    checked = CheckedGraph(module, Bounds(), spent, lambda fault: None)
+    checked._lifted.module.forward = lambda *args: pytest.fail("eager ran it too")
+    checked.compile(lambda: compiled, [torch.ones(2)])(torch.ones(2))
+    assert (len(runs), spent.calls, list(spent.notes)) == (1, 0, [COMMUNICATES])
+
+    def fail() -> Any:
+        raise ValueError("cannot lower")
+
+    with pytest.raises(ValueError, match="cannot lower"):
+        checked.compile(fail, [torch.ones(2)])
+
+
+class Tag(torch.Tensor):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(3).as_subclass(Tag),
+        lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged),
+        lambda: torch.quantize_per_tensor(torch.ones(3, 4), 0.1, 0, torch.quint8)[:, ::2],
+    ],
+    ids=["class of the user's", "nested", "quantized"],
+)
+def test_no_difference_is_made_up_where_an_input_is_no_plain_tensor(make: Callable[[], torch.Tensor]) -> None:
+    value = make()
+    with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs a graph
+        lab = Lab(lambda x: (x.clone(),), lambda x: (x.clone(),))
+        lab.graph(value)
+    assert (lab.faults, lab.spent.calls) == ([], 1)
+
+
+def test_precisions_set_for_one_backend_do_not_reach_the_program() -> None:
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # get_float32_matmul_precision() raises from now on
+    try:
+        lab = Lab(double, triple)
+        assert torch.equal(lab.graph(torch.ones(3))[0], torch.full((3,), 2.0))
+        assert len(lab.faults) == 1
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = "none"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from children import script
+from children import script, survey
 from torch import fx
 
 from minimizer.executor import Executor
 from minimizer.findings import Case, Settled
-from minimizer.inside.ranks import communicates
+from minimizer.inside.collectives import communicates
 from minimizer.triage import Triage
 from minimizer.types import Kind, Status
 
@@ -68,7 +68,29 @@ def test_ranks_that_agree_are_healthy(triage: Any) -> None:
     assert found.checked.backward > 0
 
 
-def test_a_graph_that_communicates_is_known() -> None:
+def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path) -> None:
+    """Rank 1 runs it as often as the script says: one run more of rank 0 would wait for it for ever."""
+    text = """
+        import torch
+        import torch.distributed as dist
+        from torch.distributed._functional_collectives import all_reduce
+
+        dist.init_process_group("gloo")
+        add = torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 1, backend="aot_eager")
+        for _ in range(2):
+            assert add(torch.full((3,), dist.get_rank() + 1.0)).tolist() == [4.0] * 3
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    found = survey(child, script(home, text), nproc=2)
+    assert found.finished is not None, found.log
+    assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    "wait", [torch.ops._c10d_functional.wait_tensor, torch.ops._c10d_functional.wait_tensor.default], ids=str
+)
+def test_a_graph_that_communicates_is_known(wait: Any) -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")
     added = graph.call_function(torch.ops.aten.add.Tensor, (x, 1))
@@ -76,5 +98,15 @@ def test_a_graph_that_communicates_is_known() -> None:
     module = fx.GraphModule(torch.nn.Module(), graph)
     assert not communicates(module)
     with graph.inserting_after(added):
-        graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (added,))
+        graph.call_function(wait, (added,))
     assert communicates(module)
+
+
+def test_a_graph_of_a_tensor_that_lies_on_several_ranks_communicates() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.ops.aten.add.Tensor, (x, 1)))
+    x.meta["example_value"] = torch.ones(2)
+    assert not communicates(fx.GraphModule(torch.nn.Module(), graph))
+    x.meta["example_value"] = object.__new__(type("DTensor", (), {"__module__": "torch.distributed.tensor"}))
+    assert communicates(fx.GraphModule(torch.nn.Module(), graph))

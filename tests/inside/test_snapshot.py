@@ -134,18 +134,47 @@ def test_zero_tensors_of_autograd_stay_what_they_are() -> None:
 
 
 def test_what_has_no_plain_storage_is_cloned_with_a_note() -> None:
+    notes: list[str] = []
+    sparse, meta = clone([torch.eye(2).to_sparse(), torch.empty(2, device="meta")], notes=notes)
+    assert sparse.layout is torch.sparse_coo and meta.device.type == "meta"
+    assert [note.split(" is copied")[0] for note in notes] == ["sparse_coo tensor on cpu", "strided tensor on meta"]
+
+
+class Tag(torch.Tensor):
+    pass
+
+
+class OwnParameter(torch.nn.Parameter):
+    pass
+
+
+def test_classes_of_the_users_own_are_kept_and_so_is_what_they_share() -> None:
+    base = torch.arange(4.0)
+    tag, learned = base[1:3].as_subclass(Tag), OwnParameter(torch.ones(2))
+    tag.scale = torch.ones(1)  # type: ignore[attr-defined]
+    learned.grad = torch.full((2,), 5.0)
+    computed = (learned * 2).as_subclass(Tag)
+    notes: list[str] = []
+    copies = clone([base, tag, learned, computed], notes=notes)
+    assert [type(copy) for copy in copies] == [torch.Tensor, Tag, OwnParameter, Tag]
+    assert shares(copies[0], copies[1]) and not shares(copies[1], tag)
+    assert torch.equal(copies[1].scale, torch.ones(1)) and not shares(copies[1].scale, tag.scale)  # type: ignore[attr-defined]
+    assert copies[2].is_leaf and copies[2].requires_grad and torch.equal(copies[2].grad, learned.grad)
+    assert copies[3].requires_grad and not copies[3].is_leaf
+    assert notes == []
+
+
+def test_tensors_that_wrap_others_are_made_anew_around_copies() -> None:
     from torch.testing._internal.two_tensor import TwoTensor
 
+    base = torch.ones(4)
+    ragged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged, requires_grad=True)
     notes: list[str] = []
-    sparse, wrapped, meta = clone(
-        [torch.eye(2).to_sparse(), TwoTensor(torch.ones(1), torch.ones(1)), torch.empty(2, device="meta")], notes=notes
-    )
-    assert sparse.layout is torch.sparse_coo and isinstance(wrapped, TwoTensor) and meta.device.type == "meta"
-    assert [note.split(" is copied")[0] for note in notes] == [
-        "sparse_coo tensor on cpu",
-        "tensor subclass TwoTensor",
-        "strided tensor on meta",
-    ]
+    first, wrapped, nested, doubled = clone([base, TwoTensor(base[:2], base[:2]), ragged, ragged * 2], notes=notes)
+    assert isinstance(wrapped, TwoTensor) and shares(wrapped.a, first) and not shares(wrapped.a, base)
+    assert nested.is_leaf and nested.requires_grad and not doubled.is_leaf
+    assert (nested * doubled).shape == nested.shape, "their ragged sizes are one and the same, as those of the sources"
+    assert notes == []
 
 
 def test_containers_keep_their_types_and_may_contain_themselves() -> None:
@@ -181,7 +210,30 @@ def test_rng_state_brings_every_stream_back() -> None:
     assert (torch.rand(3).tolist(), random.random()) == first
 
 
+def test_precisions_that_were_set_for_one_backend_are_kept() -> None:
+    before = global_state()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"  # get_float32_matmul_precision() raises from now on
+    try:
+        special = global_state()
+        torch.backends.cuda.matmul.fp32_precision = "none"
+        with special.applied():
+            assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+        assert torch.backends.cuda.matmul.fp32_precision == "none"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
+    assert global_state() == before
+
+
+def test_graphs_are_run_as_dynamo_runs_them_whatever_a_class_of_tensors_does() -> None:
+    with torch._C.DisableTorchFunctionSubclass():
+        inside = global_state()
+    with inside.applied():
+        assert type(torch.ones(2).as_subclass(Tag) + 1) is torch.Tensor
+    assert type(torch.ones(2).as_subclass(Tag) + 1) is Tag
+
+
 def test_global_state_is_applied_and_then_as_before() -> None:
+    torch.set_float32_matmul_precision("highest")
     before = global_state()
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
         torch.set_default_dtype(torch.float64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from children import script, survey
 
 from minimizer.executor import Executor, Survey
 from minimizer.findings import Case, Settled
+from minimizer.inside.wire import Channel
 from minimizer.oracle import Oracle
 from minimizer.program import Program
 from minimizer.protocol import Finished, Held
@@ -724,7 +727,7 @@ def test_what_cannot_be_copied_is_left_to_the_compiler(child: Executor, home: Pa
             def __new__(cls, data):
                 return torch.Tensor._make_subclass(cls, data)
 
-            def detach(self):
+            def _is_zerotensor(self):
                 raise RuntimeError("no copies")
 
         f = torch.compile(lambda x: x + 1, backend="eager")
@@ -734,6 +737,197 @@ def test_what_cannot_be_copied_is_left_to_the_compiler(child: Executor, home: Pa
     answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
     assert any("no copies" in note for note in answer.notes)
+
+
+def test_an_object_that_cannot_be_copied_may_be_a_setting(child: Executor, home: Path) -> None:
+    """Configs are copied to know what the script has set; a pass that holds a lock has no copy."""
+    text = (
+        BACKENDS
+        + """
+import threading
+import torch._inductor.config
+
+class Pass:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+torch._inductor.config.post_grad_custom_post_pass = Pass()
+x = torch.ones(3, requires_grad=True)
+torch.compile(lambda x: x.sin().exp(), backend=COMPILER)(x).sum().backward()
+"""
+    )
+    answer = finished(survey(child, script(home, text.replace("COMPILER", "'aot_eager'"))))
+    assert (answer.exception, answer.notes) == (None, [])
+    assert (answer.checked.calls, answer.checked.backward) == (1, 1)
+    found = held(survey(child, script(home, text.replace("COMPILER", "wrong"))))
+    assert found.failure.kind == "wrong_output"
+    assert found.program is not None
+    assert found.program["opaque_settings"] == ["torch._inductor.config.post_grad_custom_post_pass"]
+
+
+@pytest.mark.parametrize("part", ["cuda.matmul", "mkldnn.matmul"])
+def test_a_precision_set_for_one_backend_travels(child: Executor, home: Path, part: str) -> None:
+    line = f'torch.backends.{part}.fp32_precision = "{"tf32" if part == "cuda.matmul" else "bf16"}"'
+    text = f"import torch\n{line}\ntorch.compile(lambda x: x + 1, backend=COMPILER)(torch.ones(3))\n"
+    answer = finished(survey(child, script(home, text.replace("COMPILER", "'aot_eager'"))))
+    assert (answer.exception, answer.notes, answer.checked.calls) == (None, [], 1)
+    program = held(survey(child, script(home, BACKENDS + text.replace("COMPILER", "wrong")))).program
+    assert program is not None
+    assert line in program["setup"]
+
+
+@pytest.mark.parametrize("base", ["torch.Tensor", "torch.nn.Parameter"])
+def test_tensors_of_a_class_of_the_scripts_own_are_compared_as_tensors(child: Executor, home: Path, base: str) -> None:
+    text = f"""
+import torch
+
+class Own({base}):
+    pass
+
+x = torch.ones(3).as_subclass(Own) if Own.__base__ is torch.Tensor else Own(torch.ones(3))
+torch.compile(lambda x: x + 1, backend=COMPILER)(x)
+"""
+    answer = finished(survey(child, script(home, text.replace("COMPILER", "'inductor'"))))
+    assert (answer.checked.calls, answer.notes) == (1, [])
+    found = survey(child, script(home, BACKENDS + text.replace("COMPILER", "wrong")))
+    assert found.held is not None, found.finished
+    key = found.program("dynamo").inputs[0].golden
+    assert key is not None
+    assert found.literal(key) == "torch.tensor([1.0, 1.0, 1.0])"
+    found.close()
+
+
+OPTIMIZER = """
+import torch
+
+def train(compiled):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=0.1)
+    step = torch.compile(lambda: optimizer.step(), backend=COMPILER) if compiled else optimizer.step
+    for _ in range(5):
+        optimizer.zero_grad()
+        linear(torch.randn(3, 4)).square().mean().backward()
+        step()
+    return [parameter.detach() for parameter in linear.parameters()]
+
+torch.testing.assert_close(train(True), train(False), rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_a_compiled_step_of_an_optimizer_trains_as_it_does_by_itself(child: Executor, home: Path) -> None:
+    text = OPTIMIZER.replace("COMPILER", "'aot_eager'")
+    answer = finished(survey(child, script(home, text), measure=True))
+    assert answer.exception is None, "our own runs of the step have trained too"
+    assert (answer.checked.calls, answer.notes) == (5, [])
+
+
+def test_a_wrong_step_of_an_optimizer_is_held_with_what_it_changes_as_inputs(child: Executor, home: Path) -> None:
+    rounds = """
+def rounds_wrong(gm, example):
+    for node in gm.graph.find_nodes(op="call_method", target="addcdiv_"):
+        node.kwargs = {"value": 1.5}
+    gm.recompile()
+    return gm
+"""
+    found = survey(child, script(home, rounds + OPTIMIZER.replace("COMPILER", "rounds_wrong")))
+    assert found.held is not None, found.finished
+    assert found.held.failure.verdict is not None
+    assert found.held.failure.verdict.differences[0].where.startswith("input[")
+    program = found.program("dynamo")
+    assert len(program.inputs) == 2 + 2 * 4, "gradients, then parameters with their steps and averages"
+    assert "torch.ops.prims.fma.default" in targets(program) or ".addcdiv_" in targets(program)
+    (outcome,) = Oracle(child, found, ()).judge([replace(program, compile_kwargs=(("backend", "'aot_eager'"),))])
+    assert outcome.outcome == "same", outcome
+    found.close()
+
+
+def test_our_own_backend_checks_nothing_in_a_survey(child: Executor, home: Path) -> None:
+    text = (
+        RELU_BUG.format("accuracy")
+        + """
+import torch
+for name in ("minimizer",):
+    torch.compile(torch.relu, backend=name, options={"minimizer.on_failure": "report"})(torch.ones(3))
+"""
+    )
+    assert held(survey(child, script(home, text))).failure.kind == "wrong_output"
+
+
+def test_a_fault_of_our_own_is_no_crash_of_the_script(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+import sys
+
+def broken(*args):
+    raise ValueError("ours")
+
+sys.modules["minimizer_inside.capture"].HeldCall = broken
+torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(3))
+"""
+    )
+    found = survey(child, script(home, text))
+    assert (found.held, found.finished, found.exit) == (None, None, 70)
+    assert "ValueError: ours" in found.log
+
+
+# threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_threads_that_python_would_wait_for_are_waited_for(child: Executor, home: Path) -> None:
+    text = """
+        import concurrent.futures
+        import threading
+        import time
+        import torch
+
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        pool.submit(print)  # its thread ends with the interpreter only
+
+        def work():
+            time.sleep(1)
+            torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(3))
+
+        threading.Thread(target=work).start()
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    """
+    assert finished(survey(child, script(home, text))).checked.calls == 1
+
+
+def test_threads_that_speak_at_once_speak_in_turns() -> None:
+    outgoing, incoming = os.pipe()
+    channel = Channel(outgoing, incoming)
+    text = "x" * 100_000  # more than a pipe takes at once
+    threads = [threading.Thread(target=channel.send, args=({"from": n, "text": text},)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    heard = [channel.receive() for _ in threads]
+    for thread in threads:
+        thread.join()
+    assert sorted(message["from"] for message in heard if message and message["text"] == text) == list(range(8))
+    os.close(incoming)
+    os.close(outgoing)
+
+
+def test_a_call_that_a_thread_holds_outlives_the_script(child: Executor, home: Path) -> None:
+    text = (
+        BACKENDS
+        + """
+import threading, time
+
+def work():
+    torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(3))
+
+threading.Thread(target=work, daemon=True).start()
+time.sleep(DELAY)
+"""
+    )
+    found = survey(child, script(home, text.replace("DELAY", "10")))
+    assert found.held is not None, found.finished
+    assert found.held.failure.kind == "wrong_output"
+    assert found.program("aot").level == "aot"
+    found.close()
 
 
 # errors that only eager raises ----------------------------------------------------------------------------------------

@@ -1,0 +1,32 @@
+"""Graphs that talk to other ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "symm_mem")
+
+
+def communicates(module: fx.GraphModule) -> bool:
+    """Whether a graph talks to other ranks: run once more by one of them, it would wait for ever."""
+    return any(
+        _is_collective(node.target) if node.op == "call_function" else _is_distributed(node)
+        for part in module.modules()
+        if isinstance(part, fx.GraphModule)
+        for node in part.graph.nodes
+        if node.op in ("call_function", "placeholder")
+    )
+
+
+def _is_collective(target: Any) -> bool:
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):  # Dynamo has packets, AOT overloads
+        return str(target).partition(".")[0] in _NAMESPACES
+    return str(getattr(target, "__module__", "")).startswith("torch.distributed")
+
+
+def _is_distributed(placeholder: fx.Node) -> bool:
+    """Whether an input is a tensor that lies on several ranks: any operator may talk then."""
+    return type(placeholder.meta.get("example_value")).__module__.startswith("torch.distributed")

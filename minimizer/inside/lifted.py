@@ -1,0 +1,122 @@
+"""A captured graph of which every run of ours works on copies, whatever tensors the graph holds itself.
+
+Dynamo installs a tensor whose address it guards as an attribute of the graph: the parameters and the state of an optimizer whose
+step is compiled. A copy of such a graph shares them, so that running it once more would train once more. Here they are
+further inputs. Compiled code cannot be given others; the values go into the very tensors instead, and out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, fx
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from . import referee, snapshot
+from .graphs import copy_graph
+
+
+class Unplayable(Exception):
+    """Compiled code cannot be called once more so that it would be the same call."""
+
+
+class LiftedGraph:
+    """A copy of a graph with ``tensors``, those that the graph holds itself, as its last inputs."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        graph = copy_graph(module.graph)
+        self.tensors = _lift(graph, module)
+        self.module = fx.GraphModule(module, graph)
+
+    def inputs(self, args: Sequence[Any]) -> list[Any]:
+        """All inputs of ``module``, for a call with these arguments."""
+        return [*args, *self.tensors]
+
+    def arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """Those inputs that compiled code is called with."""
+        return list(inputs[: len(inputs) - len(self.tensors)])
+
+    def eager(self, *args: Any) -> Any:
+        """A call on the tensors of the graph themselves."""
+        return self.module(*self.inputs(args))
+
+    @contextlib.contextmanager
+    def standing_in(self, inputs: list[Any]) -> Iterator[list[Any]]:
+        """``inputs`` as compiled code can see them: the graph's own tensors hold the given values while the body runs.
+
+        Raises:
+            Unplayable: that would not be the same call.
+        """
+        if not self.tensors:
+            yield inputs
+            return
+        args = self.arguments(inputs)
+        self._check(inputs)
+        kept = snapshot.clone([tensor.detach() for tensor in self.tensors])  # without their gradients
+        # A graph of autograd that has saved one of them must not take this for a change.
+        counted = tuple(tensor for tensor in self.tensors if not tensor.is_inference())
+        with _unsafe_preserve_version_counter(counted):
+            try:
+                _put(self.tensors, inputs[len(args) :])
+                yield self.inputs(args)
+            finally:
+                _put(self.tensors, kept)
+
+    def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> tuple[Any, list[Any]]:
+        """What compiled code makes of these inputs: its result, and the inputs after the call."""
+        with self.standing_in(inputs) as values:
+            result = compiled(*self.arguments(values))
+            # Taken together: a result may be one of the tensors, or a view of it.
+            return snapshot.clone((result, values)) if self.tensors else (result, values)
+
+    def gradients(
+        self, compiled: Callable[..., Any], inputs: list[Any], cotangents: Sequence[Tensor] | None
+    ) -> list[Tensor | None]:
+        """Those of compiled code, as `referee.gradients` has them of eager."""
+        with self.standing_in(inputs) as values:
+            found = referee.gradients(lambda *all_: compiled(*self.arguments(all_)), values, cotangents)
+            return list(snapshot.clone(found)) if self.tensors else found
+
+    def _check(self, inputs: list[Any]) -> None:
+        own = inputs[len(inputs) - len(self.tensors) :]
+        if any(not tensor.is_leaf or not snapshot.has_plain_storage(tensor) for tensor in self.tensors):
+            raise Unplayable("a tensor that the graph holds cannot stand in for its copy")
+        if any(_size(one) != _size(other) for one, other in zip(self.tensors, own, strict=True)):
+            raise Unplayable("a tensor that the graph holds has been resized")
+        storages = {tensor.untyped_storage()._cdata for tensor in own}
+        args = [arg for arg in self.arguments(inputs) if isinstance(arg, Tensor) and snapshot.has_plain_storage(arg)]
+        if any(arg.untyped_storage()._cdata in storages for arg in args):
+            raise Unplayable("an argument shares its memory with a tensor that the graph holds")
+
+
+def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
+    """Turn the nodes that fetch tensors into placeholders, after those that there are, one for each tensor."""
+    found: dict[int, tuple[fx.Node, Tensor]] = {}
+    for node in list(graph.find_nodes(op="get_attr")):
+        value = operator.attrgetter(str(node.target))(module)
+        if not isinstance(value, Tensor):
+            continue
+        is_new, name = id(value) not in found, node.name
+        if is_new:
+            places = graph.find_nodes(op="placeholder")
+            with graph.inserting_after(places[-1]) if places else graph.inserting_before(None):
+                found[id(value)] = graph.create_node("placeholder", name), value
+        placeholder = found[id(value)][0]
+        node.replace_all_uses_with(placeholder)
+        graph.erase_node(node)
+        if is_new:
+            placeholder.name, placeholder.meta = name, dict(node.meta)
+    return [value for _, value in found.values()]
+
+
+def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Whole storages: whatever their strides, it is a copy of bytes that autograd does not see."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.untyped_storage().copy_(value.untyped_storage())
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes()
