@@ -12,10 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from torch import fx
-
-_COLLECTIVES = ("_c10d_functional", "c10d", "c10d_functional", "symm_mem")
-
 
 @contextlib.contextmanager
 def other_ranks(count: int, path: str, args: list[str]) -> Iterator[None]:
@@ -41,15 +37,3 @@ def other_ranks(count: int, path: str, args: list[str]) -> Iterator[None]:
         for other in others:
             other.kill()
             other.wait()
-
-
-def communicates(module: fx.GraphModule) -> bool:
-    """Whether a graph talks to other ranks: run once more by one of them, it would wait for ever."""
-    return any(
-        str(getattr(node.target, "namespace", "")) in _COLLECTIVES
-        or getattr(node.target, "__module__", "").startswith("torch.distributed")
-        for part in module.modules()
-        if isinstance(part, fx.GraphModule)
-        for node in part.graph.nodes
-        if node.op == "call_function"
-    )
