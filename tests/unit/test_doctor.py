@@ -84,7 +84,14 @@ def test_an_interpreter_without_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "fits"),
-    [("2.10.1", False), ("2.11.0", True), ("2.13.1+cu130", True), ("2.15.0", True), ("2.16.0a0+git1", False), ("3.0", False)],
+    [
+        ("2.10.1", False),
+        ("2.11.0", True),
+        ("2.13.1+cu130", True),
+        ("2.15.0", True),
+        ("2.16.0a0+git1", False),
+        ("3.0", False),
+    ],
 )
 def test_versions_of_torch(tmp_path: Path, version: str, fits: bool) -> None:
     package = tmp_path / "torch"
