@@ -263,7 +263,7 @@ right_{n} = lowering.lowerings[torch.ops.{op}]
 
 
 def wrong_{n}(*args, **kwargs):
-    return lowering.lowerings[torch.ops.aten.mul.Tensor](right_{n}(*args, **kwargs), {factor})
+    return lowering.lowerings[torch.ops.aten.{change}.Tensor](right_{n}(*args, **kwargs), {factor})
 
 
 lowering.lowerings[torch.ops.{op}] = wrong_{n}
@@ -330,4 +330,7 @@ def _fault(n: int, place: Place, factor: float) -> str:
     kind, _, op = place.part.partition("/")
     if place.dropped:
         return PASS.format(n=n, op=place.dropped, setting=op)
-    return (LOWERING if kind == "lowerings" else DECOMPOSITION).format(n=n, op=op, factor=factor)
+    if kind == "decomposition":
+        return DECOMPOSITION.format(n=n, op=op, factor=factor)
+    change = "add" if op == "aten.exp.default" else "mul"  # softmax divides by the sum, and any factor with it
+    return LOWERING.format(n=n, op=op, change=change, factor=factor)
