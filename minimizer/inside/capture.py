@@ -81,7 +81,8 @@ class Survey:
             if self._trace is not None:
                 trace_to(self._trace)
             self._install()
-            signal.signal(STOP, self._on_stop)
+            # The signal may come inside of a compiled function, where Dynamo would trace what we do.
+            signal.signal(STOP, torch._dynamo.disable(self._on_stop))
             self._channel.send({"type": "phase", "doing": self._doing})
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"

@@ -240,3 +240,24 @@ def test_what_is_under_way_ends_at_once_when_the_owner_gives_up(tmp_path: Path) 
         """
         (outcome,) = owned.judge([trial("return x", setup=waits)], timeout=SECONDS)
     assert outcome.outcome == "same"
+
+
+STOPS_ITSELF = """
+import os, signal
+@torch.compile(backend="eager")
+def stop(x):
+    y = x + 1
+    os.kill(os.getpid(), signal.SIGRTMIN + 9)
+    return y + 1
+f(x)
+stop(x)
+"""
+
+
+def test_a_script_can_be_stopped_inside_of_a_compiled_function(run: Callable[..., Survey]) -> None:
+    """Dynamo looks at every function that begins in there, and would at those that tell what was found."""
+    found = run(HEALTHY + STOPS_ITSELF, floor=1000.0)
+
+    assert found.finished is not None, found.log
+    assert found.finished.stopped and found.finished.exception is None
+    assert found.finished.checked.frames >= 2
