@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from sample_script import SCRIPT
 
 from minimizer.diagnose import Patient, diagnose
 from minimizer.diagnose.knobs import KNOBS, groups, turned
@@ -22,22 +22,6 @@ from minimizer.report import Culprit, Failure, Report, Reproducibility, Rung, So
 from minimizer.sink import FolderSink
 from minimizer.types import Kind, Stage
 
-SCRIPT = dedent(
-    '''
-    """A script."""
-    import torch
-
-    class Net(torch.nn.Module):
-        def act(self, x):
-            return torch.relu(x)
-
-        def forward(self, x):
-            return self.act(x)
-
-    model = torch.compile(Net())
-    model(torch.ones(3))
-    '''
-).lstrip()
 RELU = "lowerings/aten.relu.default"
 
 

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from textwrap import dedent
 
 import pytest
+from sample_script import SCRIPT
 
 from minimizer.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
-
-SCRIPT = dedent(
-    '''
-    """A script."""
-    import torch
-
-    class Net(torch.nn.Module):
-        def act(self, x):
-            return torch.relu(x)
-
-        def forward(self, x):
-            return self.act(x)
-
-    model = torch.compile(Net())
-    model(torch.ones(3))
-    '''
-).lstrip()
 
 
 def test_code_goes_before_what_compiles() -> None:
