@@ -7,11 +7,10 @@ there is set for what is compiled in there, and is to be found like what stands 
 from __future__ import annotations
 
 import ast
-import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+
+from minimizer.lines import script_lines, text_of
 
 DEEPEST = 8
 """How far functions that call functions are followed."""
@@ -34,21 +33,6 @@ def opened(script: str) -> list[Opened]:
     body = ast.parse(script).body
     functions = {s.name: s for s in body if isinstance(s, ast.FunctionDef) and _takes_nothing(s)}
     return list(_opened(body, functions, script_lines(script), DEEPEST))
-
-
-def script_lines(script: str) -> list[str]:
-    """The lines of a script as Python counts them; ``str.splitlines`` also ends one at a form feed or a Unicode separator."""
-    return re.split("\r\n?|\n", script)
-
-
-def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
-    """A statement as it stands in its script, moved to the left margin; written out anew where its lines hold anything else."""
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-    text = textwrap.dedent("\n".join(lines[first - 1 : statement.end_lineno]))
-    with suppress(SyntaxError):  # a string or a comment that begins at the margin keeps the rest from moving
-        if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
-            return text
-    return ast.unparse(statement)
 
 
 def is_main_block(statement: ast.stmt) -> bool:

@@ -58,7 +58,7 @@ SURVEYS, REPEAT_SECONDS = 5, 45.0
 EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
 """One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
 CHILD_FAILED = 70
-"""The status of a child that its own part of the work raised in (``inside/zygote.py``)."""
+"""The status of a child that its own part of the work raised in (``inside/wire.py``)."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 

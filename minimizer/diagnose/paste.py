@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from minimizer.script.source import first_line, lines_of
+from minimizer.lines import first_line, lines_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,7 @@ from . import tolerances
 from .calls import CapturedGraph
 from .failures import describe
 from .raised import Raised
-from .wire import Message
-
-FAILED = 70
-"""Exit status of a child in which our own code has failed."""
+from .wire import FAILED, Message
 
 
 class Told:

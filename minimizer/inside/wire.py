@@ -13,6 +13,8 @@ SAMPLE = signal.SIGRTMIN + 8
 """Makes a child write its stacks down, whatever it is doing."""
 STOP = signal.SIGRTMIN + 9
 """Makes a survey end where it is, and say what it found."""
+FAILED = 70
+"""Exit status of a child in which our own code has failed."""
 
 
 class Channel:

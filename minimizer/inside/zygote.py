@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .wire import SAMPLE, STOP, Channel, Message
+from .wire import FAILED, SAMPLE, STOP, Channel, Message
 
 WARM = (
     "torch",
@@ -151,7 +151,7 @@ class Zygote:
         log, stacks = _log(message["folder"], message["id"]), os.memfd_create("stacks")
         pid = os.fork()
         if pid == 0:
-            status = 70
+            status = FAILED
             try:
                 os.setsid()
                 self._leave(inbox, outbox)
@@ -321,7 +321,7 @@ def main(incoming: int, outgoing: int) -> None:
         facts = warm_up()
     except BaseException as error:
         channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
-        raise SystemExit(70) from None
+        raise SystemExit(FAILED) from None
     from .capture import survey
     from .judge import judge, observe
     from .layers import layers

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,17 +111,6 @@ def _numbered(tree: ast.Module) -> ast.Module:
 def _inner(statement: ast.stmt) -> list[ast.stmt]:
     blocks = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
     return [inner for block in blocks for field in BODIES for inner in getattr(block, field, ())]
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines of a script as the parser counts them, with their ends: to it a form feed or U+2028 ends no line."""
-    return io.StringIO(text, newline="").readlines()
-
-
-def first_line(node: ast.stmt) -> int:
-    """Where a statement begins: at its first decorator, if it has any."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def number_of(node: ast.AST) -> int:

@@ -1,0 +1,35 @@
+"""Lines and statements of a script's text, counted as Python does: to it a form feed or U+2028 ends no line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import textwrap
+from collections.abc import Sequence
+from contextlib import suppress
+
+
+def script_lines(script: str) -> list[str]:
+    """The lines, without their ends."""
+    return re.split("\r\n?|\n", script)
+
+
+def lines_of(script: str) -> list[str]:
+    """The lines, with their ends as they are."""
+    return io.StringIO(script, newline="").readlines()
+
+
+def first_line(statement: ast.stmt) -> int:
+    """Where a statement begins: at its first decorator, if it has any."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
+
+
+def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
+    """A statement as it stands in `script_lines`, moved to the left margin; written out anew where its lines hold anything else."""
+    text = textwrap.dedent("\n".join(lines[first_line(statement) - 1 : statement.end_lineno]))
+    with suppress(SyntaxError):  # a string or a comment that begins at the margin keeps the rest from moving
+        if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
+            return text
+    return ast.unparse(statement)
