@@ -173,7 +173,7 @@ class Survey:
     def _compared_call(self, graph: CapturedGraph, call: int, compiled: Any, args: list[Any]) -> Any:
         self._check_gradients(graph)
         try:
-            rng, switches = snapshot.rng_state(), snapshot.global_state()
+            rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
             unfaithful: list[str] = []
             before = snapshot.clone(graph.lifted.inputs(args), notes=unfaithful)
             expected_inputs = snapshot.clone(graph.lifted.inputs(args))

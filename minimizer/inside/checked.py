@@ -134,12 +134,13 @@ class CheckedGraph:
         inputs = self._lifted.inputs(args)
         with self._spent.timed():
             try:
-                rng, switches = snapshot.rng_state(), snapshot.global_state()
+                rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
                 before, copies = snapshot.clone(inputs), snapshot.clone(inputs)
             except Exception as error:  # ours, and must not reach the user
                 self._cannot_check(error)
                 return self._compiled(*args)
-        expected = self._module(*inputs)
+        with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
+            expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:
             with self._spent.timed(), switches.applied():  # a graph may have changed them for what comes after it

@@ -211,8 +211,10 @@ def _is_absent_or_zero(pair: Pair) -> bool:
 
 
 def _sort_of_tensor(tensor: Tensor) -> str:
-    # A Parameter and a Tensor hold the same values, and an output that is a parameter may come back as either.
-    sort = "Tensor" if type(tensor) is torch.nn.Parameter else type(tensor).__qualname__
+    # A class that dispatches nothing holds what a Tensor holds (a Parameter does): a graph may give back either, and Dynamo
+    # puts the class on what it gives to the script.
+    is_plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    sort = "Tensor" if is_plain else type(tensor).__qualname__
     return f"{sort}, {short(tensor.layout)}, {tensor.device}"
 
 

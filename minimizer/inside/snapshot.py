@@ -12,7 +12,7 @@ import copy
 import random
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -260,6 +260,14 @@ def global_state() -> GlobalState:
         precisions=tuple(torch._C._get_fp32_precision_getter(*place) for place in PRECISIONS),
         threads=torch.get_num_threads(),
     )
+
+
+def state_of_a_graph() -> GlobalState:
+    """The switches for the graph of Dynamo that is called now.
+
+    What a class of tensors does is in the graph by then, and must not happen again; torch 2.11 leaves it on.
+    """
+    return replace(global_state(), torch_function=False)
 
 
 def matmul_precision() -> str | None:
