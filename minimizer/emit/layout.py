@@ -139,7 +139,7 @@ def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), 
     ]
     text = "\n".join([given, *lines, "", body, ""])
     text = _ruff(_without_idle(text), "check", "--fix-only", "--quiet", "--select", "I001,UP034")
-    return _ruff(f"{header}\n\n{_without_gaps(text).strip()}\n", "format")
+    return _ruff(f"{header}\n\n{_without_gaps(_without_parentheses(text)).strip()}\n", "format")
 
 
 def _without_idle(source: str) -> str:
@@ -175,6 +175,26 @@ def _without_gaps(source: str) -> str:
                 lines[above] = None
                 above -= 1
     return "\n".join(line for line in lines if line is not None)
+
+
+def _without_parentheses(source: str) -> str:
+    """``return a, b`` and ``x = a, b``: ``ast.unparse`` writes every tuple in parentheses."""
+    lines = source.encode().splitlines(keepends=True)
+    given = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Return | ast.Assign)]
+    tuples = [value for value in given if isinstance(value, ast.Tuple) and value.lineno == value.end_lineno]
+    for value in sorted(tuples, key=lambda value: value.col_offset, reverse=True):
+        row, begin, end = value.lineno - 1, value.col_offset, value.end_col_offset or 0
+        inside = lines[row][begin + 1 : end - 1]
+        if len(value.elts) > 1 and _is_tuple(inside, value):
+            lines[row] = lines[row][:begin] + inside + lines[row][end:]
+    return b"".join(lines).decode()
+
+
+def _is_tuple(source: bytes, expected: ast.Tuple) -> bool:
+    try:
+        return ast.dump(ast.parse(source.decode(), mode="eval").body) == ast.dump(expected)
+    except (SyntaxError, UnicodeDecodeError):
+        return False
 
 
 def code_lines(source: str) -> int:

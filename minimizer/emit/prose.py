@@ -40,9 +40,6 @@ def function(program: Program, name: str, *, short: bool = True) -> str:
     definition.body = _used(_nested(definition.body))
     _renumber(definition)
     text = ast.unparse(tree)
-    last = definition.body[-1]
-    if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) and len(last.value.elts) > 1:
-        text = re.sub(r"return \((.*)\)$", r"return \1", text)  # unparse puts a tuple into parentheses
     return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text) if short else text
 
 

@@ -215,6 +215,8 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*(a for a in node.args if not isinstance(a, ast.Starred)), *receiver, *(k.value for k in node.keywords)]
+    if isinstance(node, ast.Lambda):
+        return [node.body.func] if isinstance(node.body, ast.Call) and _passes_on(node.args, node.body) else []
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.UnaryOp):
@@ -230,6 +232,13 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.List | ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 1:
         return [e for e in node.elts if not isinstance(e, ast.Starred)]
     return []
+
+
+def _passes_on(parameters: ast.arguments, call: ast.Call) -> bool:
+    """Whether a call gives just these parameters, in their order: ``lambda x: g(x)`` is ``g``."""
+    names = [p.arg for p in _parameters(parameters)]
+    plain = len(names) == len(parameters.args) and not parameters.defaults and not call.keywords
+    return plain and names == [a.id if isinstance(a, ast.Name) else None for a in call.args]
 
 
 def numbers_in(source: Source) -> list[int | float]:

@@ -524,6 +524,23 @@ def test_a_syntax_tree_that_was_written_out_looks_as_if_typed() -> None:
     assert assemble("# header", [dedent(text)]) == f"# header\n\n{dedent(typed)}"
 
 
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("return (a, b)", "return a, b"),
+        ("x = ((1, 2), (3, 4))", "x = (1, 2), (3, 4)"),
+        ("x = (a), (b)", "x = (a), (b)"),
+        ("x = (a,)", "x = (a,)"),
+        ("x = ()", "x = ()"),
+        ("x = 'ä', (b, c)", 'x = "ä", (b, c)'),
+        ("f((a, b))", "f((a, b))"),
+    ],
+)
+def test_a_tuple_has_no_parentheses_that_nobody_would_type(text: str, typed: str) -> None:
+    written = assemble("#", [f"def f(a, b, c):\n    {text}\n    return a"])
+    assert written.splitlines()[-2].strip() == typed
+
+
 @pytest.mark.parametrize("name", ["and_", "or_", "is_", "not_", "lambda_", "match", "list"])
 def test_no_value_is_named_after_a_word_of_the_language(name: str) -> None:
     program = Program(

@@ -98,3 +98,24 @@ def test_what_is_returned_and_unpacked_shrinks_together() -> None:
     smaller = edits.without_position(source, *edits.positions(source)[1])
     assert smaller is not None
     assert smaller.text == "def f():\n    return 1\na = f()\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "shorter"),
+    [
+        ("lambda f: torch.compile(f)", ["torch.compile"]),
+        ("lambda a, b: g(a, b)", ["g"]),
+        ("lambda: g()", ["g"]),
+        ("lambda a, b: g(b, a)", []),
+        ("lambda a: g(a, 1)", []),
+        ("lambda a: g(a, key=a)", []),
+        ("lambda *a: g(a)", []),
+        ("lambda a=1: g(a)", []),
+        ("lambda a: a + 1", []),
+    ],
+)
+def test_a_function_that_only_passes_on_gives_way_to_what_it_calls(written: str, shorter: list[str]) -> None:
+    source = Source.parse(f"y = {written}\n")
+    function = next(number_of(n) for n in source.nodes() if isinstance(n, ast.Lambda))
+    found = [edits.with_part(source, *site) for site in edits.stand_ins(source) if site[0] == function]
+    assert [smaller.text for smaller in found if smaller is not None] == [f"y = {name}\n" for name in shorter]
