@@ -200,20 +200,19 @@ class Executor:
         task = self._send(op, request, timeout)
         phase, is_under_way = "", True
         answers: list[Message] = []
-        parts: dict[str, bool] = {}
+        parts = _Parts()
         with self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.seen() if watchdog is not None else None
                     end = message["end"]
                     outcomes = _outcomes(answers, phase, end, is_under_way=is_under_way, silence=silence)
-                    return [o.model_copy(update={"parts": parts}) for o in outcomes] if parts else outcomes
+                    return [o.model_copy(update={"parts": parts.of(o)}) for o in outcomes]
                 body = message["message"]
                 if body.get("type") == "phase":
                     phase, is_under_way = str(body.get("phase", ""))[:50], True
-                elif body.get("type") == "part" and len(parts) < MAX_PARTS:
-                    name = str(body.get("name", ""))[:500]
-                    parts[name] = parts.get(name, False) or bool(body.get("acted"))
+                elif body.get("type") == "part":
+                    parts.add(str(body.get("name", ""))[:500], body.get("acted"))
                 elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES and task.taken < MAX_ANSWERED:
                     answers.append({**body, "phase": phase})
                     is_under_way = False
@@ -385,6 +384,30 @@ class Survey:
     def close(self) -> None:
         """Let go of the graph."""
         self._executor.kill(self._task)
+
+
+class _Parts:
+    """What a trial tells of the parts of the compiler (`inside.subsystems`): whether each made a difference."""
+
+    def __init__(self) -> None:
+        self._acted: dict[str, bool] = {}
+        self._begun: list[str] = []
+        """Passes that have not returned, outermost first."""
+
+    def add(self, name: str, acted: object) -> None:
+        """Take note of a part; ``acted`` is None of a pass that begins."""
+        if name not in self._acted and len(self._acted) >= MAX_PARTS:
+            return
+        self._acted[name] = self._acted.get(name, False) or bool(acted)
+        if acted is None:
+            self._begun.append(name)
+        elif name in self._begun:
+            del self._begun[self._begun.index(name) :]
+
+    def of(self, outcome: Outcome) -> dict[str, bool]:
+        """As an outcome shows it: what a trial has died or hung in made a difference."""
+        died = outcome.outcome in ("timeout", "crash")
+        return self._acted | (dict.fromkeys(self._begun, True) if died else {})
 
 
 def _outcomes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from minimizer import report
-from minimizer.diagnose.sets import Asker, Blame, Setting, blame, kind_of
+from minimizer.diagnose.sets import Answer, Asker, Blame, Setting, blame, kind_of
 from minimizer.diagnose.trials import Trials
 from minimizer.types import Stage
 
@@ -23,6 +23,7 @@ WORDS = {
     "fusion": "the fusion of",
     "cudagraphs": "the capture into a CUDA graph:",
 }
+STAYS = "The failure stays whatever decomposition, pass, fusion or lowering is left out."
 WITHOUT_PARTS = {
     Stage.DYNAMO: "Dynamo has no parts that can be switched off one by one.",
     Stage.AOT_AUTOGRAD: "AOTAutograd has no parts that can be switched off one by one.",
@@ -40,7 +41,8 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> report.Blame
     found = blame(asker, GROUPS[stage])
     chosen = _choose(found, asker)
     if chosen is None:
-        what = "The failure stays whatever decomposition, pass, fusion or lowering is left out."
+        shows = asker.one(Setting()).answer is Answer.FAILS
+        what = STAYS if shows else "The failure does not show while the parts of the compiler are watched."
         return report.Blame(subsystem="unknown", what=what, runs=asker.runs)
     kinds = list(dict.fromkeys(kind_of(part) for part in chosen.parts))
     return report.Blame(

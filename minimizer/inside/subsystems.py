@@ -31,7 +31,8 @@ def install(message: Message, channel: Channel) -> None:
     """Answer for the rest of this process by the switches that a message holds, if it has some.
 
     ``switches`` is ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
-    ``only`` nothing is on but what is named. Of each part the first use is told: ``{"type": "part", "name", "acted"}``.
+    ``only`` nothing is on but what is named. Of each part the first use is told: ``{"type": "part", "name", "acted"}``, of a pass
+    each begin too, with ``"acted": None``: one that never returns, or takes the process with it, has made a difference.
     """
     if message.get("switches") is not None:
         Switches(message["switches"], channel).install()
@@ -108,10 +109,14 @@ class Switches:
             name = f"{observer.subsystem or 'passes'}/{observer.passname}"
 
             def run(graph: Any) -> Any:
-                before = str(graph_of(graph))
-                with switches._naming(None):
-                    result = pass_fn(graph)
-                switches._tell(name, str(graph_of(graph)) != before)
+                before, acted = str(graph_of(graph)), True
+                switches._channel.send({"type": "part", "name": name, "acted": None})
+                try:
+                    with switches._naming(None):
+                        result = pass_fn(graph)
+                    acted = str(graph_of(graph)) != before
+                finally:
+                    switches._channel.send({"type": "part", "name": name, "acted": acted})
                 return result
 
             if _is_matcher(pass_fn):  # its patterns have switches of their own

@@ -69,6 +69,28 @@ def test_a_decomposition_is_blamed(child: Executor) -> None:
     assert [seen.answer for seen in trials(child, program)([off])] == [Answer.PASSES]  # under inductor as well
 
 
+@pytest.mark.parametrize(
+    ("statement", "failure"),
+    [
+        ("while True: pass", Signature(Kind.HANG)),
+        ("os.abort()", Signature(Kind.CRASH, signal=6)),
+        ("raise KeyError('cumsum')", Signature(Kind.COMPILE_ERROR, "KeyError", "'cumsum'")),
+    ],
+)
+def test_a_pass_that_does_not_return_is_blamed(child: Executor, statement: str, failure: Signature) -> None:
+    wrong = (
+        f"import os\ndef custom(graph):\n    if any('cumsum' in str(n.target) for n in graph.nodes):\n        {statement}",
+        "torch._inductor.config.post_grad_custom_post_pass = custom",
+        "torch._inductor.config.fx_graph_cache = False",  # it would ask the pass for a name
+    )
+    cumsum = Node("y", ".cumsum", (Ref("x"), 0), meta=META)
+    program = Program((Input("x", META, code="torch.ones(3, 4)"),), (cumsum,), ("y",), setup=wrong)
+
+    blame = find_part(ProgramTrials(program, Oracle(child, cast(Survey, None), (failure,))), Stage.INDUCTOR)
+
+    assert (blame.items, blame.confirmed) == (["post_grad_passes/post_grad_custom_post_pass"], True)
+
+
 def test_trap_15_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Executor) -> None:
     """It would change the backend of whatever is compiled next."""
     state = child.cache / "bisect"

@@ -132,6 +132,13 @@ def test_a_lowering_is_blamed_although_a_pass_puts_its_operator_there() -> None:
     assert find_part(trials, Stage.INDUCTOR).items == [RELU]
 
 
+def test_what_does_not_show_is_not_said_to_stay() -> None:
+    stays = find_part(Trials(lambda setting: True), Stage.INDUCTOR).what
+    gone = find_part(Trials(lambda setting: False), Stage.INDUCTOR).what
+    assert stays == "The failure stays whatever decomposition, pass, fusion or lowering is left out."
+    assert gone == "The failure does not show while the parts of the compiler are watched."
+
+
 def test_decompositions_are_searched_below_inductor() -> None:
     trials = Trials(without("decomposition/aten.silu.default"), ("decomposition/aten.silu.default", RELU))
 
