@@ -22,6 +22,7 @@ from minimizer.errors import ChildFailed, Unanswered
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready
+from minimizer.transcript import Transcript
 from minimizer.untrusted import read_untrusted, tail
 from minimizer.watchdog import Action, Silence, Watchdog
 from minimizer.wire import NOTHING_MORE, Inbox, Message
@@ -31,12 +32,6 @@ START_SECONDS = 300.0
 """How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
-MAX_OUTCOMES = 1000
-"""Of one trial: the child's word is not trusted."""
-MAX_ANSWERED = 256 << 20
-"""Bytes that one trial may answer with."""
-MAX_PARTS = 10_000
-"""Parts of the compiler that one trial may name."""
 HEARD = ("phase", "stacks")
 """The messages that a watchdog goes by."""
 MAX_DATA = 256 << 20
@@ -198,25 +193,13 @@ class Executor:
 
     def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> list[Outcome]:
         task = self._send(op, request, timeout)
-        phase, is_under_way = "", True
-        answers: list[Message] = []
-        parts = _Parts()
+        transcript = Transcript()
         with self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
-                    silence = watchdog.seen() if watchdog is not None else None
-                    end = message["end"]
-                    outcomes = _outcomes(answers, phase, end, is_under_way=is_under_way, silence=silence)
-                    return [o.model_copy(update={"parts": parts.of(o)}) for o in outcomes]
-                body = message["message"]
-                if body.get("type") == "phase":
-                    phase, is_under_way = str(body.get("phase", ""))[:50], True
-                elif body.get("type") == "part":
-                    parts.add(str(body.get("name", ""))[:500], body.get("acted"))
-                elif body.get("type") == "outcome" and len(answers) < MAX_OUTCOMES and task.taken < MAX_ANSWERED:
-                    answers.append({**body, "phase": phase})
-                    is_under_way = False
-            return [Outcome(outcome="lost", phase=phase)]
+                    return transcript.outcomes(message["end"], watchdog.seen() if watchdog is not None else None)
+                transcript.hear(message["message"], task.taken)
+            return [Outcome(outcome="lost", phase=transcript.phase)]
 
     @contextmanager
     def _ending(self, task: _Task) -> Iterator[None]:
@@ -384,47 +367,3 @@ class Survey:
     def close(self) -> None:
         """Let go of the graph."""
         self._executor.kill(self._task)
-
-
-class _Parts:
-    """What a trial tells of the parts of the compiler (`inside.subsystems`): whether each made a difference."""
-
-    def __init__(self) -> None:
-        self._acted: dict[str, bool] = {}
-        self._begun: list[str] = []
-        """Passes that have not returned, outermost first."""
-
-    def add(self, name: str, acted: object) -> None:
-        """Take note of a part; ``acted`` is None of a pass that begins."""
-        if name not in self._acted and len(self._acted) >= MAX_PARTS:
-            return
-        self._acted[name] = self._acted.get(name, False) or bool(acted)
-        if acted is None:
-            self._begun.append(name)
-        elif name in self._begun:
-            del self._begun[self._begun.index(name) :]
-
-    def of(self, outcome: Outcome) -> dict[str, bool]:
-        """As an outcome shows it: what a trial has died or hung in made a difference."""
-        died = outcome.outcome in ("timeout", "crash")
-        return self._acted | (dict.fromkeys(self._begun, True) if died else {})
-
-
-def _outcomes(
-    answers: Sequence[Message], phase: str, message: Message, *, is_under_way: bool, silence: Silence | None = None
-) -> list[Outcome]:
-    """What a trial answered, and how it ended: in its last ``phase`` if it died in that, or too late.
-
-    ``silence`` is what it was seen doing if it said nothing for long.
-    """
-    end = protocol.parse(End, message)
-    hangs = end.timed_out or (is_under_way and end.exit != 0 and silence is not None and silence.hangs)
-    broke_off = not answers or hangs or (is_under_way and end.exit != 0)
-    facts = {"seconds": end.seconds / (len(answers) + broke_off), "log": end.log[-20_000:], "places": []}
-    outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in answers]
-    if not broke_off:
-        return outcomes
-    word = "timeout" if hangs else "crash" if end.signal is not None else "lost"
-    last = {"outcome": word, "signal": end.signal if word == "crash" else None, "phase": phase}
-    places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
-    return [*outcomes, Outcome.model_validate({**last, **facts, "places": places})]

@@ -1,0 +1,76 @@
+"""What a trial in the child said while it ran, and what it comes to: its outcomes. Nothing that it says is believed unchecked."""
+
+from __future__ import annotations
+
+from minimizer import protocol
+from minimizer.protocol import End, Outcome
+from minimizer.watchdog import Silence
+from minimizer.wire import Message
+
+MAX_OUTCOMES = 1000
+MAX_BYTES = 256 << 20
+"""What one trial may answer with."""
+MAX_PARTS = 10_000
+"""Parts of the compiler that one trial may name."""
+
+
+class Transcript:
+    """The messages of one trial, as far as they count."""
+
+    def __init__(self) -> None:
+        self.phase = ""
+        self._is_under_way = True
+        """Whether the phase has yet to end in an answer."""
+        self._answers: list[Message] = []
+        self._parts: dict[str, bool] = {}
+        self._begun: dict[str, bool] = {}
+        """Passes that have not returned, outermost first, for what they count if they never do: as parts that made a difference."""
+
+    def hear(self, message: Message, taken: int) -> None:
+        """Take note of a message; ``taken`` is how many bytes the trial has sent so far."""
+        kind = message.get("type")
+        if kind == "phase":
+            self.phase, self._is_under_way = str(message.get("phase", ""))[:50], True
+        elif kind == "part":
+            self._hear_part(str(message.get("name", ""))[:500], message.get("acted"))
+        elif kind == "outcome" and len(self._answers) < MAX_OUTCOMES and taken < MAX_BYTES:
+            self._answers.append({**message, "phase": self.phase})
+            self._is_under_way = False
+
+    def _hear_part(self, name: str, acted: object) -> None:
+        """``acted`` is None of a pass that begins, and of any part whether it made a difference (`inside.subsystems`)."""
+        if name not in self._parts and len(self._parts) >= MAX_PARTS:
+            return
+        self._parts[name] = self._parts.get(name, False) or bool(acted)
+        while name in self._begun:
+            self._begun.popitem()
+        if acted is None:
+            self._begun[name] = True
+
+    def outcomes(self, message: Message, silence: Silence | None = None) -> list[Outcome]:
+        """All answers of a trial that has ended so; one that died, or took too long, did so in its last phase.
+
+        Args:
+            message: an `End`.
+            silence: what it was seen doing if it said nothing for long.
+
+        Raises:
+            ChildFailed: the child does not keep to the protocol.
+        """
+        end = protocol.parse(End, message)
+        hangs = end.timed_out or (self._is_under_way and end.exit != 0 and silence is not None and silence.hangs)
+        broke_off = not self._answers or hangs or (self._is_under_way and end.exit != 0)
+        facts = {
+            "seconds": end.seconds / (len(self._answers) + broke_off),
+            "log": end.log[-20_000:],
+            "places": [],
+            "parts": self._parts,
+        }
+        outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in self._answers]
+        if not broke_off:
+            return outcomes
+        word = "timeout" if hangs else "crash" if end.signal is not None else "lost"
+        last = {"outcome": word, "signal": end.signal if word == "crash" else None, "phase": self.phase}
+        places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
+        parts = self._parts | self._begun  # it has died or hung in these
+        return [*outcomes, Outcome.model_validate({**last, **facts, "places": places, "parts": parts})]
