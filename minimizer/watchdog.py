@@ -2,7 +2,8 @@
 
 A task says what it does before it does it. One that has said nothing for longer than eager explains is sampled from outside:
 samples that show the same place are a hang. One that is seen in different places is at work, and gets several times as long
-before it is called slow, which is another verdict than a hang. So does one that waits for a C++ compiler.
+before it is called slow, which is another verdict than a hang; if it then stays where it is, it must stay there as long as one
+that said nothing before it is looked at. One that waits for a C++ compiler has as long as one at work.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Silence:
-    """Why a task was given up: it said nothing for ``seconds``, being inside of ``chain`` all the while.
+    """Why a task was given up: it said nothing for ``seconds``, being inside of ``chain`` when it was looked at.
 
-    ``hangs``: all samples show the same place; else it was at work, too slowly.
+    ``hangs``: the samples show the same place; else it was at work, too slowly. ``stayed``: for how many seconds it was seen
+    there, if it was elsewhere before; else None.
     """
 
     chain: Stack
     seconds: float
     hangs: bool
+    stayed: float | None = None
 
     @property
     def where(self) -> str:
@@ -88,6 +91,8 @@ class Watchdog:
         self._started = self._since = self._sampled = clock()
         self._phase: dict[str, Any] = {}
         self._samples: list[Stack] = []
+        self._moved: float | None = None
+        """When it was first seen where it is now, having been seen elsewhere."""
         self._asked_to_stop: list[float] = []
         self.verdict: Silence | None = None
         """Set when a kill was asked for."""
@@ -98,8 +103,10 @@ class Watchdog:
             sample = stacks.parse(str(message.get("text", "")))
             if sample and len(self._samples) < _MAX_SAMPLES:
                 self._samples.append(sample)
+                if not stacks.agree(self._samples[-SAMPLES:]):
+                    self._moved = self._clock()
         else:
-            self._phase, self._since, self._samples = message, self._clock(), []
+            self._phase, self._since, self._samples, self._moved = message, self._clock(), [], None
 
     def due(self) -> Action | None:
         """What to do now."""
@@ -145,12 +152,15 @@ class Watchdog:
         if len(last) < SAMPLES:
             return None
         is_late = silent >= self.limits.slow_factor * limit
+        stays = self._moved is None or self._clock() - self._moved >= limit
         if self._doing == "script" and not all(map(stacks.is_compiling, last)):
             return self._silence(hangs=False) if is_late and self._asked_to_stop else None
-        if stacks.agree(last) and (is_late or not stacks.is_waiting(stacks.common(last))):
+        if stays and stacks.agree(last) and (is_late or not stacks.is_waiting(stacks.common(last))):
             return self._silence(hangs=True)
         return self._silence(hangs=False) if is_late else None
 
     def _silence(self, *, hangs: bool) -> Silence:
         samples = self._samples[-SAMPLES:] if hangs else self._samples
-        return Silence(stacks.common(samples), self._clock() - self._since, hangs)
+        now = self._clock()
+        stayed = now - self._moved if hangs and self._moved is not None else None
+        return Silence(stacks.common(samples), now - self._since, hangs, stayed)

@@ -138,6 +138,16 @@ def test_one_that_moves_at_first_and_then_stays_hangs() -> None:
     assert task.sampled(STUCK) is Action.KILL
     assert task.watchdog.verdict is not None and task.watchdog.verdict.hangs
     assert task.watchdog.verdict.where == ":fix"
+    assert task.watchdog.verdict.stayed == pytest.approx(60, abs=10)
+
+
+def test_one_that_was_at_work_is_not_stuck_in_the_next_loop() -> None:
+    task = Task.watched().says("compile")
+    assert task.sampled(lowering("a"), lowering("b"), until=200) is None
+    assert task.sampled(STUCK, until=250) is None
+    assert task.sampled(lowering("a"), lowering("b"), until=60 * SLOW_FACTOR - 30) is None
+    assert task.sampled(STUCK) is Action.KILL
+    assert task.watchdog.verdict is not None and not task.watchdog.verdict.hangs
 
 
 def test_waiting_for_a_cpp_compiler_is_a_hang_only_when_it_is_very_late() -> None:
