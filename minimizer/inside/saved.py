@@ -62,6 +62,7 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
             node = names[key]
             value = placeholders[node] if node in placeholders else operator.attrgetter(str(node.target))(module)
             with torch._C.DisableTorchFunctionSubclass():
+                value = value.clone() if value.is_inference() else value  # one of inference mode takes no gradient
                 found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
     os.makedirs(folder)
     torch.save({**found, RNG: fault.rng["torch"]}, os.path.join(folder, TENSORS))

@@ -90,14 +90,16 @@ class _Copier:
 
     def _tensor(self, source: Tensor) -> Tensor:
         # Inference tensors can only be made in inference mode, and ordinary ones only outside.
-        with torch.inference_mode(source.is_inference()), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-            result = self._detached(source)
-        if source.requires_grad and not source.is_leaf:
-            result = _as_non_leaf(result)
-        elif isinstance(source, torch.nn.Parameter) and not isinstance(result, torch.nn.Parameter):
-            result = torch.nn.Parameter(result, requires_grad=source.requires_grad)
-        elif source.requires_grad:
-            result.requires_grad_()
+        with torch.inference_mode(source.is_inference()):
+            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+                result = self._detached(source)
+            if source.requires_grad and not source.is_leaf:
+                result = _as_non_leaf(result)
+            elif isinstance(source, torch.nn.Parameter) and not isinstance(result, torch.nn.Parameter):
+                result = torch.nn.Parameter(result, requires_grad=source.requires_grad)
+            elif source.requires_grad:
+                result.requires_grad_()
+        self._objects[id(source)] = result  # its attributes may lead back to it
         if source.is_leaf and source.grad is not None:
             result.grad = self.copy(source.grad)
         for name, mark in source.__dict__.items():

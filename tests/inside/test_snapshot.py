@@ -253,6 +253,23 @@ def test_global_state_is_applied_and_then_as_before() -> None:
     assert global_state() == before
 
 
+def test_a_parameter_made_in_inference_mode_is_copied() -> None:
+    with torch.inference_mode():
+        weight = torch.nn.Linear(2, 2).weight
+    copied = clone(weight)
+    assert (type(copied), copied.is_inference(), copied.requires_grad) == (torch.nn.Parameter, True, True)
+    assert not shares(copied, weight)
+
+
+def test_tensors_that_lead_to_each_other_are_copied_once() -> None:
+    weight, average = torch.nn.Parameter(torch.ones(2)), torch.zeros(2)
+    weight.average, average.source = average, weight
+    weight.me = weight
+    copied = clone([weight])[0]
+    assert copied is copied.me is copied.average.source
+    assert not shares(copied.average, average)
+
+
 def test_global_state_keeps_inference_mode_and_default_device() -> None:
     with torch.inference_mode(), torch.device("meta"):
         special = global_state()
