@@ -86,6 +86,11 @@ class Asker:
         """The answer to one setting."""
         return self.all([setting])[0]
 
+    @property
+    def fails_otherwise(self) -> bool:
+        """Whether anything that was asked for failed in another way."""
+        return any(seen.answer is Answer.OTHER for seen in self._known.values())
+
 
 def kind_of(part: str) -> str:
     """``lowerings`` of ``lowerings/aten.relu.default``."""
@@ -123,10 +128,13 @@ def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
     used = Parts(_acted(base, kinds)) | off
     if not comes([used])[0]:
         return Blame(tuple(sorted(off)), any_of=False, confirmed=False)
-    # More of them take part, or have to be on whatever happens: without the latter it fails otherwise.
+    # More of them take part, or have to be on whatever happens: without the latter it fails otherwise. One that can be left
+    # out although it is needed alone has others that do as well.
     needed = sorted(smallest(used, comes) - off)
-    causes = [part for part, gone in zip(needed, goes([Parts([part]) for part in needed]), strict=True) if gone]
-    return Blame(tuple(sorted({*off, *causes})), any_of=len(off) > 1 and not causes, confirmed=True)
+    without = [seen.answer for seen in ask.all([Setting(off=Parts([part])) for part in needed])]
+    causes = [part for part, answer in zip(needed, without, strict=True) if answer is Answer.PASSES]
+    confirmed = Answer.FAILS not in without
+    return Blame(tuple(sorted({*off, *causes})), any_of=len(off) > 1 and not causes, confirmed=confirmed)
 
 
 def _enough(ask: Asker, base: Seen, kinds: Collection[str]) -> Parts | None:

@@ -17,13 +17,13 @@ GROUPS: dict[Stage, tuple[Collection[str], ...]] = {
 }
 RUNGS = {Stage.DECOMPOSITION: "aot_eager_decomp_partition"}
 """The backend that ends with the stage, where that is not the script's own."""
+PARTS = {Stage.DECOMPOSITION: "decomposition", Stage.INDUCTOR: "pass, fusion or lowering"}
 WORDS = {
     "decomposition": "the decomposition of",
     "lowerings": "the lowering of, or the code generated for,",
     "fusion": "the fusion of",
     "cudagraphs": "the capture into a CUDA graph:",
 }
-STAYS = "The failure stays whatever decomposition, pass, fusion or lowering is left out."
 WITHOUT_PARTS = {
     Stage.DYNAMO: "Dynamo has no parts that can be switched off one by one.",
     Stage.AOT_AUTOGRAD: "AOTAutograd has no parts that can be switched off one by one.",
@@ -41,9 +41,7 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> report.Blame
     found = blame(asker, GROUPS[stage])
     chosen = _choose(found, asker)
     if chosen is None:
-        shows = asker.one(Setting()).answer is Answer.FAILS
-        what = STAYS if shows else "The failure does not show while the parts of the compiler are watched."
-        return report.Blame(subsystem="unknown", what=what, runs=asker.runs)
+        return report.Blame(subsystem="unknown", what=_why_not(asker, stage), runs=asker.runs)
     kinds = list(dict.fromkeys(kind_of(part) for part in chosen.parts))
     return report.Blame(
         subsystem=" + ".join(kinds),
@@ -53,6 +51,18 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> report.Blame
         runs=asker.runs,
         what=describe(chosen.parts, any_of=chosen.any_of),
     )
+
+
+def _why_not(asker: Asker, stage: Stage) -> str:
+    """Why no part of a stage is blamed."""
+    as_it_is = asker.one(Setting()).answer
+    if as_it_is is Answer.PASSES:
+        return "The failure does not show while the parts of the compiler are watched."
+    if as_it_is is Answer.OTHER:
+        return f"Under {RUNGS.get(stage, 'the backend')} alone the program fails in another way: its parts were not searched."
+    if asker.fails_otherwise:
+        return f"The failure stays where a {PARTS[stage]} can be left out; without some of them the program fails in another way."
+    return f"The failure stays whatever {PARTS[stage]} is left out."
 
 
 def _choose(found: Sequence[Blame], asker: Asker) -> Blame | None:

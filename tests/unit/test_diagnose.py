@@ -23,22 +23,20 @@ from minimizer.sink import FolderSink
 from minimizer.types import Kind, Stage
 
 RELU = "lowerings/aten.relu.default"
+ANSWERS = {True: Answer.FAILS, False: Answer.PASSES, None: Answer.OTHER}
 
 
 class Trials:
-    """A compiler in which some parts act, and the failure shows by rule; it has all knobs, all off."""
+    """A compiler in which some parts act, and the failure shows by rule (None: another one does); it has all knobs, all off."""
 
-    def __init__(self, fails: Callable[[Setting], bool], parts: Sequence[str] = (RELU,)) -> None:
+    def __init__(self, fails: Callable[[Setting], bool | None], parts: Sequence[str] = (RELU,)) -> None:
         self._fails, self._parts = fails, parts
         self.backend: str | None = None
         self.asked: list[Setting] = []
 
     def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
         self.asked += settings
-        return [
-            Seen(Answer.FAILS if self._fails(s) else Answer.PASSES, {p: p not in s.off for p in self._parts})
-            for s in settings
-        ]
+        return [Seen(ANSWERS[self._fails(s)], {p: p not in s.off for p in self._parts}) for s in settings]
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
         return dict.fromkeys(expressions, "False")
@@ -132,11 +130,21 @@ def test_a_lowering_is_blamed_although_a_pass_puts_its_operator_there() -> None:
     assert find_part(trials, Stage.INDUCTOR).items == [RELU]
 
 
-def test_what_does_not_show_is_not_said_to_stay() -> None:
-    stays = find_part(Trials(lambda setting: True), Stage.INDUCTOR).what
-    gone = find_part(Trials(lambda setting: False), Stage.INDUCTOR).what
-    assert stays == "The failure stays whatever decomposition, pass, fusion or lowering is left out."
-    assert gone == "The failure does not show while the parts of the compiler are watched."
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        (lambda s: True, "The failure stays whatever pass, fusion or lowering is left out."),
+        (lambda s: False, "The failure does not show while the parts of the compiler are watched."),
+        (
+            lambda s: None if s.off else True,
+            "The failure stays where a pass, fusion or lowering can be left out; without some of them the program fails in "
+            "another way.",
+        ),
+        (lambda s: None, "Under the backend alone the program fails in another way: its parts were not searched."),
+    ],
+)
+def test_why_nothing_is_blamed_is_told(fails: Callable[[Setting], bool | None], said: str) -> None:
+    assert find_part(Trials(fails), Stage.INDUCTOR).what == said
 
 
 def test_decompositions_are_searched_below_inductor() -> None:

@@ -165,3 +165,11 @@ def test_a_line_that_breaks_something_else_does_not_hide_its_neighbours() -> Non
     flips(Asker(ask), [("a", "breaks", "mends", "b")], told.__setitem__)
 
     assert told == {"a": Answer.FAILS, "breaks": Answer.OTHER, "mends": Answer.PASSES, "b": Answer.FAILS}
+
+
+def test_what_only_fails_with_one_of_two_others_is_not_confirmed_alone() -> None:
+    """``first and (second or third)``: with only the first on the failure does not come."""
+    first, second, third = sorted(PARTS)[:3]
+    (found,) = blame(Asker(Compiler(lambda on: first in on and bool(on & {second, third}))), [PASSES])
+
+    assert found == Blame((first,), any_of=False, confirmed=False)
