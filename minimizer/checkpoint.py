@@ -89,6 +89,8 @@ class Keeper:
                 details=details_of(program, outcome, self._case.tolerance),
             )
             repro = replace(repro, source=UNFINISHED + repro.source)
+            if report.reduction is not None:
+                report.reduction.lines_after = repro.lines
             keep_repro(repro, data_of(repro, self._case), self._journal)
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minimizer.report import Report
-from minimizer.types import Stage, Status, counted
+from minimizer.types import Kind, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
+UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
+"""Outcomes of a rung that say nothing of its backend."""
 ENOUGH = 2
 """Methods that know nothing of each other and must agree before a verdict is called sure."""
 
@@ -75,19 +77,21 @@ def _agreeing(report: Report) -> Iterator[str]:
     bad = {layer.path for layer in report.layers if layer.verdict == "bad"}
     if culprit is not None and culprit.module and any(_overlap(path, culprit.module) for path in bad):
         yield "compiled alone on eager's inputs, the culprit's layer is wrong"
+    is_numeric = report.failure is not None and report.failure.kind in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
     errors = [error for c in report.culprits for error in (c.local_error, c.propagated_error) if error is not None]
     sides = [(e.compiled_vs_fp64, e.eager_vs_fp64) for e in errors]
     sides += [(layer.compiled_vs_fp64, layer.eager_vs_fp64) for layer in report.layers if layer.verdict == "bad"]
-    if any(compiled is not None and eager is not None and compiled > 3 * eager for compiled, eager in sides):
+    if is_numeric and any(c is not None and e is not None and c > 3 * e for c, e in sides):
         yield "float64 sides with eager"
     if any(witness.agrees for witness in report.witnesses):
         yield "PyTorch's own minifier sees it too"
 
 
 def _has_step(report: Report) -> bool:
-    """Whether a rung passes below the one that fails."""
-    outcomes = [rung.outcome == "passes" for rung in report.ladder]
-    return True in outcomes and False in outcomes
+    """Whether the rung just below the first that fails passes; one that could not be judged says nothing of either."""
+    outcomes = [rung.outcome for rung in report.ladder]
+    first = next((i for i, outcome in enumerate(outcomes) if outcome not in ("passes", *UNJUDGED)), 0)
+    return first > 0 and outcomes[first - 1] == "passes"
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Settled:
-    """A verdict without a failure that can be reduced at graph level."""
+    """A verdict without a failure that can be reduced at graph level; ``kind`` is that of a failure that one of ``runs`` showed."""
 
     status: Status
     reason: Reason | None
@@ -49,6 +49,7 @@ class Settled:
     kind: Kind | None = None
     exception: ExceptionInfo | None = None
     notes: tuple[str, ...] = ()
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,18 @@ def hidden_failure(finished: protocol.Finished) -> Settled | None:
         finished.checked,
         kind=Kind.COMPILE_ERROR,
         notes=tuple(failed[1:]),
+    )
+
+
+def unexamined(suspect: Settled) -> Settled:
+    """The verdict where discrete values differ, and nobody could tell whether that is rounding, amplified."""
+    return replace(
+        suspect,
+        status=Status.PARTIAL,
+        reason=Reason.NOT_VERIFIED,
+        summary="Discrete values differ between eager and the compiled code. That may be rounding, amplified: the graph cannot be "
+        "taken apart, so nobody knows.",
+        notes=(),
     )
 
 

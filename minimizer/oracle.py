@@ -49,6 +49,7 @@ TIMEOUT_FACTOR = 8.0
 SILENCE = (4.0, 10.0)
 """Seconds that a trial may say nothing before its stack is looked at, where a hang is reduced: as long as the slowest that ended
 by itself took as a whole, within these bounds. The stack decides, and a C++ compiler on it does not count."""
+NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference where the two sides are not of one make: a gradient that is None, a tuple that is shorter."""
 HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
@@ -61,7 +62,7 @@ class Signature:
 
     ``exception_type`` and ``message`` are those at the root; the message has its numbers, addresses and paths removed.
     ``where`` is the innermost frame (file and function); of a hang the frame that never returns, empty if it is not known.
-    ``what`` names the sort of difference.
+    ``what`` names the sort of difference; ``nonfinite``: NaN or infinities are part of it.
     """
 
     kind: Kind
@@ -70,6 +71,7 @@ class Signature:
     where: str = ""
     what: str = ""
     signal: int | None = None
+    nonfinite: bool = False
 
     @property
     def text(self) -> str:
@@ -85,8 +87,10 @@ class Signature:
             return self.what == other.what
         if self.kind is Kind.HANG:
             return self.where in ("", other.where)
-        if self.kind.is_numeric:  # a gradient that is missing is no wrong one, though both are wrong gradients
-            return (self.what == ABSENT) == (other.what == ABSENT)
+        if self.kind.is_numeric:
+            # A gradient that is missing is no wrong one, though both are wrong gradients; and an operator that gives NaN may
+            # also differ a little where all is finite, which is another fault, if it is one.
+            return (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
         return self.exception_type == other.exception_type and (
             self.message == other.message or (self.where != "" and self.where == other.where)
         )
@@ -117,7 +121,8 @@ def verdict_signature(verdict: Verdict) -> Signature:
     """The signature of a failure that is a difference."""
     kind = Kind(verdict.kind or "wrong_output")
     first = next((d for d in verdict.differences if d.kind == kind), None)
-    return Signature(kind, what=first.what if first else "value")
+    nonfinite = any(d.what in NONFINITE for d in verdict.differences)
+    return Signature(kind, what=first.what if first else "value", nonfinite=nonfinite)
 
 
 def signature_of(outcome: Outcome) -> Signature | None:

@@ -198,10 +198,17 @@ class _Job:
         try:
             search = self._search(case, executor)
             return search.run(lambda seen, enough: beside.submit(run_again, triage, case, seen, enough))
-        except Unreduced:
-            further = triage.next_suspect() if case.otherwise is not None else None
-            if further is None:
+        except (Unreduced, Unanswered) as end:
+            if case.otherwise is None:
                 raise
+            if isinstance(end, Unanswered):
+                triage.leave_open()
+            further = triage.next_suspect()
+            if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
+                raise
+            if further is None:
+                assert triage.otherwise is not None
+                raise Unreduced(triage.otherwise) from None
         return self._reduce(further, executor, triage, beside)
 
     def _python_level(self, executor: Executor) -> PythonLevel:
@@ -292,6 +299,8 @@ class _Job:
         report.checked = Checked(**found.checked.model_dump())
         for note in found.notes:
             self._journal.note(note)
+        if found.status is not Status.PARTIAL:
+            report.failure = None  # announced, and taken back
         if found.kind is not None:
             error = found.exception
             report.failure = Failure(
@@ -299,6 +308,7 @@ class _Job:
                 exception_type=error.root_type if error else None,
                 message=error.root_message[:2000] if error else found.summary,
                 signature=exception_signature(found.kind, error).text,
+                reproducibility=Reproducibility(failed=1, runs=found.runs),
             )
 
     def _announce(self, case: Case) -> None:

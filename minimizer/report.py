@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -276,5 +277,5 @@ class Report(Part):
         self._folder = folder
 
     def to_json(self) -> dict[str, Any]:
-        """The contract form, ready for ``json.dumps``."""
-        return self.model_dump(mode="json", by_alias=True)
+        """The contract form, ready for ``json.dumps``; a number that JSON does not have, such as infinity, is null."""
+        return dict(json.loads(self.model_dump_json(by_alias=True)))

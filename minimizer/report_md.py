@@ -88,14 +88,16 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
 def _verdict(report: Report) -> str:
     """Two sentences of plain English: what is wrong, and who is to blame."""
     failure = report.failure
-    if failure is None:
+    if failure is None or upstream.is_in_dispute(report):
         if report.status is Status.HEALTHY:
             first = "No failure was found: in every call that was compared the compiled code agrees with eager."
         else:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
     rate = failure.reproducibility
-    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {counted(rate.runs, 'run')}"
+    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
+    if rate.runs == 1:
+        often = "in the one run that was made"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
     names = _names(report.culprits)
@@ -104,7 +106,9 @@ def _verdict(report: Report) -> str:
     second += (
         f", and {blame} is the first part of the compiler to go wrong." if blame else "; the stage to blame is unknown."
     )
-    return f"**{WHAT_HAPPENS[failure.kind]} under `torch.compile`{where}, {often}.** {second}"
+    if report.status is not Status.MINIMIZED:
+        second += f" {escape(report.summary)}"
+    return f"**{WHAT_HAPPENS[failure.kind]} under `torch.compile`{where}, {often}.** {second}".rstrip()
 
 
 def _repro(report: Report, repro: str | None) -> str:

@@ -111,6 +111,7 @@ class Search:
                 with self._journal.step(Step.LOCALIZE):
                     start = self._resume() or self._localize()
                     program, located = start.program, start.located
+                self._pin(start.best)
                 with self._journal.step(Step.REDUCE):
                     if oracle.sequential is not None:
                         with suppress(BudgetExceeded, Cancelled):
@@ -140,6 +141,14 @@ class Search:
         program = program if wants_gradients else program.without_grad()
         return replace(result, found=Found(case, oracle, program, located, reduced.best))
 
+    def _pin(self, window: Program) -> None:
+        """Where NaN or infinities are the failure, and the window shows them, they must stay part of it."""
+        if self._case.signature.nonfinite:
+            (outcome,) = self._oracle.judge([window])
+            shown = signature_of(outcome)
+            if shown is not None and shown.nonfinite:
+                self._oracle.accepts = tuple(replace(a, nonfinite=True) for a in self._oracle.accepts)
+
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
         assert self._report.failure is not None
         self._report.failure.reproducibility = script
@@ -163,10 +172,14 @@ class Search:
         case, oracle = self._case, self._oracle
         program = case.program.dynamic() if case.program.is_symbolic else case.program
         if case.otherwise is not None:
+            announced, self._report.failure = (
+                self._report.failure,
+                None,
+            )  # whatever ends this early: it is a mere suspect
             window = confirm_discrete(program, oracle) or confirm_local(program, oracle)
             if window is None:
-                self._report.failure = None
                 raise Unreduced(case.otherwise)
+            self._report.failure = announced
             return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
         located = self._confirmed(program)
         if located is None and (lowered := self._lowered(program)) is not None:
@@ -292,9 +305,14 @@ class Search:
             return self._reduce(again)
 
     def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
-        level = "aot" if program.level == "aot" else "dynamo"
+        earlier = self._report.reduction
         return Reduction(
-            level=level, nodes_before=program.size, nodes_after=nodes, lines_before=self._lines, trials=trials
+            level="aot" if program.level == "aot" else "dynamo",
+            nodes_before=program.size,
+            nodes_after=nodes,
+            lines_before=self._lines,
+            lines_after=earlier.lines_after if earlier is not None else 0,  # of the best repro that was kept
+            trials=trials,
         )
 
     def _blame(self, program: Program, located: Localized) -> Measured:
@@ -349,11 +367,16 @@ class Search:
 
 
 def run_again(triage: Triage, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
-    """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted."""
+    """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted.
+
+    Fewer, if one could not be run as far as it takes.
+    """
     failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
     with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
         while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
-            failed, runs = failed + triage.fails_again(case), runs + 1
+            if (fails := triage.fails_again(case)) is None:
+                break
+            failed, runs = failed + fails, runs + 1
     return Reproducibility(failed=failed, runs=runs)
 
 
@@ -367,7 +390,11 @@ def _always(rate: Reproducibility) -> bool:
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:
-    """The ways of failing that count as this one: a wrong gradient is a wrong output of the joint graph."""
+    """The ways of failing that count as this one while its place is searched for.
+
+    A wrong gradient is a wrong output of the joint graph; NaN may come from what is finite and wrong further up.
+    """
+    signature = replace(signature, nonfinite=False)
     if signature.kind is Kind.WRONG_GRADIENT:
         return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
     return (signature,)

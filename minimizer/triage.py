@@ -35,6 +35,7 @@ from minimizer.findings import (
     opaque,
     place_of,
     signal_name,
+    unexamined,
     unmade,
 )
 from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
@@ -88,7 +89,8 @@ class Triage:
         self._repeat_seconds = repeat_seconds
         self._first: protocol.Health | None = None
         self._suspects: list[protocol.Suspect] = []
-        self._otherwise: Settled | None = None
+        self.otherwise: Settled | None = None
+        """The verdict if no suspect is confirmed; None before there was one."""
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
@@ -104,34 +106,42 @@ class Triage:
             return found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
         settled = found.otherwise if isinstance(found, ScriptCase) else found
-        settled = replace(settled, summary=f"{settled.summary} {said}")
+        settled = replace(settled, summary=f"{settled.summary} {said}", runs=runs)
         return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
 
     def _once(self) -> Case | ScriptCase | Settled:
         survey = self._survey()
         if self._first is None and survey.finished is not None:
             self._first = survey.finished.health
+        if survey.held is not None and survey.held.program is None:
+            survey.close()
+            return opaque(survey.held)
         if survey.held is not None:
-            return opaque(survey.held) if survey.held.program is None else self._held(survey)
+            return self._held(survey)
         if survey.finished is not None:
             return self._finished(survey.finished)
         return self._died(survey)
 
-    def fails_again(self, case: Case) -> bool:
-        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way."""
+    def fails_again(self, case: Case) -> bool | None:
+        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way.
+
+        None where it was stopped before that could be told: it has less of the machine than the first run had.
+        """
         survey = self._survey(tolerance=case.tolerance, nice=10)
-        if survey.held is None:
-            if case.otherwise is not None:
-                return survey.finished is not None and bool(survey.finished.suspects)
+        if survey.held is not None:
+            again = _signature_of(survey.held.failure)
+            survey.close()
+            return replace(case.signature, nonfinite=False).matches(again)
+        finished = survey.finished
+        if finished is not None:
+            shows = case.otherwise is not None and bool(finished.suspects)
             if case.signature.kind is Kind.MISSING_ERROR:
-                missing = survey.finished.missing if survey.finished is not None else ()
-                return any(case.signature.matches(missing_signature(call)) for call in missing)
-            if survey.silence is not None:
-                return survey.silence.hangs and case.signature.matches(hang_signature(survey.silence))
-            return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
-        again = _signature_of(survey.held.failure)
-        survey.close()
-        return case.signature.matches(again)
+                shows = any(case.signature.matches(missing_signature(call)) for call in finished.missing)
+            return None if finished.stopped and not shows else shows
+        if survey.silence is not None:
+            is_same = survey.silence.hangs and case.signature.matches(hang_signature(survey.silence))
+            return is_same or (None if not survey.silence.hangs else False)
+        return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
 
     def health(self, *, trace: str) -> protocol.Health | None:
         """Run the script once more, behind whatever else there is to do, and time what it compiles.
@@ -151,7 +161,10 @@ class Triage:
 
     def timed(self, text: str | None = None) -> protocol.Health | None:
         """How long calls take, in a run of the script with another text; None where it does not come to its end."""
-        finished = self._survey(values=False, measure=True, text=text).finished
+        survey = self._survey(values=False, measure=True, text=text)
+        if survey.held is not None:
+            survey.close()
+        finished = survey.finished
         return finished.health if finished is not None and finished.exception is None else None
 
     def runs_well(self, case: Case, **changes: Any) -> int | None:
@@ -187,7 +200,9 @@ class Triage:
             exception=failure.exception,
             verdict=failure.verdict,
             tolerance=tolerance,
-            checked=protocol.Checked(frames=failure.graph + 1, calls=max(0, failure.call + 1)),
+            checked=protocol.Checked(
+                frames=failure.graph + 1, calls=max(0, failure.call + 1), backward=int(failure.phase == "backward")
+            ),
         )
 
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
@@ -255,8 +270,8 @@ class Triage:
         note = "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         first_of_each = {suspect.graph: suspect for suspect in reversed(finished.suspects)}
         self._suspects = [first_of_each[graph] for graph in sorted(first_of_each)]
-        self._otherwise = replace(healthy, notes=(*healthy.notes, note))
-        return self.next_suspect() or healthy
+        self.otherwise = noted = replace(healthy, notes=(*healthy.notes, note))
+        return self.next_suspect() or (healthy if self.otherwise is noted else self.otherwise)
 
     def next_suspect(self) -> Case | None:
         """The next call whose discrete values differ, held; None if there is none left.
@@ -266,11 +281,16 @@ class Triage:
         while self._suspects:
             suspect = self._suspects.pop(0)
             survey = self._survey(hold={"graph": suspect.graph, "call": suspect.call})
-            if survey.held is not None and survey.held.program is not None:
-                return replace(
-                    self._held(survey, signature=verdict_signature(suspect.verdict)), otherwise=self._otherwise
-                )
+            if (held := _to_reduce(survey)) is not None:
+                return replace(self._held(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise)
+            if survey.held is not None:
+                self.leave_open()
         return None
+
+    def leave_open(self) -> None:
+        """A suspect could not be examined: if no other is confirmed, the script is not healthy either."""
+        assert self.otherwise is not None
+        self.otherwise = unexamined(self.otherwise)
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
         eager = self._eager_runs()
@@ -315,9 +335,9 @@ class Triage:
         tolerance = checks[-1] if checks else {}
         for passed in range(SURVEYS):
             survey = self._survey(tolerance=tolerance)
-            if survey.held is not None and survey.held.program is not None:
+            if (held := _to_reduce(survey)) is not None:
                 self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
-                return replace(self._held(survey, tolerance=tolerance), runs=1 + passed)
+                return replace(self._held(held, tolerance=tolerance), runs=1 + passed)
             if survey.finished is None or survey.finished.exception is not None:
                 break
         return None
@@ -335,9 +355,9 @@ class Triage:
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
         place = place_of(survey.phase)
-        held = self._survey(hold=place) if place is not None else survey
+        held = _to_reduce(self._survey(hold=place)) if place is not None else None
         signature = Signature(Kind.CRASH, signal=survey.signal)
-        if held.held is None or held.held.program is None:
+        if held is None:
             by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
             return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
@@ -366,10 +386,11 @@ class Triage:
                 "lets it go on.",
                 checked_of(survey.phase),
             )
-        message = f"torch.compile {message}, and is in {silence.text} all the while"
+        when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
+        message = f"torch.compile {message}, and is in {silence.text} {when}"
         if place is not None:
-            held = self._survey(hold=place)
-            if held.held is not None and held.held.program is not None:
+            held = _to_reduce(self._survey(hold=place))
+            if held is not None:
                 return replace(self._held(held, signature=hang_signature(silence)), message=message)
         else:
             eager = self._eager()
@@ -389,8 +410,8 @@ class Triage:
         for call in missing:
             signature = missing_signature(call)
             if any(signature.matches(other) for other in raised):
-                held = self._survey(hold={"graph": call.graph, "call": call.call})
-                if held.held is not None and held.held.program is not None:
+                held = _to_reduce(self._survey(hold={"graph": call.graph, "call": call.call}))
+                if held is not None:
                     case = self._held(held, signature=signature)
                     return replace(case, message=line_of(call.exception), exception=call.exception)
         return None
@@ -409,6 +430,16 @@ class Triage:
             },
             timeout=EAGER_SECONDS,
         )
+
+
+def _to_reduce(survey: Survey) -> Survey | None:
+    """A survey that is held at a graph that can be written down; another one is let go."""
+    if survey.held is None:
+        return None
+    if survey.held.program is None:
+        survey.close()
+        return None
+    return survey
 
 
 def _signature_of(failure: protocol.Failure) -> Signature:

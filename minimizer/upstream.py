@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from minimizer.report import Report
-from minimizer.types import Kind, Stage
+from minimizer.types import Kind, Reason, Stage
 
 STAGE_LABELS = {
     Stage.DYNAMO: ("module: dynamo",),
@@ -27,10 +27,15 @@ BISECTED = {
 """What PyTorch's own bisector can switch off as a whole, and under which backend."""
 
 
+def is_in_dispute(report: Report) -> bool:
+    """Whether nothing but the script's own check says that there is a failure, and no repro shows it."""
+    return report.reason is Reason.DISPUTED and report.reduction is None
+
+
 def labels(report: Report, repro: str | None) -> list[str]:
     """The labels that triage would give; none for what is no fault of PyTorch's compiler."""
     failure = report.failure
-    if failure is None or failure.stage is Stage.CUSTOM_BACKEND:
+    if failure is None or failure.stage is Stage.CUSTOM_BACKEND or is_in_dispute(report):
         return []
     found = ["oncall: pt2", *STAGE_LABELS.get(failure.stage, ())]
     if failure.stage is Stage.INDUCTOR and report.environment.get("device", "cpu") == "cpu":

@@ -15,6 +15,7 @@ from fake_oracle import FakeOracle, Rule
 
 from minimizer.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.emit import emit
+from minimizer.emit.layout import code_lines
 from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized, Region
@@ -22,7 +23,7 @@ from minimizer.oracle import Oracle, Signature
 from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta, as_json
 from minimizer.protocol import Outcome, parse_program
 from minimizer.reduce import Reduced, reduce
-from minimizer.report import Failure, HistoryStep, Layer, Report, Reproducibility
+from minimizer.report import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.types import Kind
 
@@ -63,7 +64,8 @@ class Attempt:
         self.fake = CountingOracle(self.rule)
         self.oracle = cast(Oracle, self.fake)
         self.sink = FolderSink(self.folder)
-        self.journal = Journal(self.sink, Report(failure=Failure(kind=Kind.WRONG_OUTPUT)), 900)
+        report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction())
+        self.journal = Journal(self.sink, report, 900)
         survey = SimpleNamespace(data=lambda names: self.data, program=lambda level: self.program)
         self.case = cast(
             Case, SimpleNamespace(program=self.program, signature=self.signature, survey=survey, tolerance=None)
@@ -164,6 +166,8 @@ def test_the_best_so_far_can_be_had_from_the_first_step_on(tmp_path: Path) -> No
     text = (tmp_path / "repro.py").read_text()
     assert text.startswith(UNFINISHED)
     compile(text, "repro.py", "exec")
+    assert attempt.journal.report.reduction is not None
+    assert attempt.journal.report.reduction.lines_after == code_lines(text)
     assert (tmp_path / "data.pt").read_bytes() == b"values"
     assert (tmp_path / "repro.zip").exists()
 

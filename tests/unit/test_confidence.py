@@ -56,6 +56,25 @@ def test_what_is_missing_costs_confidence(changes: dict[str, Any], level: str) -
     assert confidence(report(**changes)).level == level
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "agrees"),
+    [
+        (["passes", "different"], True),
+        (["different", "passes"], False),
+        (["passes", "lost", "different"], False),
+        (["passes", "different", "lost"], True),
+    ],
+)
+def test_the_ladder_agrees_only_where_the_rung_below_passes(outcomes: list[str], agrees: bool) -> None:
+    ladder = [Rung(backend=f"b{i}", outcome=outcome, seconds=1) for i, outcome in enumerate(outcomes)]
+    assert any("ladder" in reason for reason in confidence(report(ladder=ladder)).reasons) is agrees
+
+
+def test_double_precision_has_no_say_in_what_is_no_number() -> None:
+    failure = Failure(kind=Kind.WRONG_METADATA, stage=Stage.INDUCTOR)
+    assert not any("float64" in reason for reason in confidence(report(failure=failure)).reasons)
+
+
 def test_a_layer_elsewhere_does_not_agree() -> None:
     assert not any(
         "layer" in r for r in confidence(report(layers=[Layer(path="head", order=0, verdict="bad")])).reasons

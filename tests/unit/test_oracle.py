@@ -179,6 +179,12 @@ def test_wrong_values_match_whatever_the_numbers_and_wrong_metadata_by_its_sort(
     assert not Signature(Kind.WRONG_METADATA, what="dtype").matches(Signature(Kind.WRONG_METADATA, what="stride"))
 
 
+def test_where_nan_is_the_failure_it_must_stay() -> None:
+    pinned = Signature(Kind.WRONG_OUTPUT, what="nan", nonfinite=True)
+    assert pinned.matches(Signature(Kind.WRONG_OUTPUT, what="value", nonfinite=True))  # as well as finite differences
+    assert not pinned.matches(Signature(Kind.WRONG_OUTPUT, what="value"))
+
+
 @pytest.mark.parametrize(("one", "other"), [("type", "value"), ("value", "type")])
 def test_a_gradient_that_is_missing_is_no_wrong_one(one: str, other: str) -> None:
     assert not Signature(Kind.WRONG_GRADIENT, what=one).matches(Signature(Kind.WRONG_GRADIENT, what=other))

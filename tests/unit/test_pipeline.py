@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
+from minimizer.findings import Case, Settled, unexamined
 from minimizer.journal import Journal
 from minimizer.options import Options
+from minimizer.oracle import Signature, signature_of
 from minimizer.pipeline import _Job
+from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.protocol import Outcome, parse
 from minimizer.report import Failure, Reduction, Report
+from minimizer.search import Unreduced
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage
+from minimizer.types import Kind, Reason, Stage, Status
 
 
 class Kept:
@@ -25,6 +32,103 @@ class Kept:
 
     def keep(self, journal: Journal) -> None:
         self.times += 1
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> _Job:
+    (tmp_path / "a.py").write_text("import torch\n")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
+    return _Job(tmp_path / "a.py", Options(), Settings(), journal, tmp_path / "shared", Path("python"), [], False)
+
+
+def wrong(*whats: str) -> Outcome:
+    differences = [{"where": "output[0]", "kind": "wrong_output", "what": what} for what in whats]
+    return parse(
+        Outcome,
+        {"outcome": "different", "verdict": {"fault": True, "kind": "wrong_output", "differences": differences}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "window", "pinned"),
+    [
+        (["nan"], ["value", "nan"], True),
+        (["nan"], ["value"], False),  # NaN comes from what is finite and wrong here
+        (["value"], ["nan"], False),
+    ],
+)
+def test_nan_stays_part_of_a_failure_that_it_is(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, script: list[str], window: list[str], pinned: bool
+) -> None:
+    signature = signature_of(wrong(*script))
+    assert signature is not None
+    case = replace(suspect(), signature=signature, otherwise=None)
+    search = job._search(case, cast(Any, None))
+    monkeypatch.setattr(search._oracle, "judge", lambda programs: [wrong(*window)])
+    search._pin(case.program)
+    assert search._oracle.shows(wrong("value")) is not pinned
+    assert search._oracle.shows(wrong("value", "inf"))
+
+
+def suspect() -> Case:
+    """A call whose discrete values differ, of a script that is healthy if that is rounding."""
+    x = Input("x", TensorMeta((2,), "torch.float32", (1,)), code="torch.ones(2)")
+    program = Program((x,), (Node("y", ".argmax", (Ref("x"),)),), ("y",))
+    healthy = Settled(Status.HEALTHY, None, "Healthy.")
+    return Case(cast(Any, None), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
+
+
+class Suspects:
+    """A triage with some suspects left."""
+
+    def __init__(self, *left: Case) -> None:
+        self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
+
+    def fails_again(self, case: Case) -> bool | None:
+        return True
+
+    def next_suspect(self) -> Case | None:
+        return self._left.pop(0) if self._left else None
+
+    def leave_open(self) -> None:
+        self.otherwise = unexamined(self.otherwise)
+
+
+@pytest.mark.parametrize("error", [BudgetExceeded("over"), ChildFailed("gone"), Cancelled("enough")])
+def test_a_suspect_that_nobody_could_confirm_is_no_failure(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def give_up(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("minimizer.search.confirm_discrete", give_up)
+    with ThreadPoolExecutor(1) as beside, pytest.raises(type(error)):
+        job._reduce(suspect(), cast(Any, None), cast(Any, Suspects()), beside)
+    assert job._report.failure is None
+
+
+def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
+    job: _Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a later one turns out to be rounding."""
+    answers: list[Exception | None] = [Unanswered("no"), None]
+
+    def confirm(*_: object) -> None:
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    monkeypatch.setattr("minimizer.search.confirm_discrete", confirm)
+    monkeypatch.setattr("minimizer.search.confirm_local", lambda *_: None)
+    with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
+        job._reduce(suspect(), cast(Any, None), cast(Any, Suspects(suspect())), beside)
+    assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert not answers
+
+
+def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: _Job) -> None:
+    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT)
+    job._settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."))
+    assert job._report.failure is None
 
 
 class Overwriting:

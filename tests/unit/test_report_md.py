@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 
 import pytest
@@ -104,10 +106,38 @@ def test_only_known_names_of_the_environment_are_shown() -> None:
     assert "/home/me" not in text
 
 
+def test_what_only_the_scripts_own_check_says_is_no_wrong_value() -> None:
+    report = Report(
+        status=Status.PARTIAL,
+        reason=Reason.DISPUTED,
+        failure=Failure(kind=Kind.WRONG_OUTPUT),
+        summary="Within rounding.",
+    )
+    text = render(report, script_name="a.py", repro=None)
+    assert text.startswith(
+        "**The script's own check fails, but only by tolerance, timing or the random stream.** Within rounding."
+    )
+    assert "correctness" not in text
+
+
+def test_why_there_is_no_more_is_said_beside_the_failure() -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, reproducibility=Reproducibility(failed=1, runs=5))
+    report = Report(status=Status.PARTIAL, reason=Reason.BUDGET, failure=failure, summary="Stopped: 9 s are over.")
+    first = render(report, script_name="a.py", repro=None).splitlines()[0]
+    assert "in 1 of 5 runs" in first
+    assert first.endswith("Stopped: 9 s are over.")
+
+
+def test_the_contract_form_is_strict_json() -> None:
+    report = full().model_copy(update={"culprits": [Culprit(local_error=Error(max_abs=math.inf, max_rel=math.nan))]})
+    assert report.to_json()["culprits"][0]["local_error"]["max_abs"] is None
+    json.dumps(report.to_json(), allow_nan=False)
+
+
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     text = render(Report(status=Status.PARTIAL, failure=Failure(kind=Kind.CRASH)), script_name="a.py", repro=None)
     assert text.startswith(
-        "**The process dies under `torch.compile`, in every run.** The culprit is unknown; the stage to blame is unknown."
+        "**The process dies under `torch.compile`, in the one run that was made.** The culprit is unknown; the stage to blame is unknown."
     )
     for title in ("Where", "Ablation", "Workaround", "Versions"):
         assert f"## {title}\n\nunknown" in text

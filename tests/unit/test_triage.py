@@ -339,6 +339,26 @@ def test_a_suspect_that_does_not_come_again_is_healthy() -> None:
     assert settled(finished(suspects=[SUSPECT]), finished()).status is Status.HEALTHY
 
 
+def unwritable() -> dict[str, Any]:
+    """A graph that is held and cannot be written down."""
+    return {"held": parse(Held, {"failure": {"graph": 1, "call": 4, "phase": "run"}, "program": None})}
+
+
+def test_a_suspect_that_cannot_be_examined_is_not_healthy_and_is_let_go() -> None:
+    found, executor, _ = triage(finished(suspects=[SUSPECT]), unwritable())
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
+    assert "Discrete values differ" in found.summary
+    assert executor.killed == 1
+
+
+@pytest.mark.parametrize("first", [unwritable(), ended(signal=6, at={"graph": 1, "call": 4})])
+def test_what_is_held_and_cannot_be_written_is_let_go(first: dict[str, Any]) -> None:
+    found, executor, _ = triage(first, unwritable(), eager=[finished()])
+    assert isinstance(found, ScriptCase)
+    assert executor.killed == 1
+
+
 def test_of_several_suspects_each_graph_is_asked_in_turn() -> None:
     first, again, second = SUSPECT, {**SUSPECT, "call": 9}, {**SUSPECT, "graph": 2, "call": 0}
     executor = FakeExecutor([finished(suspects=[first, again, second]), held(), held()])
@@ -525,6 +545,7 @@ def test_a_failure_of_the_whole_script_that_seldom_shows_says_so() -> None:
     found = unshown(finished(), finished(exception=error("TypeError")), eager=[finished()])
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert "1 of 2 runs" in found.summary
+    assert found.runs == 2
 
 
 def test_a_check_that_passes_when_it_is_run_again_is_run_until_it_fails() -> None:
@@ -567,10 +588,11 @@ def test_eager_is_asked_often_before_it_is_believed() -> None:
         (held(kind="wrong_output", verdict=WRONG), True),
         (held(kind="runtime_error", exception=error("ValueError")), False),
         (finished(), False),
+        (finished(stopped=True), None),
         (ended(signal=6), False),
     ],
 )
-def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool) -> None:
+def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool | None) -> None:
     executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), again])
     asked = Triage(
         cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
@@ -621,12 +643,12 @@ def test_a_crash_is_repeated() -> None:
     [
         (silent(), True),
         (silent(function="other"), False),
-        (silent(hangs=False), False),
+        (silent(hangs=False), None),
         (ended(timed_out=True, signal=9), False),
         (finished(), False),
     ],
 )
-def test_a_hang_is_repeated(again: dict[str, Any], same: bool) -> None:
+def test_a_hang_is_repeated(again: dict[str, Any], same: bool | None) -> None:
     executor = FakeExecutor([silent(), held(), again])
     asked = Triage(
         cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
