@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """``observed``: whether the whole still fails with all layers returned; None if that was not tried."""
+    """``observed``: whether the whole still fails in the phase at fault (a forward with all layers returned); None if not known."""
 
     rows: tuple[Row, ...]
     observed: bool | None
@@ -93,29 +93,53 @@ def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]
     table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
     if table is not None:
         report.layers = table.layers()
-        for note in _doubts(table, program, culprit):
+        for note in _doubts(table, program, culprit, oracle):
             journal.note(note)
     report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
     return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
 
 
-def _doubts(table: Table, program: Program, culprit: Sequence[str]) -> Iterator[str]:
-    """What the reader of the table must know of it."""
+def _doubts(table: Table, program: Program, culprit: Sequence[str], oracle: Oracle) -> Iterator[str]:
+    """What the reader of the table must know of it. Of a flaky failure nothing: one run that passes proves nothing."""
+    if oracle.sequential is not None:
+        return
+    phases = _phases(program, oracle)
     if table.observed is False:
-        yield (
-            "With every layer's values returned, the compiled graph does not fail: observing it makes the failure vanish. The "
-            "propagated errors of the table are those of a graph that is right."
+        seen = (
+            "Compiled once more after its layers, the graph has the right gradients."  # no layer was returned for these
+            if phases == (True,)
+            else "With every layer's values returned, the compiled graph does not fail: observing it makes the failure vanish."
         )
+        yield f"{seen} The propagated errors of the table are those of a graph that is right."
     places = {index for index, node in enumerate(program.nodes) if node.name in culprit}
     guilty = [row for row in table.rows if not places.isdisjoint(range(row.region.start, row.region.stop))]
-    verdicts = {row.verdict(backward) for row in guilty for backward in (False, True)}
-    if guilty and "bad" not in verdicts and verdicts != {"unknown"}:
+    is_bad = any(row.verdict(backward) == "bad" for row in guilty for backward in (False, True))
+    is_open = any(row.verdict(backward) == "unknown" for row in guilty for backward in {False, *phases})
+    if guilty and not is_bad and not is_open:
         names = ", ".join(dict.fromkeys(row.region.path or "the code outside of modules" for row in guilty))
         yield (
             f"Compiled alone, {names} is right: the failure needs what is around it."
             if len(guilty) == 1
             else f"None of {names} is wrong when compiled alone: the failure needs them together."
         )
+
+
+def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
+    """Where the failure may show: in the forward (False), in the backward (True), or in either."""
+    kinds = {accepted.kind for accepted in oracle.accepts}
+    has_backward = program.grad and any(i.meta is not None and i.meta.requires_grad for i in program.inputs)
+    if not has_backward or kinds <= {Kind.WRONG_OUTPUT, Kind.MISSING_ERROR}:
+        return (False,)
+    return (True,) if Kind.WRONG_GRADIENT in kinds else (False, True)
+
+
+def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
+    """Whether the whole failed in any of these phases, by what was said of its parts."""
+    ends = [whole.get("whole backward" if backward else "whole") for backward in phases]
+    words = ["setup_error" if end is None else end.outcome for end in ends]
+    if any(word not in ("same", "setup_error") for word in words):
+        return True
+    return None if "setup_error" in words else False
 
 
 def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | None:
@@ -245,8 +269,7 @@ def _judged(
     if not found:
         return None
     rows = tuple(Row(region, found.get(index, {})) for index, region in enumerate(regions))
-    end = found.get(-1, {}).get("whole")
-    return Table(rows, None if end is None or end.outcome == "setup_error" else end.outcome != "same")
+    return Table(rows, _observed(found.get(-1, {}), _phases(program, oracle)))
 
 
 def _request(

@@ -284,6 +284,10 @@ def find_root(roots: Sequence[Region], target: str) -> Region | None:
 
 
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
+    """The row of a region; ``failed``: in the way that is looked for. One that fails in another way is no good either."""
+    verdict = "good" if outcome is not None and outcome.outcome == "same" else "unknown"
+    if failed or (outcome is not None and signature_of(outcome) is not None):
+        verdict = "bad"
     differences = outcome.verdict.differences if outcome and outcome.verdict else []
     judged = outcome is not None and outcome.outcome in ("same", "different")
 
@@ -299,7 +303,7 @@ def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) ->
             "local_error": worst("max_abs"),
             "required_atol": worst("required_atol"),
             "required_rtol": worst("required_rtol"),
-            "verdict": "bad" if failed else "good" if judged else "unknown",
+            "verdict": verdict,
         }
     )
 

@@ -21,17 +21,19 @@ Triple = tuple[Any, Any, Any]
 def figures(places: Iterable[Triple]) -> dict[str, Any]:
     """The worst of all places, as JSON: absolute error, the tolerances that would pass, relative errors against float64
     (norms), the least cosine similarity, and the first NaN or Inf. A figure that no place has is left out; one that no number
-    expresses (an error that is infinite) too.
+    expresses at any one place (an error that is infinite) too, as that of the other places would not be the worst.
     """
-    found = [_figures(expected, actual, truth) for expected, actual, truth in places if _comparable(expected, actual)]
     worst: dict[str, Any] = {}
-    for one in found:
-        for name, value in one.items():
+    beyond: set[str] = set()
+    for expected, actual, truth in places:
+        for name, value in _figures(expected, actual, truth).items():
             if name == "nonfinite":
                 worst.setdefault(name, value)
             elif math.isfinite(value):
                 worst[name] = (min if name == "cosine" else max)(worst.get(name, value), value)
-    return worst
+            else:
+                beyond.add(name)
+    return {name: value for name, value in worst.items() if name not in beyond}
 
 
 def matched(expected: Sequence[Any], actual: Sequence[Any], truth: Sequence[Any] | None) -> list[Triple]:
@@ -47,7 +49,10 @@ def _comparable(expected: Any, actual: Any) -> bool:
     return both and expected.shape == actual.shape and expected.numel() > 0
 
 
-def _figures(expected: Tensor, actual: Tensor, truth: Any) -> dict[str, Any]:
+def _figures(expected: Any, actual: Any, truth: Any) -> dict[str, Any]:
+    """Of one place; infinite where no number says how far it is off."""
+    if not _comparable(expected, actual):
+        return {}
     tolerance = default_tolerance(expected.dtype, actual.dtype)
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         e, a = _wide(expected), _wide(actual)
@@ -63,10 +68,18 @@ def _figures(expected: Tensor, actual: Tensor, truth: Any) -> dict[str, Any]:
         found["required_rtol"] = float(torch.where(beyond > 0, beyond / size, 0.0).max())
         if (cosine := _cosine(torch.where(finite, e, 0), torch.where(finite, a, 0))) is not None:
             found["cosine"] = cosine
+        if _is_beyond(e, a):
+            found |= dict.fromkeys(("max_abs", "required_atol", "required_rtol", "cosine"), math.inf)
         if isinstance(truth, Tensor) and truth.shape == expected.shape:
             found["compiled_vs_fp64"] = _relative(a, _wide(truth))
             found["eager_vs_fp64"] = _relative(e, _wide(truth))
     return found
+
+
+def _is_beyond(one: Tensor, other: Tensor) -> bool:
+    """Whether somewhere one side alone is NaN or Inf, or each is another of them."""
+    alike = (one == other) | (one.isnan() & other.isnan())
+    return not bool((alike | (one.isfinite() & other.isfinite())).all())
 
 
 def _first_nonfinite(expected: Tensor, actual: Tensor) -> dict[str, Any] | None:
@@ -89,6 +102,8 @@ def _cosine(expected: Tensor, actual: Tensor) -> float | None:
 
 
 def _relative(value: Tensor, truth: Tensor) -> float:
+    if _is_beyond(value, truth):
+        return math.inf
     finite = value.isfinite() & truth.isfinite()
     size = float(torch.where(finite, truth.abs(), 0.0).norm())
     error = float(torch.where(finite, (value - truth).abs(), 0.0).norm())

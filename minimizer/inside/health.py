@@ -22,12 +22,15 @@ TIMED_CALLS = 30
 TIMED_SECONDS = 1.0
 """No further turn is begun once the turns of a graph have taken that long."""
 MOST = 50
+MOST_COMPILATIONS = 10_000
+"""How many Dynamo is to keep in its books; by default it forgets all but the last 64."""
 
 
 class Health:
     """The times of one run; ``to_json`` adds what Dynamo has noted."""
 
     def __init__(self, script: str) -> None:
+        books.set_compilation_metrics_limit(MOST_COMPILATIONS)
         self._script = script
         self._ours = 0.0
         self._eager: dict[int, float] = {}
@@ -60,8 +63,12 @@ class Health:
         snapshot.set_rng_state(rng)
 
     def to_json(self) -> dict[str, Any]:
-        """Seconds of a call are summed over the graphs that were timed on both sides."""
-        frames = [m for m in books.get_compilation_metrics() if m.entire_frame_compile_time_s]
+        """Seconds of a call are summed over the graphs that were timed on both sides, those of compiling over all compilations:
+        None where some are forgotten.
+        """
+        metrics = books.get_compilation_metrics()
+        frames = [m for m in metrics if m.entire_frame_compile_time_s]
+        seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
         both = self._eager.keys() & self._compiled.keys()
         return {
             "graph_breaks": _told(self._break(reason) for reason in books.graph_break_reasons),
@@ -70,7 +77,7 @@ class Health:
                 for m in frames
                 if (reason := getattr(m, "recompile_reason", None))
             ),
-            "compile_seconds": max(0.0, sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours),
+            "compile_seconds": max(0.0, seconds) if len(metrics) < MOST_COMPILATIONS else None,
             "frames": _told(
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
                 for m in frames
@@ -79,7 +86,7 @@ class Health:
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.fail_type}: {m.fail_reason}"[
                     :500
                 ]
-                for m in books.get_compilation_metrics()
+                for m in metrics
                 if hasattr(builtins, m.fail_type or "")  # what Dynamo raises on purpose has types of its own
             ),
             "eager_seconds": sum(self._eager[graph] for graph in both) if both else None,

@@ -68,7 +68,7 @@ class _Table:
         try:
             with torch.set_grad_enabled(self._grad):
                 cotangents = self._walk(snapshot.clone(inputs), seen)
-        except _Late:
+        except _Ended:
             return
         for layer in reversed(seen):
             if cotangents and layer.index in cotangents and not self._is_late:
@@ -87,16 +87,22 @@ class _Table:
         made: dict[int, list[Any]] = {}
         for index, region in enumerate(self._message["regions"]):
             if self._is_late:
-                raise _Late
+                raise _Ended
             function = self._functions[region["function"]]
             args = [values[name] for name in region["inputs"]]
             layer = _Layer(index, function, snapshot.clone(args))
-            expected = function(*args)
+            is_judged = region["judged"] and region["function"] not in self._message["skip"]
+            try:
+                expected = function(*args)
+            except Exception as error:
+                if is_judged:
+                    self._missing(layer, error)
+                raise _Ended from error
             after = snapshot.rng_state()
             results = list(expected) if len(region["outputs"]) > 1 else [expected]
             values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
             made[index] = tensors(expected)
-            if region["judged"] and region["function"] not in self._message["skip"]:
+            if is_judged:
                 self._local(layer, expected, args)
                 if self._grad:
                     seen.append(layer)
@@ -133,6 +139,20 @@ class _Table:
                 )  # fmt: skip
             truth = self._truth(layer.function, layer.before, layer.rng)
             return _said(verdict, figures(matched(tensors(expected), tensors(actual), truth)))
+
+        with layer.switches.applied():
+            self._answer(layer.index, "local", judge)
+
+    def _missing(self, layer: _Layer, error: Exception) -> None:
+        """Of a layer that raises in eager: whether it does not when compiled."""
+
+        def judge() -> Message:
+            snapshot.set_rng_state(layer.rng)
+            try:
+                self._of(layer)(*layer.before)
+            except Exception:
+                return {"outcome": "eager_error", "exception": describe(error)}
+            return {"outcome": "missing_error", "exception": describe(error)}
 
         with layer.switches.applied():
             self._answer(layer.index, "local", judge)
@@ -184,12 +204,14 @@ class _Table:
         }
         wrong = wrong if verdict.fault else set()
         position = len(self._message["outputs"])
+        # Behind those come tensors only, while the graph may return numbers too, which are in no triple.
+        first = len(triples) - sum(region["returned"] for region in self._message["regions"])
         for index, region in enumerate(self._message["regions"]):
-            stop = position + region["returned"]
-            is_wrong = not wrong.isdisjoint(range(position, stop))
-            said = {"outcome": "different" if is_wrong else "same", "figures": figures(triples[position:stop])}
+            count = region["returned"]
+            is_wrong = not wrong.isdisjoint(range(position, position + count))
+            said = {"outcome": "different" if is_wrong else "same", "figures": figures(triples[first : first + count])}
             self._channel.send({"type": "outcome", "layer": index, "part": "whole", **said})
-            position = stop
+            position, first = position + count, first + count
         is_wrong = verdict.fault and any(k < len(self._message["outputs"]) for k in wrong)
         return {"outcome": "different" if is_wrong else "same"}
 
@@ -268,8 +290,8 @@ class _Table:
         return None
 
 
-class _Late(Exception):
-    """The time for the table is over."""
+class _Ended(Exception):
+    """The time for the table is over, or eager has raised and there is nothing to call the next layer with."""
 
 
 class _Unjudged(Exception):

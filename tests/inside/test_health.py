@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from children import executor, script, survey
@@ -137,3 +138,37 @@ def test_an_error_of_dynamos_own_is_seen_where_the_script_hides_it(
     assert found is not None and found.exception is None and found.health is not None
     (failed,) = found.health.failed
     assert "scaled" in failed and "AttributeError" in failed and "no_such_name" in failed
+
+
+MANY = """
+    import torch
+
+    def first(x):
+        return x.sin()
+
+    torch.compile(first, backend="eager")(torch.ones(2))
+    for number in range(64):
+        scope = {}
+        exec(f"def later_{number}(x): return x + {number}", scope)
+        torch.compile(scope[f"later_{number}"], backend="eager")(torch.ones(2))
+"""
+
+
+def test_all_compilations_count_where_there_are_many(child: Executor, tmp_path: Path) -> None:
+    found = survey(child, script(tmp_path, MANY)).finished
+
+    assert found is not None and found.exception is None and found.health is not None
+    assert found.health.frames[0].startswith("first, script.py line 4: ")
+
+
+def test_the_time_of_compiling_is_unknown_where_compilations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = [
+        SimpleNamespace(
+            co_name="f", co_filename="s.py", co_firstlineno=1, entire_frame_compile_time_s=2.0, fail_type=None
+        )
+    ] * 3
+    times = health.Health("script.py")
+    monkeypatch.setattr(health.books, "get_compilation_metrics", lambda: metrics)
+    assert times.to_json()["compile_seconds"] == 6.0
+    monkeypatch.setattr(health, "MOST_COMPILATIONS", 3)
+    assert times.to_json()["compile_seconds"] is None

@@ -15,6 +15,7 @@ from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.types import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
+TRIPLE = TensorMeta((3,), "torch.float32", (1,))
 Layers = tuple[tuple[str, str], ...]
 LAYERS: Layers = (("a", "torch.sin"), ("b", "torch.relu"), ("c", "torch.cos"), ("d", "torch.relu"))
 BACKEND = """
@@ -160,3 +161,57 @@ def test_the_graph_around_the_culprit(child: Executor) -> None:
         ("d", "torch.relu", ["c"], False),
     ]
     assert nodes[1].verdict == "bad" and nodes[1].shape == "float32[4]"
+
+
+BRITTLE = """
+class _Brittle:
+    def __call__(self, x):
+        if torch.compiler.is_compiling():
+            return x.relu()
+        raise ValueError("raised in eager only")
+brittle = _Brittle()
+def broken(x):
+    raise ValueError("raised on both sides")
+"""
+
+
+def test_an_error_that_is_missing_is_that_of_the_layer_that_raises_in_eager(child: Executor) -> None:
+    layers = (LAYERS[0], ("b", "brittle"), *LAYERS[2:])
+    found = table(child, "gm(*args)", layers=layers, setup=BRITTLE)
+    assert [row.verdict for row in found.layers()] == ["good", "bad", "unknown", "unknown"]
+    assert found.rows[1].found["local"].outcome == "missing_error"
+    assert found.observed is None
+
+
+def test_a_layer_that_raises_on_both_sides_is_not_judged(child: Executor) -> None:
+    layers = (LAYERS[0], ("b", "broken"), *LAYERS[2:])
+    found = table(child, "gm(*args)", layers=layers, setup=BRITTLE)
+    assert [row.verdict for row in found.layers()] == ["good", "unknown", "unknown", "unknown"]
+
+
+def test_numbers_that_the_graph_returns_shift_no_error_to_another_layer(child: Executor) -> None:
+    """``d`` alone is wrong, and differs from the others in its shape."""
+    setup = """
+def size(x):
+    return x.shape[0]
+def cut(x):
+    return x[:3].relu()
+"""
+    chain = program(f"[v * 0.5 if {RELU} else v for v in gm(*args)]", layers=LAYERS[:1], setup=setup)
+    nodes = (
+        *chain.nodes,
+        Node("n", "size", (Ref("a"),), module="n"),
+        Node("c", "torch.cos", (Ref("a"),), meta=META, module="c"),
+        Node("d", "cut", (Ref("c"),), meta=TRIPLE, module="d"),
+    )
+    whole = "[v * 0.5 if getattr(v, 'shape', ()) == (3,) else v for v in gm(*args)]"
+    numbered = Program(
+        chain.inputs, nodes, ("n", "d"), setup=(BACKEND.replace("WRONG", whole) + setup,), compile_kwargs=chain.compile_kwargs
+    )  # fmt: skip
+    found = tabulate(numbered, oracle(child), seconds=SECONDS)
+    assert found is not None
+    assert [(row.path, row.propagated_error) for row in found.layers() if row.path != "n"] == [
+        ("a", 0.0),
+        ("c", 0.0),
+        ("d", pytest.approx(0.8867 / 2, rel=1e-3)),
+    ]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any, cast
 
-from minimizer.layers import MOST_LAYERS, Row, modules
+import pytest
+from fake_oracle import META
+
+from minimizer.layers import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
 from minimizer.localize import Region
-from minimizer.program import Node, Ref
+from minimizer.oracle import Oracle, Signature
+from minimizer.program import Input, Node, Program, Ref
 from minimizer.protocol import Outcome
+from minimizer.sequential import SequentialTest
+from minimizer.types import Kind
 
 
 def nodes(*paths: str) -> list[Node]:
@@ -57,3 +64,113 @@ def test_the_verdict_of_a_row(found: dict[str, Outcome], verdict: str) -> None:
 def test_a_backward_that_is_wrong_behind_a_right_forward(forward: Outcome, backward: Outcome, fails: bool) -> None:
     row = Row(Region(0, 1), {"local": forward, "whole": WRONG, "local backward": backward})
     assert row.fails_only_backward == fails
+
+
+# what is said of a table ----------------------------------------------------------------------------------------------
+
+GRADIENT = (Kind.WRONG_GRADIENT, Kind.WRONG_OUTPUT)  # as the search accepts them
+UNSET, BROKEN = Outcome(outcome="setup_error"), Outcome(outcome="compile_error")
+
+
+def two_layers(*, grad: bool) -> Program:
+    meta = META.__class__(META.shape, META.dtype, META.stride, requires_grad=grad)
+    nodes = (
+        Node("p", "torch.sin", (Ref("x"),), meta=META, module="a"),
+        Node("q", "torch.cos", (Ref("p"),), meta=META, module="b"),
+    )
+    return Program((Input("x", meta, code="torch.ones(4, 4)"),), nodes, ("q",), grad=grad)
+
+
+def oracle(*kinds: Kind, flaky: bool = False, answers: list[Outcome] | None = None) -> Oracle:
+    """Accepts failures of these kinds; its child gives these answers."""
+    fake: Any = SimpleNamespace(
+        accepts=tuple(Signature(kind) for kind in kinds),
+        sequential=SequentialTest(0.5) if flaky else None,
+        request=lambda _: {"source": ""},
+        executor=SimpleNamespace(repeat=lambda *_, **__: [answers]),
+    )
+    return cast(Oracle, fake)
+
+
+def end(part: str, outcome: Outcome) -> Outcome:
+    return outcome.model_copy(update={"layer": -1, "part": part})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "forward", "backward", "observed"),
+    [
+        (GRADIENT, SAME, WRONG, True),
+        (GRADIENT, SAME, SAME, False),
+        (GRADIENT, SAME, None, None),
+        (GRADIENT, SAME, UNSET, None),
+        ((Kind.WRONG_OUTPUT,), SAME, WRONG, False),  # that backward is one of a graph whose layers were not returned
+        ((Kind.WRONG_OUTPUT,), WRONG, None, True),
+        ((Kind.COMPILE_ERROR,), SAME, BROKEN, True),
+        ((Kind.COMPILE_ERROR,), BROKEN, None, True),
+        ((Kind.COMPILE_ERROR,), SAME, None, None),
+        ((Kind.COMPILE_ERROR,), SAME, SAME, False),
+    ],
+)
+def test_a_failure_is_observed_in_the_phase_that_it_shows_in(
+    kinds: tuple[Kind, ...], forward: Outcome, backward: Outcome | None, observed: bool | None
+) -> None:
+    answers = [end("whole", forward), *([end("whole backward", backward)] if backward is not None else [])]
+    table = tabulate(two_layers(grad=True), oracle(*kinds, answers=answers), seconds=60.0)
+    assert table is not None
+    assert table.observed is observed
+
+
+def test_the_gradients_of_a_joint_graph_are_what_it_returns() -> None:
+    table = tabulate(two_layers(grad=False), oracle(*GRADIENT, answers=[end("whole", WRONG)]), seconds=60.0)
+    assert table is not None
+    assert table.observed is True
+
+
+def doubts(
+    *rows: dict[str, Outcome], kind: Kind, culprit: str = "pq", observed: bool | None = True, flaky: bool = False
+) -> list[str]:
+    """Of a table of two layers that have been found so."""
+    table = Table(tuple(Row(Region(i, i + 1, "ab"[i]), found) for i, found in enumerate(rows)), observed)
+    accepted = oracle(kind, flaky=flaky)
+    return list(_doubts(table, two_layers(grad=True), list(culprit), accepted))
+
+
+RIGHT = {"local": SAME, "whole": SAME}
+RIGHT_BOTH = {**RIGHT, "local backward": SAME}
+
+
+def test_layers_that_are_right_alone_are_said_to_be() -> None:
+    assert doubts(RIGHT, {}, kind=Kind.WRONG_OUTPUT, culprit="p") == [
+        "Compiled alone, a is right: the failure needs what is around it."
+    ]
+    assert doubts(RIGHT_BOTH, RIGHT_BOTH, kind=Kind.WRONG_GRADIENT) == [
+        "None of a, b is wrong when compiled alone: the failure needs them together."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ((RIGHT, {}), Kind.WRONG_OUTPUT),
+        ((RIGHT, {"local": LOST, "whole": SAME}), Kind.WRONG_OUTPUT),
+        ((RIGHT, RIGHT), Kind.WRONG_GRADIENT),
+        ((RIGHT_BOTH, RIGHT), Kind.WRONG_GRADIENT),
+        ((RIGHT, RIGHT), Kind.COMPILE_ERROR),  # which may be one of the backward
+        ((RIGHT, {"local": WRONG}), Kind.WRONG_OUTPUT),
+    ],
+)
+def test_nothing_is_right_that_was_not_judged_where_the_failure_shows(
+    rows: tuple[dict[str, Outcome], ...], kind: Kind
+) -> None:
+    assert doubts(*rows, kind=kind) == []
+
+
+def test_a_hidden_failure_is_told_as_what_was_seen() -> None:
+    (forward,) = doubts({}, {}, kind=Kind.WRONG_OUTPUT, observed=False)
+    assert forward.startswith("With every layer's values returned, the compiled graph does not fail")
+    (backward,) = doubts({}, {}, kind=Kind.WRONG_GRADIENT, observed=False)
+    assert backward.startswith("Compiled once more after its layers, the graph has the right gradients.")
+
+
+def test_one_run_proves_nothing_of_a_flaky_failure() -> None:
+    assert doubts(RIGHT, RIGHT, kind=Kind.WRONG_OUTPUT, observed=False, flaky=True) == []

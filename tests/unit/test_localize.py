@@ -120,6 +120,31 @@ def test_a_region_that_cannot_be_judged_is_unknown_and_no_root() -> None:
     assert [root.path for root in located.roots] == ["blocks.2"]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (Outcome(outcome="compile_error"), "bad"),
+        (Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_metadata")), "bad"),
+        (Outcome(outcome="nondeterministic", verdict=Verdict(nondeterministic=True)), "unknown"),
+        (Outcome(outcome="same", verdict=Verdict()), "good"),
+    ],
+)
+def test_a_region_that_fails_alone_in_another_way_is_not_good(outcome: Outcome, verdict: str) -> None:
+    class Otherwise(FakeOracle):
+        def _outcome(self, program: Program) -> Outcome:
+            is_first = any(node.module.startswith("blocks.0") for node in program.nodes) and program.size < 30
+            return outcome if is_first else super()._outcome(program)
+
+        def same(self, outcome: Outcome) -> bool:
+            signature = signature_of(outcome)
+            return signature is not None and signature.kind is Kind.WRONG_OUTPUT
+
+    located = localize(model(4, {2: "torch.bad"}), cast(Oracle, Otherwise(has("torch.bad"))))
+    assert [layer.verdict for layer in located.layers if layer.path == "blocks.0"] == [verdict]
+    assert [root.path for root in located.roots] == ["blocks.2"]
+    assert [region.path for region in located.elsewhere] == (["blocks.0"] if verdict == "bad" else [])
+
+
 class Recording(FakeOracle):
     """Keeps the kinds of programs of every batch."""
 
