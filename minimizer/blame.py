@@ -1,11 +1,12 @@
 """Which stage of the compiler: the ladder of backends, run on the minimal program.
 
 ``eager`` → ``aot_eager`` → ``aot_eager_decomp_partition`` → ``inductor``. The stage is the first rung that fails in any way where
-the rung below passes.
+the rung below passes; where that one could not be judged, either may be to blame, and the stage is not known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from minimizer.oracle import Measured, Oracle, signature_of
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.report import Rung
-from minimizer.types import Stage
+from minimizer.types import Kind, Stage
 
 LADDER = (
     ("eager", Stage.DYNAMO),
@@ -21,13 +22,32 @@ LADDER = (
     ("aot_eager_decomp_partition", Stage.DECOMPOSITION),
     ("inductor", Stage.INDUCTOR),
 )
+LADDERS = {
+    **{name: LADDER[: index + 1] for index, (name, _) in enumerate(LADDER)},
+    "cudagraphs": (*LADDER[:2], ("cudagraphs", Stage.CUDAGRAPHS)),
+    "minimizer": LADDER,
+}
+"""What to climb for each backend that is known by its name.
+
+``cudagraphs`` captures what ``aot_eager`` runs, and decomposes nothing; our own is inductor, checked.
+"""
 
 
 def rungs(own: str | None) -> list[tuple[str, Stage]]:
     """The rungs for the backend that a program asks for, given as source text, or for inductor; the last is the program as it is."""
     name = "inductor" if own is None else own.strip("'\"")
-    known = [rung for rung, _ in LADDER]
-    return list(LADDER[: known.index(name) + 1]) if name in known else [*LADDER[:-1], (name, Stage.CUSTOM_BACKEND)]
+    return list(LADDERS.get(name, (*LADDER[:-1], (name, Stage.CUSTOM_BACKEND))))
+
+
+def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) -> Stage:
+    """The stage of the first rung that fails; unknown where none does, and where the rung right below could not be judged.
+
+    ``fails``: whether each rung does, from the lowest on; None for one that could not be judged.
+    """
+    if True not in fails:
+        return Stage.UNKNOWN
+    first = fails.index(True)
+    return Stage.UNKNOWN if first > 0 and fails[first - 1] is None else ladder[first][1]
 
 
 def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
@@ -43,15 +63,13 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         outcomes = oracle.judge([_under(program, name) for name, _ in ladder[:-1]])
         measured = measuring.result()
     outcomes.append(measured.outcome)
+    is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in oracle.accepts)
+    healthy = "eager_error" if is_missing else "same"  # eager raises, and so does what is compiled
     shown = [
-        Rung(backend=name, outcome=_word(o), seconds=round(o.seconds, 2))
+        Rung(backend=name, outcome="passes" if o.outcome == healthy else o.outcome, seconds=round(o.seconds, 2))
         for (name, _), o in zip(ladder, outcomes, strict=True)
     ]
-    stage = next(
-        (stage for (_, stage), outcome in zip(ladder, outcomes, strict=True) if signature_of(outcome) is not None),
-        Stage.UNKNOWN,
-    )
-    return stage, shown, measured
+    return stage_of(ladder, [_fails(outcome, healthy) for outcome in outcomes]), shown, measured
 
 
 def _under(program: Program, backend: str) -> Program:
@@ -59,5 +77,6 @@ def _under(program: Program, backend: str) -> Program:
     return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
 
 
-def _word(outcome: Outcome) -> str:
-    return "passes" if outcome.outcome == "same" else outcome.outcome
+def _fails(outcome: Outcome, healthy: str) -> bool | None:
+    """Whether a rung fails in any way; None if it could not be judged."""
+    return True if signature_of(outcome) is not None else False if outcome.outcome == healthy else None

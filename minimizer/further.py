@@ -105,7 +105,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
         )
-    report.culprits = [c for c in report.culprits if c.ops or not _same_place(c, culprit)] + [culprit]
+    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
     journal.keep()
     return verification.holds
 
@@ -124,9 +124,10 @@ def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: J
     return replace(repro, source=repro.source.replace(f"python {SCRIPT_FILE}", f"python {name}"))
 
 
-def _same_place(known: Culprit, culprit: Culprit) -> bool:
-    """Whether what was known only as a failing module is this culprit's."""
-    return not known.module or f"{culprit.module}.".startswith(f"{known.module}.")
+def _is_holder(known: Culprit, culprit: Culprit) -> bool:
+    """Whether what was known only as a failing module is this culprit's; what has nodes or operators is known by them."""
+    is_module = bool(known.module) and not known.nodes and not known.ops
+    return is_module and f"{culprit.module}.".startswith(f"{known.module}.")
 
 
 def further(

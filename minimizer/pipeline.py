@@ -423,6 +423,7 @@ class _Job:
             parallel=self._settings.trial_jobs,
             watch=self._journal.watch,
             nproc=self._options.nproc,
+            message=self._report.failure.message,
         )
         for testimony in testimonies:
             self._report.witnesses.append(testimony.witness)

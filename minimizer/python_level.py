@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from minimizer.blame import rungs
+from minimizer.blame import LADDERS, rungs, stage_of
 from minimizer.checkpoint import keep_repro
 from minimizer.diagnose import Patient
-from minimizer.diagnose.original import RerunScript
+from minimizer.diagnose.original import RerunScript, passes_needed
 from minimizer.diagnose.trials import ScriptTrials
 from minimizer.emit import Repro
 from minimizer.emit.script import emit_script
@@ -29,7 +29,7 @@ from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
 from minimizer.script.arguments import with_arguments
 from minimizer.script.inline import bundled
-from minimizer.types import Kind, Reason, Stage, Step
+from minimizer.types import Kind, Reason, Step
 
 STAGE = re.compile(
     r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
@@ -37,6 +37,10 @@ STAGE = re.compile(
 )
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
+REFERENCE = "'eager'"
+"""A backend that a script compares others with; it is to blame only where it is the only one."""
+OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
+"""Entries to the compiler that take the backend first, before there is a function."""
 
 
 class PythonLevel:
@@ -76,16 +80,18 @@ class PythonLevel:
         reduced = self._reduce(script, target)
         if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
             return None
-        trials, original = (
-            ScriptTrials(reduced.text, target, self._rerun),
-            RerunScript(self._rerun, self._script, self._args),
-        )
-        self.patient = Patient(trials, original, self._script)
+        self.patient = self._patient(reduced.text, target, rate)
         with self._journal.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
                 self._blame(reduced.text, target)
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.text, target)
+
+    def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
+        """What is diagnosed; a failure that does not always show is gone after several passes in a row."""
+        repeats = passes_needed(rate)
+        original = RerunScript(self._rerun, self._script, self._args, repeats)
+        return Patient(ScriptTrials(text, target, self._rerun), original, self._script, repeats)
 
     def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
         error = outcome.exception
@@ -132,15 +138,17 @@ class PythonLevel:
         report = self._report
         assert report.failure is not None and report.reduction is not None
         report.ladder, breaks = [], False
-        *below, last = rungs(backend_of(text))
-        for name, stage in [*below, last]:
-            signature, outcome = self._rerun.failure(text, backend=None if name == last[0] else name)
+        ladder = rungs(backend_of(text))
+        fails: list[bool | None] = []
+        for name, _ in ladder:
+            signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
             word = "passes" if outcome.outcome == "same" else signature.kind if signature else outcome.outcome
             report.ladder.append(Rung(backend=name, outcome=word, seconds=round(outcome.seconds, 2)))
+            fails.append(True if signature is not None else False if outcome.outcome == "same" else None)
             if signature is not None:
-                report.failure.stage = stage if report.failure.stage is Stage.UNKNOWN else report.failure.stage
                 break
+        report.failure.stage = stage_of(ladder, fails)
         seen = self._rerun.observed(text)
         report.reduction.nodes_after = seen.calls
         end = text.strip().splitlines()[-1]
@@ -187,11 +195,54 @@ def has_shown_it(error: ExceptionInfo | None) -> bool:
 
 
 def backend_of(text: str) -> str | None:
-    """The backend that a script names when it compiles, as source text; None if it names none."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    compiling = (call for call in calls if ast.unparse(call.func).rpartition(".")[2] == "compile")
-    named = (word.value for call in compiling for word in call.keywords if word.arg == "backend")
-    return next(map(ast.unparse, named), None)
+    """The backend that a script compiles with, as source text; None where it names none, or several beside the reference."""
+    tree = ast.parse(text)
+    imported = _imported(tree)
+    calls = {call.func: call for call in ast.walk(tree) if isinstance(call, ast.Call)}
+    named: set[str | None] = set()
+    for node in ast.walk(tree):
+        call = calls.get(node) if isinstance(node, ast.expr) else None
+        entry = _full_name(node, imported)
+        is_method = call is not None and isinstance(node, ast.Attribute) and node.attr == "compile"
+        if entry in ("torch.compile", *OPTIMIZE):
+            named |= _backends(call, tree, comes_first=entry in OPTIMIZE)
+        elif is_method and ast.unparse(node).partition(".")[0] not in imported:
+            named |= _backends(call, tree)
+    compared = named - {REFERENCE} or named
+    return next(iter(compared)) if len(compared) == 1 else None
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """The names that a script imports, and what they stand for."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            packages = {name: name for alias in node.names if not alias.asname for name in alias.name.split(".")[:1]}
+            found |= packages | {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _full_name(node: ast.AST, imported: Mapping[str, str]) -> str:
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return ""
+    first, dot, rest = ast.unparse(node).partition(".")
+    return imported.get(first, first) + dot + rest
+
+
+def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = False) -> set[str | None]:
+    """What an entry to the compiler is told to use: nothing as a plain decorator, in a loop any backend that the script spells out."""
+    words = [word.value for word in call.keywords if word.arg == "backend"] if call is not None else []
+    if call is not None and comes_first:
+        words += call.args[:1]
+    if not words:
+        return {None}
+    named = ast.unparse(words[0])
+    targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
+    varies = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | set(map(ast.unparse, targets))
+    spelled = {repr(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in LADDERS}
+    return {*spelled} if named in varies and spelled - {REFERENCE} else {named}
 
 
 def together(text: str, circumstances: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from minimizer.journal import Journal
 from minimizer.place import Place
 from minimizer.report import Version
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
-from minimizer.verify import GONE, Run, run_once
+from minimizer.verify import GONE, PRESENT, Run, run_once
 
 ASK = "import torch; print(torch.__version__)"
 ASK_SECONDS = 60.0
@@ -54,11 +54,15 @@ def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place,
         return Version(name=name, torch=torch, outcome="fails")
     if run.status == GONE:
         return Version(name=name, torch=torch, outcome="passes")
-    return Version(name=name, torch=torch, outcome="cannot_run", note=_why(run))
+    return Version(name=name, torch=torch, outcome="cannot_run", note=_why(run, torch))
 
 
-def _why(run: Run) -> str:
-    return "it was stopped: it took too long" if run.status is None else run.last_line[:300]
+def _why(run: Run, torch: str) -> str:
+    """Why a run says nothing of the failure; where torch is there, a repro that fails may show another one."""
+    if run.status is None:
+        return "it was stopped: it took too long"
+    fails_otherwise = run.status == PRESENT and torch
+    return f"{'fails in another way: ' if fails_otherwise else ''}{run.last_line}"[:300]
 
 
 def _torch(python: Path, sandbox: Sandbox, folder: Path) -> str:

@@ -57,18 +57,24 @@ def hear(
     seconds: float,
     parallel: int,
     watch: Callable[[], None],
+    message: str = "",
     nproc: int = 1,
 ) -> list[Testimony]:
-    """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each; ``nproc``: ranks."""
+    """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each.
+
+    Args:
+        message: what the failure says, by itself: no error of the tool's own, whatever it looks like.
+        nproc: ranks.
+    """
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={nproc}"] if nproc > 1 else []
     command = [str(real_interpreter(place.python)), *launcher, str(script), *args]
     level = 4 if kind.is_numeric else 2
     with ThreadPoolExecutor(max(1, min(parallel, len(AFTER)))) as pool:
-        return list(pool.map(lambda after: _hear(place, command, after, level, seconds, watch), AFTER))
+        return list(pool.map(lambda after: _hear(place, command, after, level, seconds, watch, message), AFTER))
 
 
 def _hear(
-    place: Place, command: list[str], after: After, level: int, seconds: float, watch: Callable[[], None]
+    place: Place, command: list[str], after: After, level: int, seconds: float, watch: Callable[[], None], message: str
 ) -> Testimony:
     folder = place.private(f"witness-{after}")
     output = place.private("logs") / f"witness-{after}.txt"
@@ -93,9 +99,18 @@ def _hear(
     log = place.redacted(tail(output, LOG_BYTES))
     dump = _dumped(folder)
     scratch.remove(folder)
-    outcome, agrees = _judge(status, log, dump is not None, seconds)
+    outcome, agrees = _judge(status, log, dump is not None, seconds, message)
     found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
     return Testimony(found, place.redacted(dump).encode() if dump is not None else None, log)
+
+
+def _is_own(line: str) -> bool:
+    return any(error in line for error in OWN_ERRORS)
+
+
+def _is_users(line: str, message: str) -> bool:
+    """Whether a line that looks like an error of the tool's own is what the user's failure says."""
+    return any(_is_own(said) and said.strip() in line for said in message.splitlines())
 
 
 def _dumped(folder: Path) -> str | None:
@@ -105,12 +120,12 @@ def _dumped(folder: Path) -> str | None:
     return next((content.decode("utf-8", "replace") for content in found if content is not None), None)
 
 
-def _judge(status: int | None, log: str, dumped: bool, seconds: float) -> tuple[str, bool | None]:
+def _judge(status: int | None, log: str, dumped: bool, seconds: float, message: str = "") -> tuple[str, bool | None]:
     """What the witness found, in words, and whether it agrees that there is a failure (None: it cannot be used)."""
     if status is None:
         return f"did not end within {seconds:.0f} s", None
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
-    own = next((line.strip() for line in log.splitlines() if any(error in line for error in OWN_ERRORS)), None)
+    own = next((line.strip() for line in log.splitlines() if _is_own(line) and not _is_users(line, message)), None)
     if own is not None:
         return f"broke by itself: {own[:200]}", None
     if dumped:

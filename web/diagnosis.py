@@ -26,6 +26,7 @@ ADDS = {
     "aot_eager": "with AOTAutograd",
     "aot_eager_decomp_partition": "with decompositions and the partitioner",
     "inductor": "with Inductor",
+    "cudagraphs": "with CUDA graphs",
 }
 UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
 

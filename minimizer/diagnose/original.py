@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from minimizer.diagnose.sets import Setting
 from minimizer.diagnose.trials import switches
@@ -28,6 +29,16 @@ def passes_needed(rate: Reproducibility) -> int:
     return min(MOST_PASSES, math.ceil(math.log(MISS) / math.log(1 - least_rate(rate))))
 
 
+def in_a_row(passes: int, try_: Callable[[], Tried]) -> Tried:
+    """Try until it has passed so often, or fails once."""
+    tried = Tried(passes=False)
+    for _ in range(passes):
+        tried = try_()
+        if not tried.passes:
+            break
+    return tried
+
+
 @dataclass(frozen=True)
 class SurveyedScript:
     """A script whose calls are compared with eager. A pass counts after ``repeats`` in a row."""
@@ -37,12 +48,7 @@ class SurveyedScript:
     repeats: int = 1
 
     def run(self, text: str) -> Tried:
-        frames: int | None = None
-        for _ in range(self.repeats):
-            frames = self.triage.runs_well(self.case, text=text)
-            if frames is None:
-                return Tried(passes=False)
-        return Tried(passes=True, frames=frames or 0)
+        return in_a_row(self.repeats, lambda: _tried(self.triage.runs_well(self.case, text=text)))
 
     def seconds(self, text: str) -> tuple[float, float] | None:
         before, after = self.triage.timed(), self.triage.timed(text)
@@ -53,26 +59,41 @@ class SurveyedScript:
 
     def passes_without(self, parts: list[str]) -> bool:
         off = switches(Setting(off=frozenset(parts)))
-        return all(self.triage.runs_well(self.case, switches=off) is not None for _ in range(self.repeats))
+        return in_a_row(self.repeats, lambda: _tried(self.triage.runs_well(self.case, switches=off))).passes
+
+
+def _tried(frames: int | None) -> Tried:
+    """What became of a run that compiled so many graphs; None if it failed."""
+    return Tried(passes=frames is not None, frames=frames or 0)
 
 
 @dataclass(frozen=True)
 class RerunScript:
-    """A script that fails without being watched; it is not seen how many graphs are compiled."""
+    """A script that fails without being watched; it is not seen how many graphs are compiled.
+
+    A pass counts after ``repeats`` in a row.
+    """
 
     rerun: Rerun
     path: Path
     args: Sequence[str]
+    repeats: int = 1
 
     def run(self, text: str) -> Tried:
-        signature, outcome = self.rerun.failure(with_arguments(text, self.args))
-        return Tried(passes=signature is None and outcome.outcome == "same", frames=1)
+        return self._try(text, None)
 
     def seconds(self, text: str) -> tuple[float, float] | None:
         return None
 
     def passes_without(self, parts: list[str]) -> bool:
-        setting = Setting(off=frozenset(parts))
-        text = with_arguments(self.path.read_text("utf-8-sig"), self.args)
-        ((signature, outcome),) = self.rerun.switched([(text, switches(setting))])
-        return signature is None and outcome.outcome == "same"
+        off = switches(Setting(off=frozenset(parts)))
+        return self._try(self.path.read_text("utf-8-sig"), off).passes
+
+    def _try(self, text: str, off: dict[str, Any] | None) -> Tried:
+        text = with_arguments(text, self.args)
+
+        def once() -> Tried:
+            ((signature, outcome),) = self.rerun.switched([(text, off)])
+            return Tried(passes=signature is None and outcome.outcome == "same", frames=1)
+
+        return in_a_row(self.repeats, once)

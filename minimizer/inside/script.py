@@ -44,7 +44,7 @@ def rerun(message: Message, channel: Channel) -> None:
         # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
     if message.get("backend"):
-        torch.compile = _with_backend(torch.compile, message["backend"])
+        _use(message["backend"])
     if message.get("observe"):
         torch.compile = watch.compile
     phase = {"phase": "compiled", "doing": "script"} if message["compile"] else {"phase": "eager"}
@@ -133,6 +133,13 @@ def _failed_tests() -> Iterator[list[BaseException]]:
         yield failed
 
 
+def _use(name: str) -> None:
+    """Whatever the rest of this process compiles, and by whatever entry, gets this backend."""
+    torch.compile = _with_backend(torch.compile, name)
+    for entry in ("optimize", "optimize_assert"):
+        setattr(torch._dynamo, entry, _optimize_with(getattr(torch._dynamo, entry), name))
+
+
 def _with_backend(original: Compile, name: str) -> Compile:
     """``torch.compile`` with another backend than the script asks for."""
 
@@ -141,6 +148,17 @@ def _with_backend(original: Compile, name: str) -> Compile:
         return original(model, backend=name, **rest)
 
     return compile_
+
+
+def _optimize_with(original: Compile, name: str) -> Compile:
+    """``torch._dynamo.optimize`` with another backend; where ``torch.compile`` calls it, that has chosen already."""
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else kwargs.pop("backend", None)
+        is_chosen = isinstance(given, torch._TorchCompileWrapper | torch._TorchCompileInductorWrapper)
+        return original(given if is_chosen else name, *args[1:], **kwargs)
+
+    return optimize
 
 
 class _Watch:

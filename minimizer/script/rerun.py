@@ -63,9 +63,9 @@ class Rerun:
         return script_signature(outcome), outcome
 
     def switched(
-        self, scripts: Sequence[tuple[str, dict[str, Any]]], backend: str | None = None
+        self, scripts: Sequence[tuple[str, dict[str, Any] | None]], backend: str | None = None
     ) -> list[tuple[Signature | None, Outcome]]:
-        """How scripts fail with parts of the compiler switched off (``inside/subsystems.py``)."""
+        """How scripts fail with parts of the compiler switched off (``inside/subsystems.py``), or for None as they are."""
         requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 

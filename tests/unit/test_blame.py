@@ -1,12 +1,24 @@
-"""The rungs of the ladder, for whatever backend a program asks for."""
+"""The ladder: its rungs for whatever backend a program asks for, and which of them is the stage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
-from minimizer.blame import LADDER, rungs
-from minimizer.python_level import backend_of
-from minimizer.types import Stage
+from minimizer.blame import LADDER, climb, rungs
+from minimizer.executor import Executor
+from minimizer.journal import Journal
+from minimizer.oracle import Measured, Oracle, Signature
+from minimizer.program import Input, Node, Program, Ref
+from minimizer.protocol import Outcome
+from minimizer.python_level import PythonLevel, backend_of
+from minimizer.report import Failure, Reduction, Report, Reproducibility
+from minimizer.sink import FolderSink
+from minimizer.types import Kind, Stage
 
 
 @pytest.mark.parametrize(
@@ -16,7 +28,8 @@ from minimizer.types import Stage
         ("'inductor'", ("inductor", Stage.INDUCTOR)),
         ("'aot_eager'", ("aot_eager", Stage.AOT_AUTOGRAD)),
         ("my_backend", ("my_backend", Stage.CUSTOM_BACKEND)),
-        ("'cudagraphs'", ("cudagraphs", Stage.CUSTOM_BACKEND)),
+        ("'cudagraphs'", ("cudagraphs", Stage.CUDAGRAPHS)),
+        ("'minimizer'", ("inductor", Stage.INDUCTOR)),
     ],
 )
 def test_the_last_rung_is_what_the_program_asks_for(own: str | None, last: tuple[str, Stage]) -> None:
@@ -33,7 +46,158 @@ def test_the_last_rung_is_what_the_program_asks_for(own: str | None, last: tuple
         ("@torch.compile(fullgraph=True, backend='aot_eager')\ndef f(x): return x", "'aot_eager'"),
         ("model.compile(backend=partial(merge, 2))", "partial(merge, 2)"),
         ("re.compile('x')", None),
+        ("import re\nre.compile('x')\ntorch.compile(f, backend='aot_eager')", "'aot_eager'"),
+        ("from re import compile\ncompile('x')\ntorch.compile(f, backend='aot_eager')", "'aot_eager'"),
+        ("from torch import compile\ncompile(f, backend='aot_eager')", "'aot_eager'"),
+        ("import torch as t\n@t.compile\ndef f(x): return x", None),
+        ("torch._dynamo.optimize('aot_eager')(f)", "'aot_eager'"),
+        ("import torch._dynamo as dynamo\ndynamo.optimize(nopython=True, backend='aot_eager')(f)", "'aot_eager'"),
+        ("torch._dynamo.optimize()(f)", None),
     ],
 )
 def test_the_backend_is_read_from_the_script(text: str, backend: str | None) -> None:
     assert backend_of(text) == backend
+
+
+@pytest.mark.parametrize(
+    ("text", "backend"),
+    [
+        ("torch.compile(f, backend='eager')(x)\ntorch.compile(f)(x)", None),
+        ("torch.compile(f)(x)\ntorch.compile(f, backend='eager')(x)", None),
+        ("@torch.compile\ndef f(x): return x\ntorch.compile(g, backend='eager')", None),
+        ("model.compile()\ntorch.compile(f, backend='eager')", None),
+        ("torch.compile(f, backend='aot_eager')(x)\ntorch.compile(f, backend=merge)(x)", None),
+        ("torch.compile(f, backend='eager')(x)\ntorch.compile(f, backend='aot_eager')(x)", "'aot_eager'"),
+        ("for b in ('eager', 'inductor'): torch.compile(f, backend=b)", "'inductor'"),
+        ("def run(b): torch.compile(f, backend=b)\nassert run('inductor') == run('aot_eager')", None),
+        ("for b in ('eager', 'aot_eager'): torch.compile(f, backend=b)", "'aot_eager'"),
+        ("merge = make()\ntorch.compile(f, backend=merge)(x)\ntorch.compile(f, backend='eager')(x)", "merge"),
+        ("for b in ('eager', merge): torch.compile(f, backend=b)", "b"),
+        ("torch.compile(f, backend='eager')(x)\ntorch.compile(f, backend='eager')(y)", "'eager'"),
+    ],
+)
+def test_a_backend_that_another_is_compared_with_is_not_to_blame(text: str, backend: str | None) -> None:
+    assert backend_of(text) == backend
+
+
+PROGRAM = Program((Input("x", None, code="torch.ones(2)"),), (Node("y", "torch.relu", (Ref("x"),)),), ("y",))
+FAILS, LOST, SETUP = (
+    Outcome(outcome="crash", phase="compiled", signal=11),
+    Outcome(outcome="lost"),
+    Outcome(outcome="setup_error"),
+)
+PASSES = Outcome(outcome="same")
+
+
+@dataclass
+class Rungs:
+    """An oracle for which the rungs of the ladder end as told; the last is the program as it is."""
+
+    ends: Sequence[Outcome]
+    kind: Kind = Kind.CRASH
+
+    @property
+    def accepts(self) -> tuple[Signature, ...]:
+        return (Signature(self.kind),)
+
+    def judge(self, programs: Sequence[Program]) -> list[Outcome]:
+        assert len(programs) == len(self.ends) - 1
+        return list(self.ends[:-1])
+
+    def measure(self, program: Program) -> Measured:
+        return Measured(self.ends[-1], Reproducibility(failed=1, runs=1))
+
+
+@pytest.mark.parametrize(
+    ("ends", "stage"),
+    [
+        ((PASSES, PASSES, PASSES, FAILS), Stage.INDUCTOR),
+        ((PASSES, PASSES, FAILS, FAILS), Stage.DECOMPOSITION),
+        ((FAILS, LOST, PASSES, FAILS), Stage.DYNAMO),
+        ((LOST, PASSES, FAILS, FAILS), Stage.DECOMPOSITION),
+        ((PASSES, PASSES, LOST, FAILS), Stage.UNKNOWN),
+        ((PASSES, SETUP, FAILS, FAILS), Stage.UNKNOWN),
+        ((LOST, FAILS, FAILS, FAILS), Stage.UNKNOWN),
+        ((PASSES, PASSES, PASSES, PASSES), Stage.UNKNOWN),
+    ],
+)
+def test_the_stage_is_the_first_rung_that_fails_where_the_one_below_passes(
+    ends: Sequence[Outcome], stage: Stage
+) -> None:
+    assert climb(PROGRAM, cast(Oracle, Rungs(ends)))[0] is stage
+
+
+def test_a_rung_that_raises_what_eager_raises_passes_where_an_error_is_missing() -> None:
+    raises, missing = Outcome(outcome="eager_error"), Outcome(outcome="missing_error", phase="compiled")
+    oracle = Rungs((raises, raises, raises, missing), Kind.MISSING_ERROR)
+    stage, ladder, _ = climb(PROGRAM, cast(Oracle, oracle))
+    assert stage is Stage.INDUCTOR
+    assert [rung.outcome for rung in ladder] == ["passes", "passes", "passes", "missing_error"]
+
+
+def test_of_another_failure_a_rung_that_fails_in_eager_does_not_pass() -> None:
+    stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(outcome="eager_error"), FAILS))))
+    assert stage is Stage.UNKNOWN
+    assert ladder[2].outcome == "eager_error"
+
+
+class Scripted:
+    """An executor for which a script ends as told under each backend; None stands for the script as it is."""
+
+    def __init__(self, ends: Mapping[str | None, Outcome]) -> None:
+        self.ends = ends
+        self.requests: list[dict[str, Any]] = []
+
+    def judge(self, requests: Sequence[dict[str, Any]], **options: Any) -> list[Outcome]:
+        self.requests += requests
+        return [self.ends.get(r.get("backend"), PASSES) if r["compile"] else PASSES for r in requests]
+
+    def fresh_cache(self) -> Path:
+        return Path("fresh")
+
+
+CALLS = "import torch\nassert torch.compile(f, backend='eager')(x) == torch.compile(f)(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("ends", "stage"),
+    [
+        ({None: FAILS}, Stage.INDUCTOR),
+        ({None: FAILS, "aot_eager_decomp_partition": LOST}, Stage.UNKNOWN),
+        ({None: FAILS, "aot_eager": LOST}, Stage.INDUCTOR),
+        ({None: FAILS, "eager": FAILS}, Stage.DYNAMO),
+    ],
+)
+def test_the_stage_of_a_script(ends: Mapping[str | None, Outcome], stage: Stage, tmp_path: Path) -> None:
+    level, report = python_level(tmp_path, Scripted(ends))
+    level._blame(CALLS, Signature(Kind.CRASH, signal=11))
+    assert report.failure is not None and report.failure.stage is stage
+
+
+def test_a_script_that_fails_now_and_then_has_to_pass_more_than_once(tmp_path: Path) -> None:
+    executor = Scripted({})
+    level, _ = python_level(tmp_path, executor)
+    steady, flaky = (
+        level._patient(CALLS, Signature(Kind.CRASH, signal=11), Reproducibility(failed=failed, runs=2))
+        for failed in (2, 1)
+    )
+    assert steady.repeats == 1 < flaky.repeats
+    for patient in (steady, flaky):
+        before = len(executor.requests)
+        assert patient.original.run(CALLS).passes and patient.original.passes_without(["fusion/a"])
+        assert len(executor.requests) - before == 2 * patient.repeats
+
+
+def test_a_script_that_fails_once_is_run_no_more(tmp_path: Path) -> None:
+    executor = Scripted({None: FAILS})
+    level, _ = python_level(tmp_path, executor)
+    patient = level._patient(CALLS, Signature(Kind.CRASH, signal=11), Reproducibility(failed=1, runs=2))
+    assert not patient.original.run(CALLS).passes
+    assert len(executor.requests) == 1
+
+
+def python_level(folder: Path, executor: Scripted) -> tuple[PythonLevel, Report]:
+    (folder / "script.py").write_text(CALLS)
+    report = Report(failure=Failure(kind=Kind.CRASH), reduction=Reduction(level="python", nodes_before=1))
+    journal = Journal(FolderSink(folder / "out"), report, 600)
+    return PythonLevel(cast(Executor, executor), folder / "script.py", [], journal, jobs=1), report

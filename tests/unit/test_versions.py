@@ -58,9 +58,23 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
         ("bare", "", "cannot_run"),
         ("gone", "", "cannot_run"),
     ]
-    assert "No module named 'torch'" in found[4].note
+    assert found[4].note == "ModuleNotFoundError: No module named 'torch'"
     assert "is not a Python interpreter that runs" in found[5].note
     assert span(found) == Span(last_good="2.11.0", first_bad="2.12.1", fixed_in="2.14.0.dev20261101")
+
+
+def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
+    """Of the failure that is looked for it says nothing, but torch runs there."""
+    old = interpreter(tmp_path / "old", "2.11.0")
+    (next((old.parents[1] / "lib").glob("python*")) / "site-packages" / "torch" / "__init__.py").write_text(
+        "__version__ = '2.11.0'\n"
+    )
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), 600)
+    _, found = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
+    assert (found.torch, found.outcome) == ("2.11.0", "cannot_run")
+    assert found.note == "fails in another way: AttributeError: module 'torch' has no attribute 'is_wrong'"
 
 
 def version(torch: str, outcome: str, name: str = "") -> Version:
@@ -71,11 +85,26 @@ def version(torch: str, outcome: str, name: str = "") -> Version:
     ("versions", "said"),
     [
         ([], ""),
-        ([version("2.13.0", "fails")], "first bad: 2.13.0"),
+        ([version("2.13.0", "fails")], "fails since at least 2.13.0, the oldest that could be tried"),
         ([version("2.9.0", "passes"), version("2.10.0", "fails")], "last good: 2.9.0, first bad: 2.10.0"),
-        ([version("2.13.0", "fails"), version("2.12.0", "cannot_run")], "first bad: 2.13.0"),
+        ([version("2.13.0", "fails"), version("2.12.0", "cannot_run")],
+         "fails since at least 2.13.0, the oldest that could be tried"),
+        ([version("2.13.0+cpu", "fails"), version("2.11.0", "fails"), version("2.14.0", "passes")],
+         "fails since at least 2.11.0, the oldest that could be tried, fixed in 2.14.0"),
         ([version("2.13.0", "fails", "own"), version("2.13.0", "passes", "patched")],
-         "first bad: 2.13.0 (own), fixed in 2.13.0 (patched)"),
+         "fails since at least 2.13.0 (own), the oldest that could be tried, fixed in 2.13.0 (patched)"),
+        ([version("2.13.0", "fails", "own"), version("2.13.0", "passes", "patched"), version("2.12.0", "passes")],
+         "last good: 2.12.0, first bad: 2.13.0 (own), fixed in 2.13.0 (patched)"),
+        ([version("2.13.0+cpu", "passes"), version("2.13.0+cu130", "fails")],
+         "fails since at least 2.13.0+cu130, the oldest that could be tried, builds of 2.13.0 disagree"),
+        ([version("2.13.0+cu130", "fails"), version("2.13.0+cpu", "passes"), version("2.12.0+cpu", "passes"),
+          version("2.14.0+cpu", "passes")],
+         "builds of 2.13.0 disagree"),
+        ([version("2.13.0+cu130", "fails"), version("2.13.0+cpu", "passes"), version("2.12.0+cpu", "passes"),
+          version("2.12.0+cu130", "passes"), version("2.14.0+cu130", "passes")],
+         "last good: 2.12.0+cu130, first bad: 2.13.0+cu130, fixed in 2.14.0+cu130, builds of 2.13.0 disagree"),
+        ([version("2.13.0+cu130", "fails"), version("2.12.0+cpu", "passes")],
+         "last good: 2.12.0+cpu, first bad: 2.13.0+cu130"),
         ([version("2.13.0", "passes")], ""),
         ([version("who knows", "fails")], ""),
     ],

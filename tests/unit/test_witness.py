@@ -33,6 +33,24 @@ def test_trap_01_its_own_errors_are_not_the_users_bug(own: str, dumped: bool, st
     assert outcome.startswith("broke by itself: TypeError: ")
 
 
+@pytest.mark.parametrize("own", OWN_ERRORS)
+def test_what_the_users_failure_says_is_no_error_of_its_own(own: str) -> None:
+    """A script may really fail like that under the compiler: then its own message is all that such a line holds."""
+    message = f"AttributeError: {own} 'shape'"
+    log = f"Traceback\n  ...\n  torch._dynamo.exc.InternalTorchDynamoError: {message}\n"
+    for said in (message, f"{message}\n\nfrom user code:\n"):
+        assert _judge(1, log, True, 60, said) == ("saw the failure and dumped a graph to minify", True)
+    outcome, agrees = _judge(1, f"{log}TypeError: {own} in the harness\n", True, 60, message)
+    assert agrees is None
+    assert outcome.startswith("broke by itself: TypeError: ")
+
+
+def test_a_failure_that_says_little_excuses_no_error_of_its_own() -> None:
+    for message in ("", "AttributeError: "):
+        _, agrees = _judge(1, "AttributeError: 'NoneType' object has no attribute 'x'\n", True, 60, message)
+        assert agrees is None
+
+
 def test_a_failure_without_a_dump_is_no_evidence() -> None:
     """The script's own assertion fails under it as without it."""
     outcome, agrees = _judge(1, "Traceback\nAssertionError: too far apart\n  \n", False, 60)
