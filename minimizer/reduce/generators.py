@@ -92,6 +92,15 @@ def _twos_below_zero(meta: TensorMeta) -> str:
     return _call("full", meta, f"{_shape(meta)}, -2.0", default="torch.float32")
 
 
+def _nonfinite(value: str) -> Expression:
+    return lambda meta: _call("full", meta, f"{_shape(meta)}, {nonfinite(value)}", default="torch.float32")
+
+
+def nonfinite(value: str) -> str:
+    """How ``nan``, ``inf`` or ``-inf`` is written."""
+    return f'float("{value}")'
+
+
 def _cast(expression: Expression) -> Expression:
     """For dtypes that no factory takes: made in float32, then cast."""
     return lambda meta: f"{_operand(expression(replace(meta, dtype='torch.float32')))}.to({meta.dtype})"
@@ -110,6 +119,8 @@ FLOAT = (
     Generator("-rand", 5, _negative),
     Generator("-2", 2, _twos_below_zero),
 )
+NONFINITE = tuple(Generator(value, 6, _nonfinite(value)) for value in ("nan", "inf", "-inf"))
+"""For floats, but only in the place of data that hold such a value: on others they would show another failure."""
 CAST = tuple(Generator(g.name, g.rank, _cast(g.expression)) for g in FLOAT)
 COMPLEX = (Generator("randn", 4, _filled("randn")), Generator("ones", 0, _filled("ones")))
 INT = (
@@ -140,7 +151,8 @@ def generator_of(item: Input) -> Generator | None:
     meta = item.meta
     if item.code is None or meta is None:
         return None
-    return next((g for g in generators(meta) if item.code in (g.code(meta, grad=True), g.code(meta, grad=False))), None)
+    known = (*generators(meta), *(NONFINITE if generators(meta) is FLOAT else ()))
+    return next((g for g in known if item.code in (g.code(meta, grad=True), g.code(meta, grad=False))), None)
 
 
 def rank(item: Input) -> int:

@@ -114,6 +114,26 @@ def test_a_number_below_minus_one_needs_no_random_values() -> None:
     assert result.best.inputs[0].code == "torch.full((1,), -2.0)"
 
 
+@pytest.mark.parametrize(("value", "left"), [("nan", "nan"), ("-inf", "-inf"), ("0.5", None)])
+def test_of_data_that_are_not_finite_a_single_value_is_left(value: str, left: str | None) -> None:
+    """No finite values show the failure; and none of another sort is put in the place of finite data."""
+    literal = (
+        f'torch.tensor([[0.1, float("{value}")], [0.2, 0.3]])' if left else "torch.tensor([[0.1, 0.5], [0.2, 0.3]])"
+    )
+
+    tried: list[str] = []
+
+    def is_special(program: Program) -> bool:
+        tried.append(code := program.inputs[0].code or literal)
+        return code == literal or 'float("' in code
+
+    meta = TensorMeta((2, 2), "torch.float32", (2, 1))
+    check = FakeExecutor(both(is_special, has("torch.a")))
+    result = reduce(chain(["torch.a"], meta=meta), check=check, literal=lambda _: literal)
+    assert result.best.inputs[0].code == (f'torch.full((1,), float("{left}"))' if left else literal)
+    assert any("float(" in code for code in tried if code != literal) is (left is not None)
+
+
 def test_strides_that_are_needed_stay() -> None:
     meta = TensorMeta((2, 3), "torch.float32", (1, 2))
     executor = FakeExecutor(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from minimizer.program import Arg, Input, Node, Program, Ref
 from minimizer.reduce import cut
-from minimizer.reduce.generators import UNUSUAL_FLOATS, generator_of, generators
+from minimizer.reduce.generators import FLOAT, NONFINITE, UNUSUAL_FLOATS, generator_of, generators
 from minimizer.reduce.program_problem import ProgramProblem
 
 
@@ -77,7 +77,7 @@ def as_float32(program: Program, names: Sequence[str]) -> Program | None:
             inputs.append(item)
             continue
         meta = replace(item.meta, dtype="torch.float32")
-        twin = next(g for g in generators(meta) if g.name == made_by.name)
+        twin = next(g for g in (*FLOAT, *NONFINITE) if g.name == made_by.name)
         inputs.append(replace(item, meta=meta, code=twin.code(meta, grad=program.grad)))
     if tuple(inputs) == program.inputs:
         return None

@@ -12,7 +12,15 @@ from functools import partial
 
 from minimizer.program import Arg, Input, Program, contiguous
 from minimizer.reduce import cut
-from minimizer.reduce.generators import Generator, generator_of, generators, is_contiguous
+from minimizer.reduce.generators import (
+    FLOAT,
+    NONFINITE,
+    Generator,
+    generator_of,
+    generators,
+    is_contiguous,
+    nonfinite,
+)
 from minimizer.reduce.program_problem import ProgramProblem
 
 
@@ -86,13 +94,15 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
 
 
 def _literal(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
-    """The program with this golden input written out, if its value is small."""
+    """The program with this golden input written out, if its value is small; first with all of it NaN, or infinite, if a part is."""
     code = problem.literal(item.golden) if item.golden is not None else None
-    if code is None:
+    if code is None or item.meta is None:
         return
-    if problem.best.grad and item.meta is not None and item.meta.requires_grad:
+    if generators(item.meta) is FLOAT:
+        yield from (made(g, problem.best, [item.name]) for g in NONFINITE if nonfinite(g.name) in code)
+    if problem.best.grad and item.meta.requires_grad:
         code += ".requires_grad_()"
-    changed = replace(item, golden=None, code=code, meta=item.meta and replace(item.meta, stride=None))
+    changed = replace(item, golden=None, code=code, meta=replace(item.meta, stride=None))
     yield replace(problem.best, inputs=tuple(changed if i == item else i for i in problem.best.inputs))
 
 
