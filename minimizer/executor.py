@@ -360,7 +360,7 @@ class Survey:
         return data
 
     def literal(self, key: str) -> str | None:
-        """Source text for a small golden value."""
+        """Source text for a small golden value, or for what may do in the place of one that holds NaN or infinities."""
         text = self._executor.ask(self._task, {"what": "literal", "key": key}).get("text")
         return text if isinstance(text, str) and len(text) < 10_000 else None
 

@@ -50,9 +50,12 @@ class GoldenGraph:
         return collector.found
 
     def literal(self, key: str) -> str | None:
-        """Source text that makes a small tensor, or None if it is not small or has no plain text."""
+        """Source text that makes a small tensor; of a large one with NaN or infinities, what may do in its place (`nonfinite`).
+
+        None if it is neither, or has no plain text.
+        """
         value = self.values([key]).get(key)
-        return None if value is None else literal(value)
+        return None if value is None else literal(value) or nonfinite(value)
 
 
 class _Collector(fx.Interpreter):
@@ -108,6 +111,19 @@ def literal(value: torch.Tensor) -> str | None:
     if value.numel() == 0:
         return f"torch.empty({tuple(value.shape)}{suffix})"
     return f"torch.tensor({_nested(value.tolist(), value.dtype)}{suffix})"
+
+
+def nonfinite(value: torch.Tensor) -> str | None:
+    """A tensor full of NaN, or of an infinity, if a float tensor has such a value in it; else None."""
+    if not value.is_floating_point() or value.layout is not torch.strided:
+        return None
+    flat = value.detach().float().flatten()
+    special = flat[~flat.isfinite()]
+    if special.numel() == 0:
+        return None
+    number = float("nan") if bool(special.isnan().any()) else float(special[0])
+    suffix = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+    return f"torch.full({tuple(value.shape)}, {_short(number, value.dtype)}{suffix})"
 
 
 def _nested(value: Any, dtype: torch.dtype) -> str:

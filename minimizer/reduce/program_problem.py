@@ -9,7 +9,7 @@ from minimizer.reduce.order import sort_key
 from minimizer.reduce.problem import OnStep, Problem
 
 Literal = Callable[[str], str | None]
-"""Source text of the golden value of that key if it is small, else None."""
+"""Source text of the golden value of that key if it is small, or of what may do in its place; else None."""
 
 
 class ProgramProblem(Problem[Program]):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import fx
 
+from minimizer.inside import golden
 from minimizer.inside.golden import GoldenGraph
 from minimizer.inside.snapshot import rng_state
 
@@ -19,3 +21,24 @@ def test_inputs_keep_the_storage_they_share() -> None:
     assert found["head"].tolist() == [7.0, 1.0]
     assert found["mul_"].tolist() == [0.5] * 4
     assert whole.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("special", "dtype", "text"),
+    [
+        ([float("nan"), float("inf")], torch.float32, 'torch.full((9, 9), float("nan"))'),
+        ([float("-inf")], torch.float16, 'torch.full((9, 9), float("-inf"), dtype=torch.float16)'),
+        ([], torch.float32, None),
+    ],
+)
+def test_of_a_large_value_that_is_not_finite_a_simple_one_may_do(
+    special: list[float], dtype: torch.dtype, text: str | None
+) -> None:
+    value = torch.ones(9, 9, dtype=dtype)
+    value[0, : len(special)] = torch.tensor(special, dtype=dtype)
+    assert golden.literal(value) is None
+    assert golden.nonfinite(value) == text
+
+
+def test_integers_are_finite() -> None:
+    assert golden.nonfinite(torch.ones(9, 9, dtype=torch.int64)) is None
