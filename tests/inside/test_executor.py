@@ -179,8 +179,15 @@ def test_a_trial_says_which_inputs_its_function_changes(child: Executor) -> None
             x.zero_()
             return x + 1
     """
-    outcomes = judge(child, trial("return torch.ops.lib.hidden(x)", setup=setup), trial("return x + 1"))
-    assert [outcome.writes for outcome in outcomes] == [[0], []]
+    nan = {"inputs": [{"name": "x", "code": 'torch.full((2,), float("nan"))', "requires_grad": False}]}
+    outcomes = judge(
+        child,
+        trial("return torch.ops.lib.hidden(x)", setup=setup),
+        trial("return x + 1"),
+        {**trial("return x + 1"), **nan},
+        {**trial("return torch.ops.lib.hidden(x)", setup=setup), **nan},
+    )
+    assert [outcome.writes for outcome in outcomes] == [[0], [], [], [0]]
 
 
 def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:
