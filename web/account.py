@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from minimizer.store import AuditEntry, Project, Token
 from minimizer.types import Role, Scope
 from web.access import identity
-from web.answers import COMMON, SECURITY, problem_response
+from web.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.problems import Problem
 from web.service import service
 
@@ -127,7 +127,11 @@ def list_tokens() -> dict[str, Any]:
     "/tokens",
     summary="Make a token",
     description="A token makes none that lives longer than itself.",
-    responses={201: SecretBody, 409: problem_response("Access control is off, so there are no users to have tokens.")},
+    responses={
+        201: SecretBody,
+        409: problem_response("Access control is off, so there are no users to have tokens."),
+        **BROKEN,
+    },
 )
 def create_token(body: NewTokenBody) -> tuple[dict[str, Any], int]:
     token, secret = new_token(body)

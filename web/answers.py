@@ -16,6 +16,9 @@ def problem_response(description: str) -> dict[str, Any]:
 
 UNKNOWN: ResponseDict = {404: problem_response("There is no such job, or it is in a project that is not open to you.")}
 
+BROKEN: ResponseDict = {400: problem_response("The body is not JSON.")}
+"""What an operation that takes a body may answer."""
+
 COMMON: ResponseDict = {
     401: problem_response("Access control is on, and no key was sent that counts."),
     403: problem_response("This key may not do that, or the request comes from another site's page."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,8 +17,8 @@ from minimizer.errors import UserError
 from minimizer.store import Job
 from web import filters, stream
 from web.access import home, identity, still_sees, submitter
-from web.answers import COMMON, SECURITY, UNKNOWN, problem_response
-from web.problems import Problem, problem_of
+from web.answers import BROKEN, COMMON, SECURITY, UNKNOWN, problem_response
+from web.problems import Problem, explain, problem_of
 from web.schemas import (
     BatchBody,
     EventsQuery,
@@ -60,7 +61,7 @@ _EVENT = {
     "example": {"id": "17", "event": "progress", "data": '{"time": 1767322000.5, "nodes": 12, "trials": 40}'},
 }
 _SUBMIT_RESPONSES: dict[Any, Any] = {
-    400: problem_response("The request has no script, or its JSON is broken."),
+    400: problem_response("The request has no script or several of them, or its JSON is broken."),
     409: problem_response("A request with this Idempotency-Key is being worked on at this moment."),
     413: problem_response("The script or archive is too large."),
     415: problem_response("Neither multipart nor JSON."),
@@ -96,7 +97,7 @@ _SUBMIT_RESPONSES: dict[Any, Any] = {
 def submit_job() -> Response:
     submission, handling = _submission()
     ((job, _),) = _submit([submission], handling.project, handling.force)
-    response = jsonify(job_body(job).model_dump(mode="json"))
+    response = jsonify(_body(job).model_dump(mode="json"))
     response.headers["Location"] = url_for("api.get_job", job_id=job.id)
     if job.status.is_final:
         return response
@@ -108,7 +109,7 @@ def submit_job() -> Response:
     "/batches",
     summary="Submit many scripts",
     description="All of them are taken, or none. Honours `Idempotency-Key`.",
-    responses={202: JobsBody, 409: _SUBMIT_RESPONSES[409], 413: _SUBMIT_RESPONSES[413], 422: _SUBMIT_RESPONSES[422]},
+    responses={202: JobsBody, **BROKEN, **{status: _SUBMIT_RESPONSES[status] for status in (409, 413, 422)}},
     openapi_extensions={"parameters": [_KEY_PARAMETER]},
 )
 def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
@@ -122,7 +123,7 @@ def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
             assert problem is not None
             raise Problem(problem.status, problem.slug, f"jobs.{index}: {problem.detail}") from None
     answers = _submit(submissions, body.project, body.force)
-    return JobsBody(jobs=[job_body(job) for job, _ in answers], next_cursor=None).model_dump(mode="json"), 202
+    return JobsBody(jobs=_bodies([job for job, _ in answers]), next_cursor=None).model_dump(mode="json"), 202
 
 
 @api.get("/jobs", summary="List jobs, newest first", responses={200: JobsBody})
@@ -135,7 +136,7 @@ def list_jobs(query: ListQuery) -> Response:
         cursor=query.cursor,
         limit=query.limit,
     )
-    response = jsonify(JobsBody(jobs=[job_body(job) for job in jobs], next_cursor=next_cursor).model_dump(mode="json"))
+    response = jsonify(JobsBody(jobs=_bodies(jobs), next_cursor=next_cursor).model_dump(mode="json"))
     response.headers["Cache-Control"] = "no-cache"
     if next_cursor is not None:
         following = urlencode({**request.args.to_dict(), "cursor": next_cursor})
@@ -152,7 +153,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
         # A client that knows an older version is answered at once: what it waits for has happened.
         if known is not None or not request.if_none_match:
             job = stream.wait_for_job(here.store, here.watcher, here.polls, job, query.wait, known)
-    response = jsonify(job_body(job, here.store.report(job.id)).model_dump(mode="json"))
+    response = jsonify(_body(job, here.store.report(job.id)).model_dump(mode="json"))
     response.set_etag(_etag(job.version))
     response.headers["Cache-Control"] = "no-cache"
     if not job.status.is_final:
@@ -180,7 +181,7 @@ def get_events(path: JobPath, query: EventsQuery) -> Response:
     "/jobs/<job_id>/cancel", summary="Stop a job; what it has found so far is kept", responses={202: JobBody, **UNKNOWN}
 )
 def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
-    return job_body(service().store.request_cancel(path.job_id)).model_dump(mode="json"), 202
+    return _body(service().store.request_cancel(path.job_id)).model_dump(mode="json"), 202
 
 
 @api.post(
@@ -191,17 +192,17 @@ def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
     responses={202: JobBody, **UNKNOWN},
 )
 def retry_job(path: JobPath, query: RetryQuery) -> tuple[dict[str, Any], int]:
-    return job_body(service().retry(path.job_id, query.budget)).model_dump(mode="json"), 202
+    return _body(service().retry(path.job_id, query.budget)).model_dump(mode="json"), 202
 
 
 @api.put("/jobs/<job_id>/pin", summary="Keep a job, however old it grows", responses={200: JobBody, **UNKNOWN})
 def pin_job(path: JobPath) -> dict[str, Any]:
-    return job_body(service().store.pin(path.job_id, True)).model_dump(mode="json")
+    return _body(service().store.pin(path.job_id, True)).model_dump(mode="json")
 
 
 @api.delete("/jobs/<job_id>/pin", summary="Let a job go when its time comes", responses={200: JobBody, **UNKNOWN})
 def unpin_job(path: JobPath) -> dict[str, Any]:
-    return job_body(service().store.pin(path.job_id, False)).model_dump(mode="json")
+    return _body(service().store.pin(path.job_id, False)).model_dump(mode="json")
 
 
 @api.delete(
@@ -212,6 +213,15 @@ def unpin_job(path: JobPath) -> dict[str, Any]:
 def delete_job(path: JobPath) -> tuple[str, int]:
     service().store.delete(path.job_id)
     return "", 204
+
+
+def _body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
+    return job_body(job, report, service().store.failures_of([job.id]).get(job.id))
+
+
+def _bodies(jobs: Sequence[Job]) -> list[JobBody]:
+    groups = service().store.failures_of([job.id for job in jobs])
+    return [job_body(job, failure=groups.get(job.id)) for job in jobs]
 
 
 def _submit(submissions: list[Submission], project: str | None, force: bool) -> list[tuple[Job, bool]]:
@@ -233,8 +243,7 @@ def _submission() -> tuple[Submission, Handling]:
     try:
         body = ScriptBody.model_validate(request.get_json())
     except ValidationError as error:
-        detail = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
-        raise Problem(422, "invalid-body", detail) from None
+        raise Problem(422, "invalid-body", explain(error)) from None
     return check(_encode(body.script), body.filename, body.options, settings, body.priority), body
 
 

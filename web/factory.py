@@ -37,16 +37,20 @@ _TOKEN = "A personal API token. Needed only where access control is on."
 
 
 class _Json(DefaultJSONProvider):
-    """JSON as we read and write it."""
+    """JSON as we read and write it: all bodies go through here, also those that flask-openapi reads."""
 
     sort_keys = False
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
+        if not s.strip():
+            return None  # nothing was sent; whether that will do is for the model to say
         try:
             return super().loads(s, **kwargs)
         except RecursionError:
-            # The sender's fault, like all that Flask is told by a ValueError.
-            raise ValueError("nested too deeply") from None
+            raise problems.not_json(ValueError("it is nested too deeply")) from None
+        except ValueError as error:
+            # A ValueError would be taken for "no body" by flask-openapi, and its words be kept from the sender by Flask.
+            raise problems.not_json(error) from None
 
 
 def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | None = None) -> OpenAPI:

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer import archive
@@ -19,8 +19,8 @@ from minimizer.store.groups import Projects
 from minimizer.types import Kind
 from web import filters, job_view
 from web.access import identity, submitter
-from web.answers import COMMON, SECURITY, problem_response
-from web.problems import Problem
+from web.answers import BROKEN, COMMON, SECURITY, problem_response
+from web.problems import Problem, explain
 from web.schemas import JobBody, ProjectQuery, SignaturePath, job_body
 from web.service import service
 from web.submission import Submission, toolchains
@@ -120,6 +120,12 @@ class RetestBody(_Strict):
         description="Name of the configured interpreter, with another torch; default: the worker's own.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def nothing_asks_for_nothing(cls, body: object) -> object:
+        """Take a request without a body for an empty object; one with a body that is no JSON stays refused."""
+        return {} if body is None and not request.get_data() else body
+
 
 @failures.get("", summary="Failures, the last seen first", responses={200: FailuresBody})
 def list_failures(query: FailuresQuery) -> dict[str, Any]:
@@ -132,7 +138,9 @@ def get_failure(path: SignaturePath, query: ProjectQuery) -> dict[str, Any]:
     return _whole(service().store.failure(path.signature, _among(query.project)))
 
 
-@failures.patch("/<signature>", summary="Say what is known of a failure", responses={200: WholeFailureBody, **UNKNOWN})
+@failures.patch(
+    "/<signature>", summary="Say what is known of a failure", responses={200: WholeFailureBody, **UNKNOWN, **BROKEN}
+)
 def describe_failure(path: SignaturePath, query: ProjectQuery, body: DescribeBody) -> dict[str, Any]:
     among = _among(query.project)
     return _whole(
@@ -140,14 +148,18 @@ def describe_failure(path: SignaturePath, query: ProjectQuery, body: DescribeBod
     )
 
 
-@failures.post("/<signature>/merge", summary="Two failures are one", responses={200: WholeFailureBody, **UNKNOWN})
+@failures.post(
+    "/<signature>/merge", summary="Two failures are one", responses={200: WholeFailureBody, **UNKNOWN, **BROKEN}
+)
 def merge_failures(path: SignaturePath, query: ProjectQuery, body: MergeBody) -> dict[str, Any]:
     among = _among(query.project)
     return _whole(service().store.merge_failures(path.signature, body.other, identity().label, among))
 
 
 @failures.post(
-    "/<signature>/split", summary="Some jobs are another failure", responses={200: WholeFailureBody, **UNKNOWN}
+    "/<signature>/split",
+    summary="Some jobs are another failure",
+    responses={200: WholeFailureBody, **UNKNOWN, **BROKEN},
 )
 def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> dict[str, Any]:
     among = _among(query.project)
@@ -157,11 +169,13 @@ def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> 
 @failures.post(
     "/<signature>/retest",
     summary="Run the best repro again",
-    description="As a new job. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
+    request_body={"required": False, "content": {"application/json": {"schema": RetestBody.model_json_schema()}}},
+    description="As a new job; the body may be left out. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
     responses={
         202: JobBody,
         409: problem_response("No job of this failure has a verified repro, or it is too large for another job."),
         **UNKNOWN,
+        **BROKEN,
     },
 )
 def retest_failure(path: SignaturePath, query: ProjectQuery, body: RetestBody) -> tuple[dict[str, Any], int]:
@@ -221,8 +235,7 @@ def change(signature: str) -> BaseResponse:
             case _:
                 raise Problem(422, "invalid-body", "There is no such action: describe, merge, split or retest.")
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Problem(422, "invalid-body", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise Problem(422, "invalid-body", explain(error)) from None
     return redirect(url_for("failure_pages.page", signature=signature, project=project), 303)
 
 
@@ -283,7 +296,7 @@ def _whole(group: FailureGroup) -> dict[str, Any]:
     return WholeFailureBody(
         **_fields(group),
         members=[
-            MemberBody(job=job_body(member.job), because=member.because)
+            MemberBody(job=job_body(member.job, failure=group.signature), because=member.because)
             for member in store.failure_members(group.signature, projects)
         ],
         history=[HistoryBody(**vars(line)) for line in store.failure_history(group.signature, projects)],

@@ -12,7 +12,8 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options
 from minimizer.settings import Settings
-from web.submission import Submission, check, toolchains
+from web.examples import EXAMPLES
+from web.submission import Submission, check, clean_filename, is_zip, toolchains
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Draft:
     filename: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     project: str = ""
+    rival: str = ""
+    """The name of a file that was sent beside a text that somebody has typed."""
     error: str = ""
 
     def value(self, option: Field) -> str:
@@ -84,10 +87,15 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     upload = files.get("script")
     content = upload.read() if upload is not None and upload.filename else b""
     # Browsers send line breaks of a text area as CRLF.
-    script = content or form.get("source", "").replace("\r\n", "\n").encode(errors="replace")
-    filename = (upload.filename if content and upload is not None else None) or form.get("filename", "")
+    typed = form.get("source", "").replace("\r\n", "\n").encode(errors="replace")
+    name = (upload.filename if content and upload is not None else None) or ""
+    rival = name if content and _is_own(typed) and typed.strip() != content.strip() else ""
+    script = content or typed
+    # A browser sends a file no second time, so what is typed is what has to stay.
+    shown = typed if rival else b"" if is_zip(script) else script
+    filename = form.get("filename", "") if rival else name or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
-    return script, Draft(script.decode(errors="replace"), filename, values, form.get("project", ""))
+    return script, Draft(shown.decode(errors="replace"), filename, values, form.get("project", ""), rival)
 
 
 def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
@@ -98,7 +106,18 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
     """
     if not script.strip():
         raise InvalidScript("There is no script yet: drop a file, paste its text, or pick an example.")
-    return check(script, draft.filename, _options(draft.values), settings)
+    if draft.rival and not is_zip(script):
+        raise InvalidScript(
+            f"There are two scripts: the file {clean_filename(draft.rival)} and the text below. Send the text alone, or take it "
+            "away and choose the file again."
+        )
+    return check(script, draft.rival or draft.filename, _options(draft.values), settings)
+
+
+def _is_own(typed: bytes) -> bool:
+    """Whether a text is more than an example that nobody has touched."""
+    text = typed.decode(errors="replace").strip()
+    return bool(text) and all(text != one.source.strip() for one in EXAMPLES)
 
 
 def _options(values: Mapping[str, str]) -> dict[str, object]:

@@ -6,11 +6,13 @@ import logging
 import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
+from json import JSONDecodeError
 from typing import Any
 
 import structlog
 from flask import Flask, Response, g, jsonify, render_template, request
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
@@ -109,9 +111,25 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def invalid_request(error: ValidationError) -> Response:
-    """What flask-openapi answers when a path, query or header does not fit its model."""
-    detail = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-    return respond(Problem(422, "invalid-parameter", detail))
+    """What flask-openapi answers when a path, query, header or body does not fit its model."""
+    return respond(Problem(422, "invalid-parameter", explain(error)))
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with a request, in the words of its fields and not of our classes."""
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {_fault(e)}" for e in error.errors())
+
+
+def not_json(error: ValueError) -> Problem:
+    """What to answer when a body cannot be read as JSON."""
+    match error:
+        case JSONDecodeError():
+            said = f" (line {error.lineno}, column {error.colno}): {error.msg}"
+        case UnicodeDecodeError():
+            said = f": it is not UTF-8 text (byte {error.start})"
+        case _:
+            said = f": {error}"
+    return Problem(400, "bad-request", f"The body is not JSON{said}.")
 
 
 def install(app: Flask) -> None:
@@ -178,6 +196,13 @@ def wants_page() -> bool:
     return bool(accept) and accept.best_match(["application/json", "text/html"]) == "text/html"
 
 
+def _fault(details: ErrorDetails) -> str:
+    # Where no body of JSON was sent, the model is given `None`; a body that is a string is tried as JSON once more.
+    if details["type"] == "model_type" or (details["type"] == "json_invalid" and not details["loc"]):
+        return "send a JSON object" + ("" if details["loc"] else ", as application/json")
+    return details["msg"]
+
+
 def _job_of(view_args: dict[str, Any] | None) -> dict[str, Any]:
     return {"job": view_args["job_id"]} if view_args and "job_id" in view_args else {}
 
@@ -192,5 +217,8 @@ def _slug(status: int) -> str:
 
 def _detail(error: HTTPException) -> str:
     if isinstance(error, RequestEntityTooLarge):
-        return "The request is too large. The largest script that is accepted is a setting: MINIMIZER_MAX_SCRIPT_BYTES."
+        return (
+            "The request is too large. How large a script may be is a setting, MINIMIZER_MAX_SCRIPT_BYTES, and how large an "
+            "archive MINIMIZER_MAX_ARCHIVE_BYTES."
+        )
     return error.description or HTTPStatus(error.code or 500).description

@@ -72,7 +72,10 @@ class RetryQuery(BaseModel):
 
 
 class SignaturePath(BaseModel):
-    signature: str = Field(description="Signature of the failure.")
+    signature: str = Field(
+        description="Signature of the group, as in the list and in the `links` of a job, or the fingerprint of one of its jobs. "
+        "It is not the `signature` in the report of a job."
+    )
 
 
 class ProjectQuery(BaseModel):
@@ -126,7 +129,9 @@ class JobBody(BaseModel):
     summary: str = Field(description="The verdict in plain English.")
     stage: str | None = Field(description="The step of the pipeline the job is at.")
     progress: dict[str, Any] = Field(description="Nodes left, trials, elapsed seconds.")
-    failure: dict[str, Any] | None
+    failure: dict[str, Any] | None = Field(
+        description="As in the report. Its `signature` tells failures apart within a script; the group is in `links`."
+    )
     culprit: dict[str, Any] | None = Field(description="The first culprit; all of them are in the report.")
     reduction: dict[str, Any] | None
     filename: str
@@ -143,7 +148,9 @@ class JobBody(BaseModel):
     finished_at: datetime | None
     updated_at: datetime
     report: dict[str, Any] | None = Field(None, description="The report so far; in a list it is left out.")
-    links: dict[str, str]
+    links: dict[str, str] = Field(
+        description="Where all the rest is; `failure` is the group of jobs that failed in the same way, once the job is in one."
+    )
 
 
 class JobsBody(BaseModel):
@@ -195,8 +202,8 @@ class HealthBody(BaseModel):
     status: str
 
 
-def job_body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
-    """A job as the API shows it."""
+def job_body(job: Job, report: dict[str, Any] | None = None, failure: str | None = None) -> JobBody:
+    """A job as the API shows it; ``failure`` is the signature of its group."""
     return JobBody(
         id=job.id,
         status=job.status,
@@ -222,7 +229,7 @@ def job_body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
         finished_at=job.finished_at,
         updated_at=job.updated_at,
         report=report,
-        links=_links(job.id),
+        links=_links(job.id) | (_failure_link(failure, job.project) if failure else {}),
     )
 
 
@@ -276,6 +283,10 @@ def _links(job_id: str) -> dict[str, str]:
         "retry": url_for("api.retry_job", job_id=job_id),
         **raw,
     }
+
+
+def _failure_link(signature: str, project: str) -> dict[str, str]:
+    return {"failure": url_for("failures.get_failure", signature=signature, project=project)}
 
 
 # The files every job offers under its own path.

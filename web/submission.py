@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.archive import main_script, read
-from minimizer.errors import InvalidOption
+from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, check_script, parse_options
 from minimizer.settings import Settings
 from web.problems import Problem
@@ -60,6 +60,11 @@ def check(
         Problem: too large (413).
     """
     name = clean_filename(filename)
+    if is_zip(script):
+        raise InvalidScript(
+            f"{name} is a zip archive, not a script: send it over REST, as the file field 'archive' of POST /api/v1/jobs; "
+            "the field 'main' names the script in it"
+        )
     if len(script) > settings.max_script_bytes:
         raise Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -100,7 +105,7 @@ def from_upload(
     """Read a multipart request: the file ``script`` or ``archive``, a field per option, and the fields of `Handling`."""
     options: dict[str, object] = {name: form.getlist(name) if name in _LISTS else form[name] for name in form}
     handling = handling_of({name: options.pop(name) for name in Handling.model_fields if name in options})
-    upload, archive = files.get("script"), files.get("archive")
+    upload, archive = _only(files, "script"), _only(files, "archive")
     if archive is not None and upload is None:
         main = options.pop("main", None)
         return (
@@ -114,6 +119,11 @@ def from_upload(
     return check(upload.read(), upload.filename, options, settings, handling.priority), handling
 
 
+def is_zip(content: bytes) -> bool:
+    """Whether a file begins as a zip archive does."""
+    return content.startswith(b"PK\x03\x04")
+
+
 def handling_of(raw: Mapping[str, object]) -> Handling:
     """Check what is to be done with a job.
 
@@ -125,6 +135,18 @@ def handling_of(raw: Mapping[str, object]) -> Handling:
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidOption(f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}") from None
+
+
+def _only(files: MultiDict[str, FileStorage], field: str) -> FileStorage | None:
+    sent = files.getlist(field)
+    if len(sent) > 1:
+        raise Problem(
+            HTTPStatus.BAD_REQUEST,
+            "several-scripts",
+            f"The request has {len(sent)} files named '{field}', and a job has one. Send many scripts to /api/v1/batches, and a "
+            "script with the files it needs as one zip file named 'archive'.",
+        )
+    return sent[0] if sent else None
 
 
 def _options(options: Mapping[str, object], settings: Settings) -> Options:

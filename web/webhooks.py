@@ -10,7 +10,7 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
-from web.answers import COMMON, SECURITY, problem_response
+from web.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.service import service
 
 webhooks = APIBlueprint(
@@ -84,10 +84,12 @@ def list_webhooks() -> dict[str, Any]:
 @webhooks.post(
     "",
     summary="Tell an address when a job ends",
-    description="A message is a POST of JSON, signed in `X-Minimizer-Signature`: `sha256=` and the HMAC-SHA256, under the "
+    description="A message is a POST of JSON: `event` (`job.ended`), `time`, and `job` with `id`, `project`, `filename`, "
+    "`status`, `reason`, `summary`, `kind`, `signature` (as in the report) and `group` (the signature under `/failures`; "
+    "null without a failure). It is signed in `X-Minimizer-Signature`: `sha256=` and the HMAC-SHA256, under the "
     "secret, of `X-Minimizer-Timestamp`, a dot and the body. It is repeated until it is answered with 2xx, 8 times in "
     "three hours.",
-    responses={201: WebhookSecretBody},
+    responses={201: WebhookSecretBody, **BROKEN},
 )
 def create_webhook(body: NewWebhookBody) -> tuple[dict[str, Any], int]:
     made, secret = service().store.create_webhook(body.project, body.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,16 @@ class Finding:
 
     @property
     def uri(self) -> str:
-        """The script's path relative to the folder that the command runs in, where it lies below that."""
+        """The script's path relative to the checkout, else to the folder that the command runs in, where it lies below that.
+
+        GitHub takes every path for one in the checkout, also in a step with a ``working-directory``.
+        """
         path = self.script.resolve()
-        return (path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path).as_posix()
+        checkout = os.environ.get("GITHUB_WORKSPACE")
+        for folder in ([Path(checkout).resolve()] if checkout else []) + [Path.cwd()]:
+            if path.is_relative_to(folder):
+                return path.relative_to(folder).as_posix()
+        return path.as_posix()
 
     @property
     def line(self) -> int:
@@ -97,7 +105,8 @@ def step_summary(finding: Finding) -> str:
 def junit(finding: Finding) -> str:
     """One test case: failed if the failure counts, skipped if it is known or not verified, an error if nothing could be judged."""
     report = finding.report
-    seconds = f"{sum((report.get('timings') or {}).values()):.3f}"
+    timings = report.get("timings") or {}
+    seconds = f"{timings['total'] if 'total' in timings else sum(timings.values()):.3f}"
     is_failure = bool(report.get("failure"))
     totals = {
         "tests": "1",

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -168,9 +169,10 @@ class Client:
                     return _received(error.code, error.headers, error.read(1 << 20))
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            raise NotReachable(
-                f"no service answers at {self.server} ({reason}); start one with `minimizer serve`, or give --server URL"
-            ) from None
+            advice = "start one with `minimizer serve`, or give --server URL"
+            if (host := self.server.partition("https://")[2]) and _is_no_tls(reason):
+                advice = f"it may speak plain http: try --server http://{host}"
+            raise NotReachable(f"no service answers at {self.server} ({reason}); {advice}") from None
 
     def _refusal(self, answer: Answer, path: str, *, has_sent: bool) -> MinimizerError:
         detail, status = answer.detail, answer.status
@@ -239,6 +241,15 @@ def _host_of(server: str) -> str:
     except ValueError:
         pass
     raise Refused(f"--server {server}: not an address; it looks like {DEFAULT_SERVER}")
+
+
+def _is_no_tls(reason: object) -> bool:
+    """Whether a handshake has failed in a way that it does where the other side knows nothing of TLS."""
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return False
+    return isinstance(reason, ssl.SSLError | ConnectionResetError) or (
+        isinstance(reason, TimeoutError) and "handshake" in str(reason)
+    )
 
 
 def _token() -> str:

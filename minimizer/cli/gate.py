@@ -114,8 +114,9 @@ def conclude(
     if gate.fail_on is None:
         return exit_status(status, reason)
     if name is not None and is_verified:
-        said = "known" if is_known else f"new; to accept it, put this line into a --baseline file: {name}"
-        click.echo(f"fingerprint {name} ({said})", err=True)
+        # With "any" a baseline changes nothing, so there is nothing to be put into one.
+        accept = f"; to accept it, put this line into a --baseline file: {name}" if gate.fail_on == "new" else ""
+        click.echo(f"fingerprint {name} ({'known' if is_known else f'new{accept}'})", err=True)
     if counts:
         return Exit.COUNTS
     if status in (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL):

@@ -6,8 +6,10 @@ read off the model, so that the command line cannot accept what REST would refus
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -99,6 +101,14 @@ def require_place(option: str, path: Path | None) -> None:
     """
     if path is None:
         return
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    if (existing != path and not existing.is_dir()) or not os.access(existing, os.W_OK):
-        raise InvalidOption(f"{option} {path} cannot be written: {existing} is no folder of yours; name another place")
+    place = path.resolve()
+    try:
+        existing = next(parent for parent in (place, *place.parents) if parent.exists())
+        if existing.is_dir():
+            # Tried, and taken back: to root the bits of a mode say nothing, nor does /proc keep to its own.
+            with tempfile.TemporaryDirectory(prefix=".writing-", dir=existing) as folder:
+                Path(folder, place.relative_to(existing)).mkdir(parents=True, exist_ok=True)
+        elif existing != place or not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, f"{existing} is no folder of yours")
+    except OSError as error:
+        raise InvalidOption(f"{option} {path} cannot be written: {error.strerror}; name another place") from None

@@ -63,7 +63,7 @@ def sentence(event: Event) -> str | None:
         case "blame":
             return f"To blame: {printable(event['blame']['what'], 400)}"
         case "workaround":
-            return f"The script passes with: {printable(event['workaround']['code'], 400)}"
+            return f"The script passes with: {printable('; '.join(event['workaround']['code'].splitlines()), 400)}"
         case "note":
             return printable(event["message"])
         case _:

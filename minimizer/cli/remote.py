@@ -21,6 +21,8 @@ from minimizer.options import check_script
 from minimizer.sink import FolderSink
 from minimizer.types import Exit, Status
 
+RESULTS = Path("minimizer-out")
+"""Where the results of a job go, in a folder of its own, if nothing else is said."""
 PATIENCE = 30
 """Failed polls in a row, a second apart, before the service is given up."""
 
@@ -83,10 +85,12 @@ def submit(
     content = script.read_bytes()
     check_script(content, str(script))
     gate = Gate(fail_on, baseline, junit, sarif)
-    if not wait and gate != Gate(None, None, None, None):
-        raise InvalidOption("--fail-on, --baseline, --junit and --sarif need --wait: they tell of a job that has ended")
+    if not wait and (out is not None or gate != Gate(None, None, None, None)):
+        raise InvalidOption(
+            "--out, --fail-on, --baseline, --junit and --sarif need --wait: they are about a job that has ended"
+        )
     gate.check()
-    require_place("--out", out)
+    require_place("--out", out or (RESULTS if wait else None))
     client = Client(server, pause=_pause)
     job = client.submit(content, script.name, options_from(job_values), project)
     click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
@@ -106,8 +110,7 @@ def submit(
         raise NotReachable(f"{error}. The job is not stopped by that; come back with: {come_back}") from None
     report = _report(job)
     _show(report, folder, as_json)
-    name = fingerprint(report) if fail_on == "new" else None
-    on_server = name is not None and client.is_known(name, job["project"])
+    on_server = _is_known(client, job, report, decides=fail_on == "new")
     return conclude(gate, script, report, folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
 
 
@@ -130,12 +133,14 @@ def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
 @out_option
 def download(job_id: str, server: str, out: Path | None) -> None:
     """Fetch what JOB has found so far: repro.py, report.json, report.md, run.log and the rest."""
-    require_place("--out", out)
     folder = out or _default_folder(job_id)
+    require_place("--out", folder)
     client = Client(server, pause=_pause)
-    names = _fetch(client, client.job(job_id), folder)
+    job = client.job(job_id)
+    names = _fetch(client, job, folder)
     if not names:
-        raise Refused(f"job {job_id} has no results yet; see `minimizer status {job_id}`")
+        so_far = "left no results" if Status(job["status"]).is_final else "has no results yet"
+        raise Refused(f"job {job_id} {so_far}; see `minimizer status {job_id}`")
     for name in names:
         click.echo(str(folder / name))
 
@@ -216,6 +221,19 @@ def _report(job: Job) -> Report:
     return {**(job.get("report") or {"schema": 1}), **ending, "status": status}
 
 
+def _is_known(client: Client, job: Job, report: Report, *, decides: bool) -> bool:
+    """Whether the service knows the failure. Where nothing depends on it, a service that has just gone spoils no verdict."""
+    name = fingerprint(report)
+    if name is None:
+        return False
+    try:
+        return client.is_known(name, job["project"])
+    except NotReachable:
+        if decides:
+            raise
+        return False
+
+
 def _show(report: Report, folder: Path, as_json: bool) -> None:
     for line in [json.dumps(report)] if as_json else verdict_lines(report, folder):
         click.echo(line)
@@ -231,4 +249,4 @@ def _row(job: Job) -> str:
 
 
 def _default_folder(job_id: str) -> Path:
-    return Path("minimizer-out") / (job_id if _is_plain(job_id) else "job")
+    return RESULTS / (job_id if _is_plain(job_id) else "job")

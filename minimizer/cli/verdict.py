@@ -43,12 +43,26 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     if verification := report.get("verification"):
         lines.append(f"verified   {verification['failed_same']} of {verification['runs']} runs in a clean process")
     if workaround and workaround["code"]:
-        lines.append(f"workaround {printable(workaround['code'], 400)} ({printable(workaround['where'], 200)})")
+        lines += _workaround(workaround)
     elif workaround:
         lines.append(f"workaround {printable(workaround['what'], 400)}")
     if folder is not None:
         lines += _files(folder)
     return lines
+
+
+def _workaround(workaround: dict[str, Any]) -> list[str]:
+    where = printable(workaround["where"], 200)
+    # Line by line: several statements in one line are no Python, and this is to be copied into a script.
+    code = [_code(line) for line in workaround["code"].splitlines()]
+    if len(code) == 1:
+        return [f"workaround {code[0]} ({where})"]
+    return [f"workaround {where}:", *(f"    {line}" for line in code)]
+
+
+def _code(line: str) -> str:
+    """A line of a program without control characters; its indentation counts."""
+    return "".join(char if char.isprintable() else "?" for char in line.expandtabs())[:2000]
 
 
 def _culprit(culprit: dict[str, Any]) -> str:

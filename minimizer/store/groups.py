@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, true, update
 from sqlalchemy.orm import Session
@@ -66,6 +67,17 @@ class Groups:
         with self._database.read() as session:
             return _group(session, _find(session, signature, projects))
 
+    def failures_of(self, job_ids: Collection[str]) -> dict[str, str]:
+        """The signature of the group of each of these jobs that is in one."""
+        query = (
+            select(JobRow.id, FailureGroupRow.signature)
+            .join(FailureMemberRow, FailureMemberRow.job_number == JobRow.number)
+            .join(FailureGroupRow, FailureGroupRow.number == FailureMemberRow.group_number)
+            .where(JobRow.id.in_(job_ids), _HAS_FAILED)
+        )
+        with self._database.read() as session:
+            return {row.id: row.signature for row in session.execute(query)}
+
     def failure_members(self, signature: str, projects: Projects = None) -> list[FailureMember]:
         """The newest jobs of a group, at most `MAX_MEMBERS`, and why each is in it."""
         with self._database.read() as session:
@@ -117,6 +129,10 @@ class Groups:
             gone = _find(session, other, [session.get_one(ProjectRow, group.project_number).name])
             if group.number == gone.number:
                 return _group(session, group)
+            now = self._database.now(session)
+            _touch(
+                session, select(FailureMemberRow.job_number).where(FailureMemberRow.group_number == gone.number), now
+            )
             moved = update(FailureMemberRow).where(FailureMemberRow.group_number == gone.number)
             session.execute(
                 moved.values(
@@ -129,7 +145,7 @@ class Groups:
                 )
             group.note = "\n".join(filter(None, (group.note, gone.note)))
             group.issue_url = group.issue_url or gone.issue_url
-            grouping.note(session, group.number, actor, f"merged with {gone.signature}", self._database.now(session))
+            grouping.note(session, group.number, actor, f"merged with {gone.signature}", now)
             session.delete(gone)
             session.flush()
             return _group(session, group)
@@ -153,6 +169,7 @@ class Groups:
             members = {job_id: member for member, job_id in session.execute(in_group)}
             if not job_ids or not set(job_ids) < set(members):
                 raise NotInGroup(signature)
+            _touch(session, select(JobRow.number).where(JobRow.id.in_(job_ids)), now)
             first = members[job_ids[0]]
             new = grouping.new_group(session, group.project_number, first.fingerprint, group.kind, group.features, now)
             for job_id in job_ids:
@@ -222,6 +239,15 @@ def _find(session: Session, signature: str, projects: Projects) -> FailureGroupR
     if group is None:
         raise UnknownFailure(signature)
     return group
+
+
+def _touch(session: Session, jobs: Select[int], now: datetime) -> None:
+    """Mark jobs as changed, before their places change: the link to the group is a part of what readers see.
+
+    Jobs come first here as they do where one ends, so that neither waits for the other.
+    """
+    change = update(JobRow).where(JobRow.number.in_(jobs)).values(version=JobRow.version + 1, updated_at=now)
+    session.execute(change, execution_options={"synchronize_session": False})
 
 
 def _group(session: Session, group: FailureGroupRow) -> FailureGroup:

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from minimizer.store.models import DeliveryRow, JobRow, WebhookRow
+from minimizer.store.models import DeliveryRow, FailureGroupRow, FailureMemberRow, JobRow, WebhookRow
 
 
 def announce_end(session: Session, job: JobRow, now: datetime) -> None:
@@ -16,6 +16,12 @@ def announce_end(session: Session, job: JobRow, now: datetime) -> None:
     hooks = session.scalars(select(WebhookRow.id).where(WebhookRow.project_number == job.project_number)).all()
     if not hooks:
         return
+    # A job that did not fail this time may still have its place in the group of an earlier run.
+    group = (
+        select(FailureGroupRow.signature)
+        .join(FailureMemberRow, FailureMemberRow.group_number == FailureGroupRow.number)
+        .where(FailureMemberRow.job_number == job.number)
+    )
     body = json.dumps(
         {
             "event": "job.ended",
@@ -29,6 +35,7 @@ def announce_end(session: Session, job: JobRow, now: datetime) -> None:
                 "summary": job.summary,
                 "kind": job.kind,
                 "signature": job.signature,
+                "group": session.scalar(group) if job.kind else None,
             },
         }
     )

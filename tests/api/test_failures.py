@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import select
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
+from werkzeug.test import TestResponse
 
 from minimizer import archive
 from minimizer.fingerprint import fingerprint
@@ -17,6 +20,7 @@ from minimizer.options import Options
 from minimizer.report import Culprit, Failure, GraphNode, Report
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store
+from minimizer.store.models import DeliveryRow
 from minimizer.types import Kind, Reason, Status
 
 Fail = Callable[..., Job]
@@ -159,6 +163,51 @@ def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail
     refused(client.post(f"{API}/{RELU}/split", json={"jobs": everything}), 422, "not all")
 
 
+def test_a_job_leads_to_its_group(client: FlaskClient, fail: Fail, store: Store) -> None:
+    """The signature in a report is no name of a group: a client follows the link."""
+    store.create_project("other")
+    hook, _ = store.create_webhook("default", "https://ci.example/hook")
+    healthy = fail(Report(status=Status.HEALTHY))
+    queued = client.post("/api/v1/jobs", json={"script": "x = 1"}).get_json()
+    theirs, ours = fail(project="other"), fail()
+
+    def link(job: Job) -> str | None:
+        found = client.get(f"/api/v1/jobs/{job.id}").get_json()["links"].get("failure")
+        assert found is None or client.get(found).status_code == 200
+        listed = next(one for one in client.get("/api/v1/jobs").get_json()["jobs"] if one["id"] == job.id)
+        assert listed["links"].get("failure") == found
+        return found if found is None else str(found)
+
+    assert (link(healthy), link(store.job(queued["id"]))) == (None, None)
+    assert (link(theirs), link(ours)) == (
+        f"/api/v1/failures/{RELU}?project=other",
+        f"/api/v1/failures/{RELU}?project=default",
+    )
+    assert get(client, RELU)["members"][0]["job"]["links"]["failure"].startswith(f"/api/v1/failures/{RELU}")
+    with store._database.read() as session:
+        bodies = session.scalars(select(DeliveryRow.body).where(DeliveryRow.webhook_id == hook.id))
+        told = {job["id"]: job for job in (json.loads(body)["job"] for body in bodies)}
+    assert (told[ours.id]["group"], told[ours.id]["signature"], told[healthy.id]["group"]) == (RELU, "relu", None)
+
+    second = fail()
+    known = client.get(f"/api/v1/jobs/{second.id}").headers["ETag"]
+    client.post(f"{API}/{RELU}/split?project=default", json={"jobs": [second.id]})
+    assert link(second) == f"/api/v1/failures/{RELU}-2?project=default"
+    changed = client.get(f"/api/v1/jobs/{second.id}", headers={"If-None-Match": known})
+    assert changed.status_code == 200, "a client that has the old link is told"
+    client.post(f"{API}/{RELU}/merge?project=default", json={"other": f"{RELU}-2"})
+    assert link(second) == link(ours)
+    merged = client.get(f"/api/v1/jobs/{second.id}", headers={"If-None-Match": changed.headers["ETag"]})
+    assert merged.status_code == 200
+
+    store.retry(second.id)
+    assert link(second) is None, "it has not failed again yet"
+    store.request_cancel(second.id)
+    with store._database.read() as session:
+        newest = select(DeliveryRow.body).where(DeliveryRow.job_id == second.id).order_by(DeliveryRow.number.desc())
+        assert json.loads(session.scalars(newest.limit(1)).one())["job"]["group"] is None
+
+
 def test_a_second_run_stays_where_it_was_put(client: FlaskClient, fail: Fail, store: Store) -> None:
     one, two = fail(), fail()
     client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]})
@@ -217,6 +266,59 @@ def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: F
     report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
     fail(report)
     refused(client.post(f"{API}/{RELU}/retest", json={}), 409, "verified repro")
+
+
+def test_a_retest_needs_no_body(client: FlaskClient, fail: Fail) -> None:
+    fail()
+    path = f"{API}/{RELU}/retest"
+    for sent in ({}, {"content_type": "application/json"}, {"data": b"", "content_type": "application/json"}):
+        response = client.post(path, **sent)
+        assert response.status_code == 202, response.text
+        refused(client.post(f"{API}/none/retest", **sent), 404, API)
+    refused(client.post(path, data="toolchain=nightly"), 422, "body: send a JSON object")
+    refused(client.post(path, data="toolchain=nightly", content_type="application/x-www-form-urlencoded"), 422, "body")
+    refused(client.post(path, data="null", content_type="application/json"), 422, "body: send a JSON object")
+    document = client.get("/api/v1/openapi.json").get_json()["paths"][f"{API}/{{signature}}/retest"]["post"]
+    assert not document["requestBody"].get("required")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/jobs"),
+        ("POST", "/api/v1/batches"),
+        ("PATCH", f"{API}/{RELU}"),
+        ("POST", f"{API}/{RELU}/merge"),
+        ("POST", f"{API}/{RELU}/split"),
+        ("POST", f"{API}/{RELU}/retest"),
+        ("POST", "/api/v1/tokens"),
+        ("POST", "/api/v1/webhooks"),
+    ],
+)
+def test_a_body_that_is_no_json_is_answered_everywhere_alike(
+    client: FlaskClient, fail: Fail, method: str, path: str
+) -> None:
+    fail()
+
+    def send(body: bytes) -> TestResponse:
+        return client.open(path, method=method, data=body, content_type="application/json")
+
+    for body, words in (
+        (b"{", "The body is not JSON (line 1, column 2): "),
+        (b'{\n"x": }', "(line 2, column 6): Expecting value."),
+        (b'{"x": "\xff"}', "The body is not JSON: it is not UTF-8 text (byte 7)."),
+        (b"[" * 60_000, "The body is not JSON: it is nested too deeply."),
+    ):
+        refused(send(body), 400, words)
+    for body in (b"[]", b'"x"', b"1"):
+        refused(send(body), 422, "body: send a JSON object")
+    document = client.get("/api/v1/openapi.json").get_json()["paths"][path.replace(RELU, "{signature}")]
+    assert "400" in document[method.lower()]["responses"]
+
+
+def test_no_class_of_ours_is_named(client: FlaskClient) -> None:
+    refused(client.post("/api/v1/batches", json={"jobs": [1]}), 422, "jobs.0: send a JSON object")
+    assert "Body" not in client.post("/api/v1/batches", json={"jobs": [1]}).get_json()["detail"]
 
 
 def test_a_repro_with_too_many_bytes_is_not_retested(client: FlaskClient, fail: Fail, store: Store) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands
+from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
 from minimizer.report import Report
@@ -82,6 +83,31 @@ def test_refused_file_is_not_lost(client: FlaskClient) -> None:
     response = client.post("/jobs", data={"script": (io.BytesIO(b"def broken(:\n"), "mine.py")})
     assert response.status_code == 422
     assert "def broken(:" in response.text and 'value="mine.py"' in response.text
+
+
+def test_a_file_and_a_text_are_not_one_script(client: FlaskClient, store: Store) -> None:
+    def send(typed: str, content: bytes = SCRIPT, name: str = "mine.py") -> TestResponse:
+        return client.post(
+            "/jobs", data={"script": (io.BytesIO(content), name), "source": typed, "filename": "typed.py"}
+        )
+
+    refused = send("x = 'typed'\r\n")
+    assert refused.status_code == 422 and "There are two scripts: the file mine.py and the text below" in refused.text
+    assert "x = &#39;typed&#39;" in refused.text and 'value="typed.py"' in refused.text, "what was typed is not lost"
+    assert store.jobs()[0] == []
+    for typed in (EXAMPLES[0].source.replace("\n", "\r\n"), SCRIPT.decode(), " \r\n"):
+        job = store.job(send(typed).headers["Location"].rpartition("/")[2])
+        assert (store.script(job.id), job.filename) == (SCRIPT, "mine.py")
+
+
+def test_an_archive_at_the_form_is_told_where_it_goes(client: FlaskClient) -> None:
+    zipped = b"PK\x03\x04" + bytes(range(256))
+    for typed in ("", "x = 1"):
+        fields = {"script": (io.BytesIO(zipped), "a.zip"), "source": typed}
+        response = client.post("/jobs", data=fields)
+        assert response.status_code == 422
+        assert "a.zip is a zip archive, not a script: send it over REST" in response.text
+        assert "PK\x03" not in response.text and typed in response.text
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:

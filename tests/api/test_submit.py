@@ -65,6 +65,8 @@ def test_too_large_is_413_in_every_form(client: FlaskClient) -> None:
     refused(upload(client, large), 413, "at most 4,096")
     refused(client.post("/api/v1/jobs", json={"script": large.decode()}), 413, "at most 4,096")
     huge = b"#" * 2_000_000
+    for setting in ("MINIMIZER_MAX_SCRIPT_BYTES", "MINIMIZER_MAX_ARCHIVE_BYTES"):
+        refused(upload(client, bytes(26_000_000)), 413, setting)
     refused(upload(client, huge), 413, "MINIMIZER_MAX_SCRIPT_BYTES")
     refused(client.post("/api/v1/jobs", json={"script": huge.decode()}), 413, "MINIMIZER_MAX_SCRIPT_BYTES")
 
@@ -91,14 +93,26 @@ def test_unknown_field_of_the_body_is_refused(client: FlaskClient) -> None:
 
 def test_broken_requests_are_told_apart(client: FlaskClient) -> None:
     refused(client.post("/api/v1/jobs", data={"budget": "60"}, content_type="multipart/form-data"), 400, "'script'")
-    refused(client.post("/api/v1/jobs", data="{", content_type="application/json"), 400, "")
-    for path, status in (("jobs", 400), ("batches", 422)):
-        nested = client.post(f"/api/v1/{path}", data="[" * 60_000, content_type="application/json")
-        refused(nested, status, "")
     refused(client.post("/api/v1/jobs", json=[1]), 422, "body")
     refused(client.post("/api/v1/jobs", json={"script": "x = '\ud800'"}), 400, "surrogate")
     refused(client.post("/api/v1/jobs", data="x = 1", content_type="text/x-python"), 415, "multipart/form-data")
     refused(client.post("/api/v1/jobs"), 415, "multipart/form-data")
+
+
+def test_two_scripts_are_not_one_job(client: FlaskClient, store: Store) -> None:
+    two = {"script": [(io.BytesIO(SCRIPT), "a.py"), (io.BytesIO(b"x = 2"), "b.py")]}
+    refused(
+        client.post("/api/v1/jobs", data=two),
+        400,
+        "2 files named 'script', and a job has one. Send many scripts to /api/v1/batches",
+    )
+    two = {"archive": [(io.BytesIO(b"a"), "a.zip"), (io.BytesIO(b"b"), "b.zip")]}
+    refused(client.post("/api/v1/jobs", data=two), 400, "2 files named 'archive'")
+    assert store.jobs()[0] == []
+
+
+def test_an_archive_that_is_sent_as_a_script_is_told_where_it_goes(client: FlaskClient) -> None:
+    refused(upload(client, b"PK\x03\x04" + bytes(8000), "a.zip"), 422, "a.zip is a zip archive")
 
 
 def test_idempotency_key_makes_one_job(client: FlaskClient, rung: list[str]) -> None:

@@ -114,7 +114,7 @@ def test_a_batch_with_one_bad_job_makes_none(client: FlaskClient, store: Store) 
     many = [{"script": f"x = {number}"} for number in range(21)]  # one more than may wait
     refused(client.post("/api/v1/batches", json={"jobs": many}), 429, "waiting")
     refused(client.post("/api/v1/batches", json={"jobs": []}), 422, "jobs")
-    refused(client.post("/api/v1/batches", data="jobs"), 422, "dictionary")
+    refused(client.post("/api/v1/batches", data="jobs"), 422, "body: send a JSON object")
     assert store.counts()[Status.QUEUED] == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
+from urllib.error import URLError
 
 import pytest
 from werkzeug.serving import make_server
@@ -19,7 +21,7 @@ from minimizer.cli import main
 from minimizer.cli.client import Client, NotReachable
 from minimizer.cli.remote import follow
 from minimizer.options import Options
-from minimizer.report import Failure, Report
+from minimizer.report import Failure, Report, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.migrate import upgrade
@@ -255,6 +257,47 @@ def test_download_before_there_is_anything(service: Service, minimizer: Minimize
     status, _, said = minimizer("download", job.id, "--server", service.url)
     assert status == 2
     assert "no results yet" in said
+    service.store.request_cancel(job.id)
+    status, _, said = minimizer("download", job.id, "--server", service.url)
+    assert status == 2
+    assert "left no results" in said and "yet" not in said
+
+
+def test_what_needs_an_end_is_refused_without_one(service: Service, minimizer: Minimizer, script: Path) -> None:
+    for option in (("--out", "x"), ("--fail-on", "any"), ("--junit", "x.xml")):
+        status, _, said = minimizer("submit", script, "--server", service.url, *option)
+        assert (status, service.store.jobs()[0]) == (2, [])
+        assert f"{option[0]}" in said and "need --wait" in said
+
+
+def test_a_known_failure_is_called_known_by_every_gate(service: Service, minimizer: Minimizer, script: Path) -> None:
+    def verified(store: Store, claim: Claim) -> Report:
+        report = minimized(store, claim)
+        return report.model_copy(update={"verification": Verification(runs=3, failed_same=3)})
+
+    service.work = verified
+    submit = ("submit", script, "--server", service.url, "--wait", "--fail-on")
+    status, _, said = minimizer(*submit, "any")
+    assert (status, "(new)" in said, "--baseline" in said) == (6, True, False)
+    (group,) = service.store.failures()
+    service.store.describe_failure(group.signature, "anna", note="ours")
+    status, _, said = minimizer(*submit, "any")
+    assert (status, "(known)" in said) == (6, True)
+    assert minimizer(*submit, "new")[0] == 0
+
+
+def test_a_service_that_goes_at_the_last_moment_spoils_only_what_depends_on_it(
+    service: Service, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(client: Client, fingerprint: str, project: str) -> bool:
+        raise NotReachable("no service answers")
+
+    service.work = minimized
+    monkeypatch.setattr(Client, "is_known", gone)
+    submit = ("submit", script, "--server", service.url, "--wait")
+    assert minimizer(*submit)[0] == 0
+    assert minimizer(*submit, "--fail-on", "any")[0] == 0, "it is not verified"
+    assert minimizer(*submit, "--fail-on", "new")[0] == 1
 
 
 @pytest.mark.parametrize("command", [("status",), ("download",)])
@@ -281,6 +324,37 @@ def test_no_service_there(minimizer: Minimizer, script: Path) -> None:
     status, _, said = minimizer("submit", script, "--server", "http://127.0.0.1:9")
     assert status == 1
     assert "no service answers at http://127.0.0.1:9" in said and "minimizer serve" in said
+
+
+def test_https_to_a_service_without_it_is_told(service: Service, minimizer: Minimizer) -> None:
+    host = service.url.removeprefix("http://")
+    status, _, said = minimizer("status", "--server", f"https://{host}")
+    assert status == 1
+    assert f"it may speak plain http: try --server http://{host}" in said
+    assert "plain http" not in minimizer("status", "--server", "https://127.0.0.1:9")[2]
+
+
+@pytest.mark.parametrize(
+    ("reason", "hinted"),
+    [
+        (TimeoutError("_ssl.c:989: The handshake operation timed out"), True),
+        (ssl.SSLError("wrong version number"), True),
+        (ConnectionResetError("reset"), True),
+        (ssl.SSLCertVerificationError("self-signed certificate"), False),
+        (TimeoutError("timed out"), False),
+        (ConnectionRefusedError("refused"), False),
+    ],
+)
+def test_what_a_failed_handshake_says(monkeypatch: pytest.MonkeyPatch, reason: Exception, hinted: bool) -> None:
+    client = Client("https://example.test")
+
+    def fail(*arguments: object, **more: object) -> None:
+        raise URLError(reason)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(client, "_open", fail)
+    with pytest.raises(NotReachable) as raised:
+        client.jobs(1)
+    assert ("try --server http://example.test" in str(raised.value)) == hinted
 
 
 @pytest.mark.parametrize(
@@ -318,6 +392,16 @@ def test_a_result_that_could_not_be_written_is_refused_before_the_work(
     status, _, said = minimizer(*command, script, *server, option, script / "below")
     assert (status, service.store.jobs()[0]) == (2, [])
     assert f"{option} {script / 'below'} cannot be written" in said
+
+
+@pytest.mark.parametrize("more", [("--out", "/proc/nope"), ()])
+def test_a_folder_that_cannot_be_made_is_refused_before_the_job_is_sent(
+    service: Service, minimizer: Minimizer, script: Path, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/proc")
+    status, _, said = minimizer("submit", script, "--wait", "--server", service.url, *more)
+    assert (status, service.store.jobs()[0]) == (2, [])
+    assert f"--out {more[1] if more else 'minimizer-out'} cannot be written" in said
 
 
 def test_a_step_summary_that_cannot_be_written_changes_no_verdict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,9 +13,10 @@ from pydantic import BaseModel
 from sarif_pydantic import Sarif
 
 from minimizer.cli.gate import Gate, conclude
+from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
-from minimizer.report import Culprit, Failure, Report, Source, Verification
+from minimizer.report import Culprit, Failure, Report, Source, Verification, Workaround
 from minimizer.types import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
@@ -29,7 +31,7 @@ def wrong_relu(**changes: Any) -> Report:
         failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="wrong_output-1"),
         culprits=[culprit],
         verification=Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True),
-        timings={"survey": 2.5, "reduce": 4.0},
+        timings={"survey": 2.5, "reduce": 4.0, "total": 7.25},
     )
     return report.model_copy(update=changes)
 
@@ -45,7 +47,7 @@ NOT_MINIMAL = wrong_relu(status=Status.PARTIAL, reason=Reason.BUDGET)
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "models").mkdir()
     path = tmp_path / "models" / "train.py"
@@ -87,6 +89,10 @@ def test_a_baseline_that_cannot_be_read_is_refused(script: Path) -> None:
 def test_how_to_accept_a_new_failure_is_said(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tell(NEW, script, wrong_relu())
     assert f"put this line into a --baseline file: {fingerprint(wrong_relu().to_json())}" in capsys.readouterr().err
+    tell(ANY, script, wrong_relu())
+    assert "(new)" in capsys.readouterr().err, "no baseline would help"
+    tell(ANY, script, wrong_relu(), on_server=True)
+    assert "(known)" in capsys.readouterr().err
 
 
 def test_a_fingerprint_is_that_of_the_failure_not_of_the_place() -> None:
@@ -116,6 +122,35 @@ def test_annotations_point_at_the_line_and_are_escaped(
     assert said(UNVERIFIED).startswith("::warning file=models/train.py,line=25,")
     assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,line=1,title=torch.compile%3A not judged::")
     assert said(HEALTHY) == ""
+
+
+def test_paths_are_those_in_the_checkout(
+    script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.chdir(script.parent)  # as a step with a working-directory does
+    elsewhere = tmp_path / "elsewhere"
+    for checkout, said in ((tmp_path, "models/train.py"), (elsewhere, "train.py"), ("", "train.py")):
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(checkout))
+        tell(ANY, Path("train.py"), wrong_relu())
+        assert f"::error file={said},line=25," in capsys.readouterr().err, checkout
+        tell(Gate("any", None, None, tmp_path / "results.sarif"), Path("train.py"), wrong_relu())
+        assert f'"uri": "{said}"' in (tmp_path / "results.sarif").read_text()
+        capsys.readouterr()
+
+
+def test_a_workaround_of_several_lines_can_be_copied() -> None:
+    code = 'import torch\nif True:\n    torch._inductor.config.disabled_passes = "a,  b"'
+    workaround = Workaround(code=code, verified=True, where="before line 3: f(x)", what="slower")
+    lines = verdict_lines(wrong_relu(workaround=workaround).to_json())
+    first = lines.index("workaround before line 3: f(x):") + 1
+    copied = lines[first : first + 3]
+    assert all(line.startswith("    ") for line in copied)
+    assert textwrap.dedent("\n".join(copied)) == code
+    short = wrong_relu(workaround=workaround.model_copy(update={"code": "f = g"})).to_json()
+    assert "workaround f = g (before line 3: f(x))" in verdict_lines(short)
+    hostile = wrong_relu(workaround=workaround.model_copy(update={"code": "a = 1\x1b[2J\nb = 2"})).to_json()
+    assert "    a = 1?[2J" in verdict_lines(hostile)
 
 
 def test_the_step_summary_is_appended_and_holds_the_repro(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +186,7 @@ def test_junit(
     (case,) = suite
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == counts
     assert (case.get("name"), case.get("file")) == ("models/train.py", "models/train.py")
-    assert float(case.get("time", "-1")) == sum(report.timings.values())
+    assert float(case.get("time", "-1")) == report.timings.get("total", 0.0)
     assert [child.tag for child in case] == ([outcome] if outcome else [])
 
 
