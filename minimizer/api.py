@@ -9,8 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from minimizer.captured import write_script
-from minimizer.errors import InvalidScript, UserError
+from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.options import check_script, parse_options
 from minimizer.report import Checked, Report
 from minimizer.settings import Settings
@@ -54,13 +56,13 @@ def minimize(
 
     Raises:
         UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
-        MissingTool: bubblewrap is required and does not work here.
+        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter.
     """
     chosen = parse_options({"witness": False, **options})
-    given: dict[str, Any] = {} if jobs is None else {"trial_jobs": jobs}
-    settings = Settings(sandbox=sandbox, script_env="*", **given)
+    settings = _settings(sandbox, jobs)
     name = _name(subject)
-    folder = Path(out) if out is not None else default_folder(name)
+    folder = _path("out", out) if out is not None else default_folder(name)
+    interpreter = None if python is None else _path("python", python)
     further = 0
     if callable(subject):
         found = _captured(subject, inputs, folder, dict(compile or {}))
@@ -77,15 +79,21 @@ def minimize(
         raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
 
     from minimizer.pipeline import minimize as run
-    from minimizer.sandbox import Sandbox
+    from minimizer.sandbox import Sandbox, real_interpreter
 
     Sandbox.choose(sandbox)
+    if interpreter is not None:
+        real_interpreter(interpreter)  # which says so at once if it is none
+    try:
+        sink = FolderSink(folder, on_event or (lambda event: None))
+    except OSError as error:
+        raise InvalidOption(f"option 'out': {folder} cannot be made: {error.strerror}") from None
     report = run(
         script.resolve(),
         options=chosen,
         settings=settings,
-        sink=FolderSink(folder, on_event or (lambda event: None)),
-        python=Path(python) if python is not None else None,
+        sink=sink,
+        python=interpreter,
         binds=[Path(path).resolve() for path in bind],
         network=network,
     )
@@ -101,7 +109,27 @@ def default_folder(name: str) -> Path:
     return Path("minimizer-out") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
+def _settings(sandbox: str, jobs: int | None) -> Settings:
+    given: dict[str, Any] = {"sandbox": sandbox} if jobs is None else {"sandbox": sandbox, "trial_jobs": jobs}
+    try:
+        return Settings(script_env="*", **given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        said = {"sandbox": "option 'sandbox'", "trial_jobs": "option 'jobs'"} if field in given else {}
+        raise InvalidOption(f"{said.get(field, f'MINIMIZER_{field.upper()}')}: {first['msg']}") from None
+
+
+def _path(option: str, value: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(value)
+    except TypeError:
+        raise InvalidOption(f"option {option!r}: {value!r} is no path") from None
+
+
 def _name(subject: Subject) -> str:
+    if not callable(subject) and not isinstance(subject, str | os.PathLike):
+        raise UserError(f"there is nothing to minimize in {subject!r}: give the path of a script, or a function")
     if callable(subject):
         return str(getattr(subject, "__name__", type(subject).__name__)).strip("<>") or "function"
     return Path(subject).stem

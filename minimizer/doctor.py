@@ -48,6 +48,7 @@ def diagnose(settings: Settings, python: Path | None = None) -> list[Finding]:
         findings += [check_torch(interpreter), *check_compiler(), check_cuda(interpreter)]
     return [
         *findings,
+        *(check_toolchain(name, path) for name, path in settings.interpreters.items()),
         check_sandbox(settings),
         check_disk(Path(tempfile.gettempdir())),
         check_database(settings),
@@ -77,6 +78,17 @@ def check_torch(python: Path) -> Finding:
         return Finding("torch", False, f"it cannot be imported: {error}", remedy)
     fits = oldest <= tuple(map(int, version.split(".")[:2])) <= newest
     return Finding("torch", fits, version, "" if fits else remedy)
+
+
+def check_toolchain(name: str, python: Path) -> Finding:
+    """An interpreter of MINIMIZER_TOOLCHAINS and its torch: jobs that name it fail if it is not what it should be."""
+    remedy = f"Repair {python}, or name another interpreter in MINIMIZER_TOOLCHAINS."
+    found = check_python(python)
+    if not found.ok:
+        return Finding(f"toolchain {name}", False, found.detail, remedy)
+    torch = check_torch(python)
+    detail = f"Python {found.detail}, torch {torch.detail}" if torch.ok else f"torch: {torch.detail}"
+    return Finding(f"toolchain {name}", torch.ok, detail, torch.remedy)
 
 
 def check_cuda(python: Path) -> Finding:

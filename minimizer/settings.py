@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from minimizer.errors import InvalidOption
@@ -99,11 +101,23 @@ class Settings(BaseSettings):
         description="Further Python interpreters, as name=path separated by commas; a repro is run in each, to say since when it fails.",
     )
 
+    @field_validator("toolchains")
+    @classmethod
+    def _check_toolchains(cls, value: str) -> str:
+        """Refused here, or a job that names the one with the slip waits for a worker that never comes."""
+        seen = set()
+        for name, path in _pairs(value):
+            if not name or not path:
+                raise PydanticCustomError("toolchain", "it is name=path, separated by commas, and a part is not")
+            if name in seen:
+                raise PydanticCustomError("toolchain", "the name {name} is there twice", {"name": repr(name)})
+            seen.add(name)
+        return value
+
     @property
     def interpreters(self) -> dict[str, Path]:
         """The interpreters of ``toolchains`` by name."""
-        pairs = (part.partition("=")[::2] for part in self.toolchains.split(","))
-        return {name.strip(): Path(path.strip()) for name, path in pairs if name.strip() and path.strip()}
+        return {name: Path(path) for name, path in _pairs(self.toolchains)}
 
     @property
     def resolved_database_url(self) -> str:
@@ -125,6 +139,12 @@ class Settings(BaseSettings):
             raise InvalidOption(
                 f"{self.data_dir} cannot be the data folder ({error.strerror}): name another in MINIMIZER_DATA_DIR"
             ) from None
+
+
+def _pairs(toolchains: str) -> Iterator[tuple[str, str]]:
+    for part in filter(str.strip, toolchains.split(",")):
+        name, _, path = part.partition("=")
+        yield name.strip(), path.strip()
 
 
 def settings_from_environment(**overrides: Any) -> Settings:

@@ -1,6 +1,7 @@
 """``python -m worker``: one worker process, until it is told to stop.
 
-On SIGTERM or SIGINT the running job goes back to the queue and the process ends.
+On SIGTERM or SIGINT the running job goes back to the queue and the process ends. ``python -m worker FD`` does the same when
+the pipe that FD reads comes to its end: `minimizer serve` holds the other end, and cannot say goodbye when it is killed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -70,29 +72,32 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
 
     worker_shutting_down.connect(stop)
     bell = partial(ring, app)
-    store.register_worker(
-        name,
-        device=", ".join(devices) or "cpu",
-        torch=_torch_version(),
-        toolchains=settings.interpreters,
-    )
-    threads = [
-        Reaper(store, settings, name, bell, stopping).start(),
-        Courier(store, settings.reap_seconds, stopping).start(),
-    ]
-    worker = app.Worker(
-        hostname=name,
-        queues=queue_names(devices, settings.interpreters),
-        pool="solo",
-        concurrency=1,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
-        loglevel="INFO",
-    )
-    log.info("worker %s takes jobs", name)
+    # Until Celery has a handler of its own: who has signed on must sign off, however early the signal comes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    threads: list[threading.Thread] = []
     try:
+        store.register_worker(
+            name,
+            device=", ".join(devices) or "cpu",
+            torch=_torch_version(),
+            toolchains=settings.interpreters,
+        )
+        threads += [
+            Reaper(store, settings, name, bell, stopping).start(),
+            Courier(store, settings.reap_seconds, stopping).start(),
+        ]
+        worker = app.Worker(
+            hostname=name,
+            queues=queue_names(devices, settings.interpreters),
+            pool="solo",
+            concurrency=1,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+            loglevel="INFO",
+        )
+        log.info("worker %s takes jobs", name)
         worker.start()
         # Celery calls Ctrl-C a failure even when everything ends in order.
         status = 0 if stopping.is_set() else int(worker.exitcode or 0)
@@ -105,6 +110,19 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         for job in store.stale_queued(older_than=0):
             bell(job)
     return status
+
+
+def end_with(lifeline: int) -> None:
+    """Send this process SIGTERM when the pipe comes to its end."""
+
+    def wait(main_thread: int) -> None:
+        while os.read(lifeline, 1):
+            pass
+        log.warning("the service of this worker has died")
+        # To the main thread, whatever it waits for: a signal that another thread takes does not wake it.
+        signal.pthread_kill(main_thread, signal.SIGTERM)
+
+    threading.Thread(target=wait, args=[threading.get_ident()], name="lifeline", daemon=True).start()
 
 
 def _devices() -> list[str]:
@@ -120,4 +138,6 @@ def _torch_version() -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        end_with(int(sys.argv[1]))
     sys.exit(main())

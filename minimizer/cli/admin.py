@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from minimizer.cli.db import require_there
 from minimizer.cli.progress import printable
+from minimizer.errors import UserError
 from minimizer.settings import settings_from_environment
 from minimizer.store import DEFAULT_PROJECT, Store
 from minimizer.store.migrate import require_current
@@ -17,8 +19,10 @@ from minimizer.types import Role, Scope
 
 _ROLE = click.Choice([str(role) for role in Role])
 _SCOPE = click.Choice([str(scope) for scope in Scope])
-_DAYS = click.IntRange(1, 36_500)
-"""A time that a calendar has, counted from today in either direction."""
+_KEEP_DAYS = click.IntRange(1, 36_500)
+"""A time that a calendar has, counted back from today."""
+_TOKEN_DAYS = click.IntRange(1, 3650)
+"""As REST and the page have it."""
 
 
 @click.group()
@@ -39,6 +43,7 @@ def user() -> None:
 def add_user(name: str, role: str, projects: tuple[str, ...], ask: bool) -> None:
     """Add a user, of the default project if no other is named."""
     with _store("user.add", name) as store:
+        _require_projects(store, projects)
         made = store.create_user(name, Role(role), projects or (DEFAULT_PROJECT,), _ask_password() if ask else None)
     click.echo(f"{made.name} is a {made.role} of {', '.join(made.projects)}.")
 
@@ -55,6 +60,7 @@ def change_user(
 ) -> None:
     """Change what a user may do."""
     with _store("user.change", name) as store:
+        _require_projects(store, (*join, *leave))
         store.change_user(
             name,
             role=None if role is None else Role(role),
@@ -83,7 +89,7 @@ def token() -> None:
 @click.argument("user_name", metavar="USER")
 @click.option("--name", default="made by an admin", show_default=True, help="What it is for.")
 @click.option("--scope", type=_SCOPE, default=str(Scope.READ), show_default=True, help="How far it goes.")
-@click.option("--days", type=_DAYS, default=90, show_default=True, help="Days until it expires.")
+@click.option("--days", type=_TOKEN_DAYS, default=90, show_default=True, help="Days until it expires.")
 def add_token(user_name: str, name: str, scope: str, days: int) -> None:
     """Make a token for USER; it is printed once and can never be read again."""
     with _store("token.add", user_name) as store:
@@ -127,11 +133,12 @@ def add_project(name: str) -> None:
 
 @project.command("keep")
 @click.argument("name")
-@click.option("--days", type=_DAYS, help="Days after which a job that has ended is deleted; default: never.")
+@click.option("--days", type=_KEEP_DAYS, help="Days after which a job that has ended is deleted; default: never.")
 @click.option("--bytes", "size", type=click.IntRange(1), help="Room above which the oldest go; default: no limit.")
 def keep_project(name: str, days: int | None, size: int | None) -> None:
     """Say how long and how much a project keeps. What is pinned is never deleted."""
     with _store("project.keep", name) as store:
+        _require_projects(store, (name,))
         store.keep(name, days=days, size=size)
 
 
@@ -140,6 +147,7 @@ def keep_project(name: str, days: int | None, size: int | None) -> None:
 def remove_project(name: str) -> None:
     """Forget a project that has no jobs."""
     with _store("project.remove", name) as store:
+        _require_projects(store, (name,))
         store.delete_project(name)
 
 
@@ -166,6 +174,7 @@ def audit(limit: int) -> None:
 def _store(action: str | None = None, subject: str = "") -> Iterator[Store]:
     """The service's store; an action that went well is remembered in the audit log."""
     settings = settings_from_environment()
+    require_there(settings.resolved_database_url)
     require_current(settings.resolved_database_url)
     store = Store.open(settings.resolved_database_url)
     try:
@@ -174,6 +183,17 @@ def _store(action: str | None = None, subject: str = "") -> Iterator[Store]:
             store.record(f"cli:{getpass.getuser()}", action, subject)
     finally:
         store.close()
+
+
+def _require_projects(store: Store, names: tuple[str, ...]) -> None:
+    """Refuse a project that is not there in the words for an operator; the store's are for whom some are closed.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    known = {project.name for project in store.projects()}
+    if missing := [name for name in names if name not in known]:
+        raise UserError(f"there is no project {missing[0]!r}; `minimizer admin project list` shows them")
 
 
 def _ask_password() -> str:

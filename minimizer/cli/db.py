@@ -36,11 +36,12 @@ def backup(file: Path) -> None:
     """Copy a SQLite database to FILE while the service runs. For PostgreSQL there is pg_dump (docs/deploy.md)."""
     from minimizer.store.database import parse_url
 
-    url = parse_url(settings_from_environment().resolved_database_url)
+    address = settings_from_environment().resolved_database_url
+    url = parse_url(address)
     if url.get_backend_name() != "sqlite" or not url.database:
         raise UserError("this database is no SQLite file: use pg_dump, as docs/deploy.md shows")
-    if not Path(url.database).exists():
-        raise UserError(f"there is no database at {url.database}: set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL")
+    require_there(address)
+    _require_tables(url.database)
     try:
         # By us, since it is for nobody else to read: scripts and hashes of passwords are in there.
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -51,3 +52,29 @@ def backup(file: Path) -> None:
     with closing(sqlite3.connect(url.database)) as source, closing(sqlite3.connect(file)) as target:
         source.backup(target)
     click.echo(f"{file} has {file.stat().st_size:,} bytes.")
+
+
+def require_there(address: str) -> None:
+    """Refuse a SQLite file that is not there: to open it would make an empty one, and hide that the name is wrong.
+
+    Raises:
+        UserError: there is none.
+    """
+    from minimizer.store.database import parse_url
+
+    url = parse_url(address)
+    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+        raise UserError(
+            f"there is no database at {url.database}: set MINIMIZER_DATA_DIR or MINIMIZER_DATABASE_URL, or make one with "
+            "`minimizer db upgrade`"
+        )
+
+
+def _require_tables(database: str) -> None:
+    try:
+        with closing(sqlite3.connect(database)) as source:
+            (tables,) = source.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+    except sqlite3.Error as error:
+        raise UserError(f"{database} cannot be read as a database ({error})") from None
+    if not tables:
+        raise UserError(f"the database at {database} has no tables, so there is nothing to copy")

@@ -16,10 +16,10 @@ MARKS = {True: "ok  ", None: "note", False: "LACK"}
 @click.command()
 @click.option("--python", metavar="INTERPRETER", help="The Python that will run the scripts.  [default: our own]")
 def doctor(python: str | None) -> int:
-    """Check this machine: Python, torch, compiler, sandbox, disk, database, broker, port.
+    """Check this machine: Python, torch, compiler, toolchains, sandbox, disk, database, broker, port.
 
     Every check does the real thing: it imports torch, compiles a library, starts a sandbox. The exit status is 1 if
-    something is missing that is always needed, else 0.
+    something is missing that is always needed, or that the settings name, else 0.
     """
     from minimizer.doctor import diagnose
 

@@ -97,11 +97,11 @@ def run(
     _require_set(options.env)
     gate = Gate(fail_on, baseline, junit, sarif)
     gate.check()
-    require_place("--out", out)
+    folder = out or default_folder(script.stem)
+    require_place("--out", folder)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
-    _require_sandbox(sandbox)
-    folder = out or default_folder(script.stem)
+    _require_tools(sandbox, interpreter)
     view = open_view()
     try:
         with _stop_on_signal() as stopped:
@@ -174,15 +174,17 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-def _require_sandbox(mode: Mode) -> None:
+def _require_tools(mode: Mode, interpreter: Path | None) -> None:
     """Refuse at once, and not in a report, what was asked for and cannot be had here.
 
     Raises:
-        MissingTool: bubblewrap is required and does not work.
+        MissingTool: bubblewrap is required and does not work, or the interpreter is none.
     """
-    from minimizer.sandbox import Sandbox
+    from minimizer.sandbox import Sandbox, real_interpreter
 
     Sandbox.choose(mode)
+    if interpreter is not None:
+        real_interpreter(interpreter)
 
 
 def _require_set(names: list[str]) -> None:

@@ -1,7 +1,8 @@
 """``minimizer serve``: the whole service on one machine, from one command.
 
 The web server runs in this process and the worker in a child of it. A worker that dies (a killed process, a fault
-in generated code) is started again; its job comes back to it when the lease has run out.
+in generated code) is started again; its job comes back to it when the lease has run out. A worker whose service dies,
+even by SIGKILL, ends in order by itself.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ class WorkerKeeper:
         self._lock = threading.Lock()  # between the last look at `_stopping` and a new worker nobody may stop us
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="worker-keeper", daemon=True)
+        # Nobody else has the writing end, and nothing is ever written: it ends with us, however that is, and a worker
+        # reads that. A signal at the death of a parent would come at the end of the thread that started the worker.
+        self._lifeline, self._held = os.pipe()
 
     def __enter__(self) -> WorkerKeeper:
         return self
@@ -82,6 +86,8 @@ class WorkerKeeper:
         if self._process is not None:
             self._stop(self._process)
             self._thread.join()
+        os.close(self._lifeline)
+        os.close(self._held)
 
     def start(self) -> None:
         self._process = self._spawn()
@@ -90,8 +96,14 @@ class WorkerKeeper:
     def _spawn(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in the terminal is for us, and we stop the worker in order. With -P, a worker.py in
         # the current folder is not mistaken for ours.
-        command = [sys.executable, "-P", "-m", "worker"]
-        return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        command = [sys.executable, "-P", "-m", "worker", str(self._lifeline)]
+        return subprocess.Popen(
+            command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[self._lifeline],
+            start_new_session=True,
+        )
 
     def _keep(self) -> None:
         while self._process is not None:

@@ -30,11 +30,30 @@ def _ask_interpreter(python: Path) -> dict[str, Any]:
     try:
         # -E, since a PYTHONPATH of ours does not reach the sandbox either.
         asked = subprocess.run(
-            [python, "-E", "-c", _ASK], cwd="/", capture_output=True, text=True, timeout=60, check=True
+            [python, "-E", "-c", _ASK],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
         )
-        return dict(json.loads(asked.stdout))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise MissingTool(f"{python} is not a Python interpreter that runs: {error}. Name one with --python.") from None
+        if asked.returncode == 0:
+            return dict(json.loads(asked.stdout))
+        why = _complaint(asked.stderr) or f"exit status {asked.returncode}"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except subprocess.TimeoutExpired:
+        why = "no answer within 60 s"
+    except (ValueError, TypeError):
+        why = "its answer is not that of one"
+    raise MissingTool(f"{python} is not a Python interpreter that runs: {why}. Name another one.")
+
+
+def _complaint(stderr: str) -> str:
+    """The line that says what is wrong: the last one of a traceback, else the first; what follows that is advice."""
+    lines = stderr.strip().splitlines() or [""]
+    return lines[-1 if lines[0].startswith("Traceback") else 0].strip().rstrip(".")
 
 
 def real_interpreter(python: Path) -> Path:

@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report import Flag, Report, Witness
 from minimizer.store import Claim, Store
 from minimizer.types import Reason, Role, Scope, Status
 
@@ -275,6 +275,21 @@ def test_a_job_whose_time_was_up_goes_on(page: Page, store: Store, complaints: l
     assert complaints == []
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_row_with_one_line_is_level(page: Page, store: Store, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    Hands(store, store.submit(SCRIPT, "done.py", Options())[0]).minimize()
+    store.submit(SCRIPT, "waiting.py", Options())
+    page.goto("/jobs")
+    one, two = page.locator(".jobs li").all()
+    if width == 1280:
+        name, badge = one.locator(".name").bounding_box(), one.locator(".pill").bounding_box()
+        assert name is not None and badge is not None
+        assert abs(name["y"] + name["height"] / 2 - badge["y"] - badge["height"] / 2) <= 1
+        assert one.evaluate("e => e.clientHeight") == two.evaluate("e => e.clientHeight"), "so that no row jumps"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_failures_are_found_and_described(page: Page, store: Store, complaints: list[str]) -> None:
     Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
     page.goto("/failures")
@@ -383,6 +398,8 @@ def test_on_a_phone_every_place_can_be_gone_to(page: Page, guarded_server: tuple
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
         places = page.locator("header nav a, header nav button")
         assert places.count() == 8
+        header, logo = page.locator(".top").bounding_box(), page.locator(".brand svg").bounding_box()
+        assert header is not None and logo is not None and logo["y"] - header["y"] >= 6, "not flush with the edge"
         for place in places.all():
             box = place.bounding_box()
             assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360, place.text_content()
@@ -511,6 +528,45 @@ def test_pictures_of_a_real_diagnosis(page: Page, store: Store, complaints: list
         assert page.evaluate(CONTRAST, part) >= 4.5, part
     assert complaints == []
 
+
+@pytest.mark.parametrize("width", [360, 400, 1280])
+def test_who_is_to_blame_is_told_in_whole_words(page: Page, store: Store, screenshot: Screenshot, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    flags = [
+        Flag(name="torch._inductor.config.emulate_precision_casts", value="True", outcome="passes"),
+        Flag(name="torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY", value="None", outcome="cannot_run"),
+    ]
+    witnesses = [
+        Witness(after="dynamo", level=2, outcome="no repro", agrees=None),
+        Witness(after="aot", level=4, outcome="a repro of its own", agrees=True),
+    ]
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    hands.finish(minimized_report().model_copy(update={"flags": flags, "witnesses": witnesses}))
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    assert page.locator("#blame th").count() == 5
+    assert page.evaluate(BROKEN_WORDS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tables = "[...document.querySelectorAll('#blame table')].filter(e => e.offsetWidth > e.closest('.tables').clientWidth).length"
+    assert page.evaluate(tables) == 0
+    screenshot(f"blame-{width}")
+
+
+BROKEN_WORDS = """
+() => [...document.querySelectorAll("#blame th, #blame td")].flatMap(cell => {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  while (texts.nextNode()) {
+    if (texts.currentNode.parentElement.closest("code")) continue;
+    for (const word of texts.currentNode.data.matchAll(/[^\\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})
+"""
+"""Words in the tables that begin on one line and end on another; code may."""
 
 CONTRAST = """
 selector => {

@@ -83,6 +83,13 @@ def test_what_cannot_be_copied_is_said(tmp_path: Path, environment: dict[str, st
     assert ended.returncode == 2 and words in ended.stderr and "Traceback" not in ended.stderr
 
 
+def test_a_database_without_tables_is_no_backup(tmp_path: Path) -> None:
+    (tmp_path / "minimizer.db").touch()
+    ended = backup(tmp_path, tmp_path / "copy.db")
+    assert ended.returncode == 2 and "has no tables" in ended.stderr and "Traceback" not in ended.stderr
+    assert not (tmp_path / "copy.db").exists()
+
+
 @pytest.mark.parametrize(("name", "words"), [("there.db", "exists"), ("no/folder.db", "No such file or directory")])
 def test_a_file_that_cannot_be_made_is_named(sqlite_url: str, tmp_path: Path, name: str, words: str) -> None:
     Store.open(sqlite_url).close()

@@ -57,7 +57,7 @@ def test_a_database_that_does_not_answer_is_no_bug_of_ours(
     assert "secret" not in said and "bug" not in said
 
 
-@pytest.mark.parametrize("command", ["db upgrade", "admin user list", "serve"])
+@pytest.mark.parametrize("command", ["db upgrade", "db backup copy.db", "admin user list", "serve"])
 def test_a_file_that_is_no_database_is_no_bug_of_ours(
     run: Run, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -66,6 +66,14 @@ def test_a_file_that_is_no_database_is_no_bug_of_ours(
     status, said = run(command)
     assert status == 2
     assert "file is not a database" in said
+
+
+@pytest.mark.parametrize("command", ["db backup copy.db", "admin user list", "admin project keep default"])
+def test_a_database_that_is_not_there_is_not_made(run: Run, command: str, tmp_path: Path) -> None:
+    status, said = run(command)
+    assert status == 2
+    assert "there is no database at" in said and "MINIMIZER_DATA_DIR" in said and "db upgrade" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -90,8 +98,21 @@ def test_a_data_folder_that_cannot_be_is_named(
     assert str(tmp_path / "taken") in said and "MINIMIZER_DATA_DIR" in said
 
 
-def test_an_interpreter_without_a_path_is_none_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINIMIZER_TOOLCHAINS", "old=/opt/old/bin/python,empty=")
+@pytest.mark.parametrize(
+    "value", ["/opt/old/bin/python", "old=/bin/a,empty= ", "=/bin/a", "old=/bin/a,new", "a=/b,a=/c"]
+)
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+def test_toolchains_that_are_none_are_refused(
+    run: Run, command: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMIZER_TOOLCHAINS", value)
+    status, said = run(command)
+    assert status == 2
+    assert said.startswith("Error: MINIMIZER_TOOLCHAINS: ") and "docs/settings.md" in said
+
+
+def test_toolchains_are_the_same_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMIZER_TOOLCHAINS", "old=/opt/old/bin/python,")
     settings = settings_from_environment()
     (choice,) = [field for field in fields(settings) if field.name == "toolchain"]
     assert [value for value, _ in choice.choices if value] == list(settings.interpreters) == ["old"]

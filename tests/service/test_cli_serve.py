@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from minimizer.store import Store
+
 START_SECONDS = 60
 
 
@@ -24,6 +27,7 @@ class Service:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        self.database = f"sqlite:///{folder}/data/minimizer.db"
         self._log = folder / "serve.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MINIMIZER_")}
         command = [sys.executable, "-m", "minimizer", "serve", "--port", str(port), "--data-dir", str(folder / "data")]
@@ -98,6 +102,22 @@ def test_a_worker_that_dies_is_started_again(service: Service) -> None:
     os.kill(process_of(first), signal.SIGKILL)
     service.until(lambda: [name for name in service.workers() if name != first])
     assert "The worker ended (signal SIGKILL) and is started again." in service.log
+
+
+def test_a_worker_ends_in_order_when_the_service_is_killed(service: Service) -> None:
+    (first,) = service.until(service.workers)
+    os.kill(process_of(first), signal.SIGKILL)  # the next one is started by another thread of the service
+    (second,) = service.until(lambda: [name for name in service.workers() if name != first])
+    worker = os.pidfd_open(process_of(second))
+    service.process.kill()
+    ended, _, _ = select.select([worker], [], [], START_SECONDS)
+    os.close(worker)
+    if not ended:
+        os.kill(process_of(second), signal.SIGKILL)
+    assert ended, service.log
+    store = Store.open(service.database)
+    assert second not in [one.name for one in store.workers()], "it has signed off"
+    store.close()
 
 
 def test_a_port_that_is_taken_is_said_so_and_leaves_no_worker(service: Service, tmp_path: Path, port: int) -> None:

@@ -74,6 +74,13 @@ def test_the_default_folder_is_named_after_the_script(calls: list[dict[str, Any]
         ("train.py", {"budgets": 3}, "unknown option 'budgets'"),
         ("train.py", {"compile": {"dynamic": True}}, "belong to a function"),
         (len, {"compile": {"backend": "eager"}}, "cannot name a backend"),
+        (5, {}, "nothing to minimize in 5: give the path of a script, or a function"),
+        ("train.py", {"sandbox": "x"}, "option 'sandbox': Input should be 'auto', 'required' or 'off'"),
+        ("train.py", {"jobs": 0}, "option 'jobs': Input should be greater"),
+        ("train.py", {"out": "/proc/nope"}, "option 'out': /proc/nope cannot be made"),
+        ("train.py", {"out": 5}, "option 'out': 5 is no path"),
+        ("train.py", {"python": 5}, "option 'python': 5 is no path"),
+        ("train.py", {"python": "/bin/ls"}, "/bin/ls is not a Python interpreter"),
     ],
 )
 def test_what_cannot_be_used_is_explained(
@@ -81,4 +88,13 @@ def test_what_cannot_be_used_is_explained(
 ) -> None:
     with pytest.raises(minimizer.UserError, match=message):
         minimizer.minimize(subject, **arguments)
+    assert calls == []
+
+
+def test_a_setting_of_the_environment_is_told_from_an_option(
+    calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMIZER_PORT", "eighty")
+    with pytest.raises(minimizer.UserError, match="MINIMIZER_PORT: Input should be a valid integer"):
+        minimizer.minimize("train.py")
     assert calls == []

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from minimizer.cli import main
+from minimizer.cli.options import require_place
 from minimizer.options import Options
 from minimizer.report import Culprit, Failure, Reduction, Report, Verification
 from minimizer.sink import Sink
@@ -267,6 +268,10 @@ def test_refuses_what_is_no_script(minimizer: CommandLine, script: Path, content
         (["--env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE: this variable is not set"),
         (["--env", "NO-NAME"], "env.0"),
         (["--python", "no-such-python"], "no such program"),
+        (["--python", "/bin/ls"], "/bin/ls is not a Python interpreter that runs"),
+        (["--out", "/proc/nope"], "--out /proc/nope cannot be written"),
+        (["--out", "n" * 300], "cannot be written: File name too long"),
+        (["--junit", "/proc/nope/junit.xml"], "--junit /proc/nope/junit.xml cannot be written"),
         (["--bind", "/no/such/place"], "/no/such/place"),
         (["--jobs", "0"], "--jobs"),
     ],
@@ -275,6 +280,22 @@ def test_refuses_wrong_options(minimizer: CommandLine, script: Path, arguments: 
     ran = minimizer("run", script, *arguments)
     assert ran.status == Exit.USAGE
     assert message in ran.err
+    assert not minimizer.calls
+
+
+def test_a_place_is_tried_without_a_trace(script: Path) -> None:
+    (script.parent / "there").mkdir()
+    for out in ("there", "there/new/../below", "new/folder"):
+        require_place("--out", Path(out))
+    assert sorted(path.name for path in script.parent.rglob("*")) == ["there", "train.py"]
+
+
+def test_a_working_folder_that_takes_no_results_is_said_so(
+    minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/proc")
+    ran = minimizer("run", script)
+    assert ran.status == Exit.USAGE and "cannot be written" in ran.err
     assert not minimizer.calls
 
 

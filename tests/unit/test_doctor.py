@@ -58,6 +58,19 @@ def test_every_finding_that_is_not_fine_says_what_to_do(
     assert not any(finding.remedy for finding in findings if finding.ok)
 
 
+def test_every_toolchain_is_asked(settings: Settings, tmp_path: Path) -> None:
+    bare = executable(tmp_path / "bare", f'exec {PYTHON} -S -I "$@"')
+    toolchains = f"good={PYTHON},bare={bare},none=/bin/ls"
+    findings = doctor.diagnose(settings.model_copy(update={"toolchains": toolchains}))
+    good, without, none = [finding for finding in findings if finding.name.startswith("toolchain")]
+    assert (good.name, good.ok, good.remedy) == ("toolchain good", True, "")
+    assert good.detail.startswith("Python 3.") and ", torch 2." in good.detail
+    assert (without.ok, "No module named 'torch'" in without.detail) == (False, True)
+    assert f"{bare} -m pip install torch" in without.remedy
+    assert (none.ok, "/bin/ls is not a Python interpreter" in none.detail) == (False, True)
+    assert "MINIMIZER_TOOLCHAINS" in none.remedy
+
+
 def test_torch_is_never_imported_here() -> None:
     """In a process of its own: other tests of this run do import torch."""
     code = f"import sys, pathlib; from minimizer import doctor; doctor.check_torch(pathlib.Path({str(PYTHON)!r})); print('torch' in sys.modules)"

