@@ -30,6 +30,7 @@ class CapturedGraph:
         self.module = self.lifted.module
         """Takes the tensors that the graph holds itself as inputs; so do all lists of inputs here."""
         self.communicates = communicates(module)
+        self.recomputes = _recomputes(module)
         self.calls = 0
         self.eager_seconds = 0.0
         self.random = False
@@ -40,6 +41,13 @@ class CapturedGraph:
     def setup_lines(self) -> tuple[list[str], list[str]]:
         """See `state.setup_lines`, of now."""
         return state.setup_lines(getattr(self.backend, "dynamic", None))
+
+
+def _recomputes(module: fx.GraphModule) -> bool:
+    """Whether a part of a graph is computed once more in its backward (``torch.utils.checkpoint``)."""
+    checkpoint = torch.ops.higher_order.tag_activation_checkpoint
+    parts = (part for part in module.modules() if isinstance(part, fx.GraphModule))
+    return any(node.target is checkpoint for part in parts for node in part.graph.nodes)
 
 
 class BackwardCall:

@@ -254,6 +254,12 @@ class Survey:
             self._told.note(verdict.note)
 
     def _keep_for_backward(self, graph: CapturedGraph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
+        if graph.random and graph.recomputes:
+            # What is drawn a second time in a replayed backward is not what the first one drew.
+            self._told.note(
+                f"graph {graph.index} computes random numbers once more in its backward: gradients are not compared"
+            )
+            return
         try:
             self._backward.keep(BackwardCall(graph, compiled, before, rng, actual))
         except Exception as error:  # must not reach the user's script

@@ -717,6 +717,30 @@ def test_sizes_are_those_of_the_call_that_fails(child: Executor, home: Path) -> 
     found.close()
 
 
+@pytest.mark.parametrize(("dropped", "backwards"), [(0.5, 0), (0.0, 1)])
+def test_gradients_of_random_numbers_that_are_drawn_twice_are_not_compared(
+    child: Executor, home: Path, dropped: float, backwards: int
+) -> None:
+    text = f"""
+        import torch
+        import torch.nn.functional as F
+        from torch.utils.checkpoint import checkpoint
+
+        weight = torch.nn.Parameter(torch.eye(64))
+
+        def block(x):
+            return F.dropout(torch.sin(x @ weight), {dropped})
+
+        def step(x):
+            return checkpoint(block, checkpoint(block, x, use_reentrant=False), use_reentrant=False)
+
+        torch.compile(step, backend="aot_eager")(torch.ones(64, 64)).sum().backward()
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert (answer.checked.calls, answer.checked.backward) == (1, backwards)
+    assert any("once more in its backward" in note for note in answer.notes) is (not backwards)
+
+
 def test_what_cannot_be_copied_is_left_to_the_compiler(child: Executor, home: Path) -> None:
     """A survey that cannot look at a graph says so, and raises nothing into the script."""
     text = """
