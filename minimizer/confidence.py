@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minimizer.report import Report
-from minimizer.types import Kind, Stage, Status, counted
+from minimizer.types import UNJUDGED, Kind, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
-UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
-"""Outcomes of a rung that say nothing of its backend."""
 ENOUGH = 2
 """Methods that know nothing of each other and must agree before a verdict is called sure."""
 

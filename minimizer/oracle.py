@@ -20,7 +20,7 @@ from minimizer.program import Input, Program
 from minimizer.protocol import ExceptionInfo, Outcome, Verdict
 from minimizer.report import Reproducibility
 from minimizer.sequential import SequentialTest
-from minimizer.types import Kind
+from minimizer.types import UNJUDGED, Kind
 from minimizer.watchdog import Limits, Watchdog
 
 NOISE = re.compile(
@@ -39,8 +39,6 @@ KINDS = {
     "crash": Kind.CRASH,
     "timeout": Kind.HANG,
 }
-HOPELESS = ("setup_error", "eager_error", "nondeterministic", "lost")
-"""Outcomes of what is no candidate, however often it is compiled."""
 MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
 """How long a program is compiled again and again, to see whether it always fails, and to see how often it does."""
 FIRST_TIMEOUT = 240.0
@@ -182,7 +180,7 @@ class _Tally:
         """Take the outcomes of a trial into account."""
         for outcome in outcomes:
             (self._failing if is_failing(outcome) else self._others).append(outcome)
-            hopeless = outcome.outcome in HOPELESS
+            hopeless = outcome.outcome in UNJUDGED
             self.verdict = False if hopeless else self._test.verdict(len(self._failing), len(self._others))
             if hopeless:
                 break
@@ -282,11 +280,11 @@ class Oracle:
         seconds = seconds or (MEASURE_SECONDS if self.sequential is None else ESTIMATE_SECONDS)
         request, stop = self.request(program), time.monotonic() + seconds
         seen: list[Outcome] = []
-        while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].outcome not in HOPELESS):
+        while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].outcome not in UNJUDGED):
             many = {"compilations": runs - len(seen), "failures": runs - len(seen), "seconds": seconds}
             seen += self._try([{**request, **many}])[0]
         failed = [self.shows(outcome) for outcome in seen]
-        if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].outcome not in HOPELESS:
+        if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].outcome not in UNJUDGED:
             # It seems to need a process that has compiled nothing yet: then only that is asked for.
             seen = [seen[0], *(outcomes[-1] for outcomes in self._try([request] * 3))]
             failed = [self.shows(outcome) for outcome in seen]

@@ -139,8 +139,7 @@ class Triage:
                 shows = any(case.signature.matches(missing_signature(call)) for call in finished.missing)
             return None if finished.stopped and not shows else shows
         if survey.silence is not None:
-            is_same = survey.silence.hangs and case.signature.matches(hang_signature(survey.silence))
-            return is_same or (None if not survey.silence.hangs else False)
+            return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
         return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
 
     def health(self, *, trace: str) -> protocol.Health | None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
+"""Outcomes of a trial, or of a rung of the ladder, that say nothing of the compiler, however often it is compiled."""
+
 
 class Kind(StrEnum):
     """How a script fails; the first that matches wins (DESIGN section 2)."""

@@ -216,7 +216,9 @@ def delete_job(path: JobPath) -> tuple[str, int]:
 
 
 def _body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
-    return job_body(job, report, service().store.failures_of([job.id]).get(job.id))
+    # Only a job that failed has a group: the others are not asked for, since this answers every poll.
+    groups = service().store.failures_of([job.id]) if job.failure is not None else {}
+    return job_body(job, report, groups.get(job.id))
 
 
 def _bodies(jobs: Sequence[Job]) -> list[JobBody]:

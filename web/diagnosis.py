@@ -12,6 +12,7 @@ from markupsafe import Markup
 from minimizer.confidence import Confidence, confidence
 from minimizer.releases import span
 from minimizer.report import Layer, Report
+from minimizer.types import UNJUDGED
 from web.charts import Point, culprit_graph, layer_errors, trials_curve
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,6 @@ ADDS = {
     "inductor": "with Inductor",
     "cudagraphs": "with CUDA graphs",
 }
-UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
 
 
 @dataclass(frozen=True)

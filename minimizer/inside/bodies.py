@@ -1,10 +1,11 @@
-"""Higher-order operators under a dispatch mode: their bodies run under it too, instead of out of its sight."""
+"""The bodies of higher-order operators: what is in them, and how they run under a dispatch mode instead of out of its sight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch import fx
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -12,6 +13,13 @@ ENTERED = frozenset(["cond", "invoke_subgraph", "map_impl", "scan", "while_loop"
 """Operators that call their bodies on plain tensors. The others (flex_attention) do so under a transform, or compute by themselves."""
 RETURNED = frozenset(["cond", "invoke_subgraph"])
 """Those of them whose results are what a body returned."""
+
+
+def nodes_of(module: fx.GraphModule) -> Iterator[fx.Node]:
+    """All nodes of a graph, and of the bodies in it."""
+    for part in module.modules():
+        if isinstance(part, fx.GraphModule):
+            yield from part.graph.nodes
 
 
 def is_entered(func: HigherOrderOperator) -> bool:

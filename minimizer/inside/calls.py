@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from . import referee, snapshot, state
+from .bodies import nodes_of
 from .collectives import communicates
 from .golden import GoldenGraph
 from .graphs import Opaque
@@ -46,8 +47,7 @@ class CapturedGraph:
 def _recomputes(module: fx.GraphModule) -> bool:
     """Whether a part of a graph is computed once more in its backward (``torch.utils.checkpoint``)."""
     checkpoint = torch.ops.higher_order.tag_activation_checkpoint
-    parts = (part for part in module.modules() if isinstance(part, fx.GraphModule))
-    return any(node.target is checkpoint for part in parts for node in part.graph.nodes)
+    return any(node.target is checkpoint for node in nodes_of(module))
 
 
 class BackwardCall:

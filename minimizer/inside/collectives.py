@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .bodies import nodes_of
+
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "symm_mem")
 
 
@@ -14,9 +16,7 @@ def communicates(module: fx.GraphModule) -> bool:
     """Whether a graph talks to other ranks: run once more by one of them, it would wait for ever."""
     return any(
         _is_collective(node.target) if node.op == "call_function" else _is_distributed(node)
-        for part in module.modules()
-        if isinstance(part, fx.GraphModule)
-        for node in part.graph.nodes
+        for node in nodes_of(module)
         if node.op in ("call_function", "placeholder")
     )
 
