@@ -10,7 +10,7 @@ from typing import Any
 
 from minimizer import protocol
 from minimizer.executor import Survey
-from minimizer.oracle import Signature, exception_signature
+from minimizer.oracle import Signature, exception_signature, verdict_signature
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
@@ -61,6 +61,14 @@ class ScriptCase:
 
 def is_healthy(found: Case | ScriptCase | Settled) -> bool:
     return isinstance(found, Settled) and found.status is Status.HEALTHY
+
+
+def signature_of(failure: protocol.Failure) -> Signature:
+    """How a held call fails."""
+    if failure.verdict is not None:
+        return verdict_signature(failure.verdict)
+    assert failure.kind is not None
+    return exception_signature(Kind(failure.kind), failure.exception)
 
 
 def missing_signature(call: protocol.Missing) -> Signature:

@@ -19,7 +19,7 @@ from minimizer.errors import ChildFailed
 from minimizer.journal import Journal
 from minimizer.place import Place
 from minimizer.report import Health
-from minimizer.triage import Triage
+from minimizer.surveys import Surveys
 from minimizer.untrusted import read_untrusted
 
 TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
@@ -28,7 +28,7 @@ TLPARSE_SECONDS = 60.0
 TRACE, PAGE = "torch_trace.log", "tlparse.zip"
 
 
-def examine(triage: Triage, place: Place, journal: Journal) -> None:
+def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
     """Run the script once more and fill ``health``; keep the trace. What the run did not come to stays unknown.
 
     Raises:
@@ -36,7 +36,7 @@ def examine(triage: Triage, place: Place, journal: Journal) -> None:
     """
     folder = place.folder("trace")
     with suppress(ChildFailed):
-        found = triage.health(trace=str(folder))
+        found = surveys.health(trace=str(folder))
         if found is not None:
             journal.report.health = report_of(found)
     trace = _trace(place, folder)

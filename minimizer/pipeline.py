@@ -40,7 +40,8 @@ from minimizer.scratch import Scratch
 from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.triage import HANG_AFTER, PATIENCE, REPEAT_SECONDS, Triage
+from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
+from minimizer.triage import REPEAT_SECONDS, Triage
 from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.versions import compare
@@ -146,20 +147,21 @@ class _Job:
                 executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
                 stack.enter_context(executor)
                 self._start(executor)
-            triage, patient = self._triage(executor), None
+            surveys, patient = self._surveys(executor), None
+            triage = self._triage(surveys)
             with self._journal.step(Step.SURVEY):
                 beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
                 found = triage.run()
             if isinstance(found, Settled):
                 self._settle(found)
                 if found.status is Status.HEALTHY and self._options.diagnosis:
-                    self._examine(triage, place)
+                    self._examine(surveys, place)
                 return
             try:
                 if isinstance(found, ScriptCase):
                     raise Unreduced(found.otherwise)
                 result = self._reduce(found, executor, triage, beside)
-                patient = self._patient(result, triage)
+                patient = self._patient(result, surveys)
                 if result.found is not None and not is_public(result.found.reduced):
                     result = self._in_public(result, executor)
             except (Unreduced, Unanswered) as end:
@@ -177,7 +179,7 @@ class _Job:
                 self._journal.watch()
                 self._verify(result, place)
             self._journal.keep()
-            suspects = self._diagnose(result, patient, triage, place) if self._options.diagnosis else []
+            suspects = self._diagnose(result, patient, surveys, place) if self._options.diagnosis else []
             if result.found is not None:
                 with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
                     write_further(
@@ -197,7 +199,7 @@ class _Job:
         self._announce(case)
         try:
             search = self._search(case, executor)
-            return search.run(lambda seen, enough: beside.submit(run_again, triage, case, seen, enough))
+            return search.run(lambda seen, enough: beside.submit(run_again, triage.surveys, case, seen, enough))
         except (Unreduced, Unanswered) as end:
             if case.otherwise is None:
                 raise
@@ -235,13 +237,13 @@ class _Job:
         report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
         return replace(result, repro=repro, data=None, rewrite=None)
 
-    def _patient(self, result: Result, triage: Triage) -> Patient | None:
+    def _patient(self, result: Result, surveys: Surveys) -> Patient | None:
         """What is diagnosed where a graph was reduced."""
         found = result.found
         if found is None:
             return None
         assert self._report.failure is not None
-        original = SurveyedScript(triage, found.case, passes_needed(self._report.failure.reproducibility))
+        original = SurveyedScript(surveys, found.case, passes_needed(self._report.failure.reproducibility))
         return Patient(ProgramTrials(found.reduced, found.oracle), original, self._script)
 
     def _start(self, executor: Executor) -> None:
@@ -269,8 +271,8 @@ class _Job:
         self._journal.redact = place.redacted
         return place
 
-    def _triage(self, executor: Executor) -> Triage:
-        return Triage(
+    def _surveys(self, executor: Executor) -> Surveys:
+        return Surveys(
             executor,
             self._script.resolve(),
             args=self._options.args,
@@ -278,10 +280,12 @@ class _Job:
             steps=self._options.steps,
             hang_after=self._options.hang_after or HANG_AFTER,
             patience=min(PATIENCE, self._options.budget / 3),
-            repeat_seconds=max(REPEAT_SECONDS, self._options.budget / 10),
             values=self._options.expect in ("auto", "accuracy"),
-            on_note=self._journal.note,
         )
+
+    def _triage(self, surveys: Surveys) -> Triage:
+        repeat_seconds = max(REPEAT_SECONDS, self._options.budget / 10)
+        return Triage(surveys, on_note=self._journal.note, repeat_seconds=repeat_seconds)
 
     def _search(self, case: Case, executor: Executor) -> Search:
         return Search(
@@ -370,14 +374,14 @@ class _Job:
         if result.disputed:
             report.summary += f" {result.disputed}"
 
-    def _diagnose(self, result: Result, patient: Patient | None, triage: Triage, place: Place) -> list[Region]:
+    def _diagnose(self, result: Result, patient: Patient | None, surveys: Surveys, place: Place) -> list[Region]:
         """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
         if patient is not None and self._report.verification is not None and self._report.verification.holds:
             with self._journal.step(Step.DIAGNOSE):
                 seconds = min(DIAGNOSE_SECONDS, self._options.budget / 10) * crowding()
                 diagnose(patient, self._journal, seconds=seconds)
         suspects = self._describe(result.found) if result.found is not None else []
-        self._examine(triage, place)
+        self._examine(surveys, place)
         self._compare_versions(result, place)
         return suspects
 
@@ -390,7 +394,7 @@ class _Job:
         self._journal.keep()
         return suspects
 
-    def _examine(self, triage: Triage, place: Place) -> None:
+    def _examine(self, surveys: Surveys, place: Place) -> None:
         """How healthy the compiled code is, where a run more costs little and comes to an end."""
         report = self._report
         if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
@@ -398,7 +402,7 @@ class _Job:
         if report.timings[Step.SURVEY] > max(CHEAP_SECONDS, self._journal.left / 4):
             return
         with self._journal.reserving(FINISH_SECONDS), self._journal.step(Step.MEASURE), suppress(BudgetExceeded):
-            examine(triage, place, self._journal)
+            examine(surveys, place, self._journal)
         self._journal.keep()
 
     def _compare_versions(self, result: Result, place: Place) -> None:

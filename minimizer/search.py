@@ -31,7 +31,7 @@ from minimizer.program import Program
 from minimizer.publish import publish
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
-from minimizer.triage import Triage
+from minimizer.surveys import Surveys
 from minimizer.types import Kind, Reason, Status, Step, counted
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
@@ -366,7 +366,7 @@ class Search:
         )
 
 
-def run_again(triage: Triage, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+def run_again(surveys: Surveys, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
     """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted.
 
     Fewer, if one could not be run as far as it takes.
@@ -374,7 +374,7 @@ def run_again(triage: Triage, case: Case, seen: Reproducibility, enough: int) ->
     failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
     with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
         while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
-            if (fails := triage.fails_again(case)) is None:
+            if (fails := surveys.fails_again(case)) is None:
                 break
             failed, runs = failed + fails, runs + 1
     return Reproducibility(failed=failed, runs=runs)

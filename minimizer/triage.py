@@ -12,12 +12,11 @@ import tokenize
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.executor import Executor, Survey
+from minimizer.executor import Survey
 from minimizer.findings import (
     Case,
     ScriptCase,
@@ -35,6 +34,7 @@ from minimizer.findings import (
     opaque,
     place_of,
     signal_name,
+    signature_of,
     unexamined,
     unmade,
 )
@@ -42,18 +42,10 @@ from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdic
 from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo
+from minimizer.surveys import Surveys
 from minimizer.types import Kind, Reason, Status, counted
-from minimizer.watchdog import Limits, Silence, Watchdog
+from minimizer.watchdog import Silence
 
-HANG_AFTER = 60.0
-"""Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
-QUIET = 60.0
-"""Seconds after which a script is stopped whose graphs have all been compared often enough, if no new one comes."""
-PATIENCE = 300.0
-"""Seconds after which a script is stopped anyhow, once something was compared."""
-EAGER_SECONDS = 600.0
-SURVEY_SECONDS = 3600.0
-"""For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
 SURVEYS, REPEAT_SECONDS = 5, 45.0
 """A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
 EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
@@ -64,34 +56,18 @@ CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
 class Triage:
-    """The runs of one script.
+    """What the runs of one script come to.
 
-    ``hang_after``, ``patience`` and ``repeat_seconds`` are in seconds (`HANG_AFTER`, `PATIENCE`, `REPEAT_SECONDS`), ``steps``
-    in calls of each graph; ``values``: compare them.
+    ``repeat_seconds``: no run of a script that ends well is begun after so many (`REPEAT_SECONDS`).
     """
 
     def __init__(
-        self,
-        executor: Executor,
-        script: Path,
-        *,
-        args: list[str],
-        steps: int | None,
-        hang_after: float,
-        values: bool,
-        on_note: Callable[[str], None],
-        patience: float = PATIENCE,
-        repeat_seconds: float = REPEAT_SECONDS,
-        nproc: int = 1,
+        self, surveys: Surveys, *, on_note: Callable[[str], None], repeat_seconds: float = REPEAT_SECONDS
     ) -> None:
-        self._executor, self._script, self._args, self._nproc = executor, script, args, nproc
-        self._steps, self._values, self._on_note = steps, values, on_note
-        self._repeat_seconds = repeat_seconds
-        self._first: protocol.Health | None = None
+        self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
         self._suspects: list[protocol.Suspect] = []
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None before there was one."""
-        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
 
     def run(self) -> Case | ScriptCase | Settled:
         """Run the script until the question is settled; a healthy one several times."""
@@ -110,9 +86,7 @@ class Triage:
         return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
 
     def _once(self) -> Case | ScriptCase | Settled:
-        survey = self._survey()
-        if self._first is None and survey.finished is not None:
-            self._first = survey.finished.health
+        survey = self.surveys.first()
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
@@ -122,70 +96,6 @@ class Triage:
             return self._finished(survey.finished)
         return self._died(survey)
 
-    def fails_again(self, case: Case) -> bool | None:
-        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way.
-
-        None where it was stopped before that could be told: it has less of the machine than the first run had.
-        """
-        survey = self._survey(tolerance=case.tolerance, nice=10)
-        if survey.held is not None:
-            again = _signature_of(survey.held.failure)
-            survey.close()
-            return replace(case.signature, nonfinite=False).matches(again)
-        finished = survey.finished
-        if finished is not None:
-            shows = case.otherwise is not None and bool(finished.suspects)
-            if case.signature.kind is Kind.MISSING_ERROR:
-                shows = any(case.signature.matches(missing_signature(call)) for call in finished.missing)
-            return None if finished.stopped and not shows else shows
-        if survey.silence is not None:
-            return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
-        return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
-
-    def health(self, *, trace: str) -> protocol.Health | None:
-        """Run the script once more, behind whatever else there is to do, and time what it compiles.
-
-        On a cold cache, unless the first run came to its end: then its own compile times are the cold ones. ``trace`` is a
-        folder for what ``TORCH_TRACE`` writes. None where the run died.
-        """
-        cold = {} if self._first else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
-        survey = self._survey(values=False, measure=True, trace=trace, nice=10, environ=cold)
-        if survey.held is not None:
-            survey.close()
-            return survey.held.failure.health
-        found = survey.finished.health if survey.finished is not None else None
-        if found is None or self._first is None:
-            return found
-        return found.model_copy(update={name: getattr(self._first, name) for name in ("compile_seconds", "frames")})
-
-    def timed(self, text: str | None = None) -> protocol.Health | None:
-        """How long calls take, in a run of the script with another text; None where it does not come to its end."""
-        survey = self._survey(values=False, measure=True, text=text)
-        if survey.held is not None:
-            survey.close()
-        finished = survey.finished
-        return finished.health if finished is not None and finished.exception is None else None
-
-    def runs_well(self, case: Case, **changes: Any) -> int | None:
-        """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
-        survey = self._survey(tolerance=case.tolerance, **changes)
-        finished = survey.finished
-        if survey.held is not None:
-            survey.close()
-        if finished is None or finished.unsteady or (case.otherwise is not None and finished.suspects):
-            return None
-        if case.signature.kind is Kind.MISSING_ERROR:
-            is_missing = any(case.signature.matches(missing_signature(call)) for call in finished.missing)
-            return None if is_missing else finished.checked.frames
-        return finished.checked.frames if finished.exception is None else None
-
-    def _survey(self, **changes: Any) -> Survey:
-        request = {
-            "script": str(self._script), "args": self._args, "nproc": self._nproc, "compile": True,
-            "values": self._values, "steps": self._steps, "hold": None, "tolerance": None,
-        }  # fmt: skip
-        return self._executor.survey({**request, **changes}, timeout=SURVEY_SECONDS, watchdog=Watchdog(self._limits))
-
     def _held(
         self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None
     ) -> Case:
@@ -194,7 +104,7 @@ class Triage:
         return Case(
             survey=survey,
             program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
-            signature=signature or _signature_of(failure),
+            signature=signature or signature_of(failure),
             message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,
             verdict=failure.verdict,
@@ -208,7 +118,7 @@ class Triage:
         """Add the statements of the script that the graph depends on and that no literal expresses."""
         settings = [str(name) for name in raw.get("opaque_settings", ())]
         try:
-            with tokenize.open(self._script) as file:  # knows the encoding that the script declares
+            with tokenize.open(self.surveys.script) as file:  # knows the encoding that the script declares
                 text = file.read()
             chunks = prelude(
                 text,
@@ -243,7 +153,7 @@ class Triage:
                 "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
                 finished.checked,
             )
-        if finished.checked.calls == 0 and self._values:
+        if finished.checked.calls == 0 and self.surveys.values:
             return hidden or Settled(
                 Status.PARTIAL,
                 Reason.NOT_VERIFIED,
@@ -261,7 +171,7 @@ class Triage:
             f"Healthy: {counted(checked.calls, 'call')} of {counted(checked.frames, 'compiled graph')}{backward} gave what "
             "eager gives, within rounding."
         )
-        if not self._values:
+        if not self.surveys.values:
             summary = (
                 f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
             )
@@ -279,7 +189,7 @@ class Triage:
         """
         while self._suspects:
             suspect = self._suspects.pop(0)
-            survey = self._survey(hold={"graph": suspect.graph, "call": suspect.call})
+            survey = self.surveys.run(hold={"graph": suspect.graph, "call": suspect.call})
             if (held := _to_reduce(survey)) is not None:
                 return replace(self._held(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise)
             if survey.held is not None:
@@ -297,7 +207,7 @@ class Triage:
             return not_runnable(eager[-1], "without the compiler")
         raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
         if raised:
-            if advice := denied(raised[0], self._executor.place):
+            if advice := denied(raised[0], self.surveys.place):
                 why = f"The sandbox keeps the script from what it needs ({line_of(raised[0])}): {advice}"
                 return Settled(Status.FAILED, Reason.SANDBOX_DENIED, why, finished.checked, exception=raised[0])
             always = len(raised) == len(eager)
@@ -333,7 +243,7 @@ class Triage:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
         tolerance = checks[-1] if checks else {}
         for passed in range(SURVEYS):
-            survey = self._survey(tolerance=tolerance)
+            survey = self.surveys.run(tolerance=tolerance)
             if (held := _to_reduce(survey)) is not None:
                 self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
                 return replace(self._held(held, tolerance=tolerance), runs=1 + passed)
@@ -346,7 +256,7 @@ class Triage:
             return self._silent(survey, survey.silence)
         if survey.timed_out:
             return not_runnable(survey, "with the compiler")
-        eager = self._eager()
+        eager = self.surveys.eager()
         if eager.finished is None:
             return not_runnable(eager, "with and without the compiler")
         if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
@@ -354,7 +264,7 @@ class Triage:
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
         place = place_of(survey.phase)
-        held = _to_reduce(self._survey(hold=place)) if place is not None else None
+        held = _to_reduce(self.surveys.run(hold=place)) if place is not None else None
         signature = Signature(Kind.CRASH, signal=survey.signal)
         if held is None:
             by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
@@ -364,13 +274,13 @@ class Triage:
 
     def _eager_runs(self) -> list[Survey]:
         """Runs without the compiler, until one has failed and one has passed, or one has died."""
-        started, runs = time.monotonic(), [self._eager()]
+        started, runs = time.monotonic(), [self.surveys.eager()]
         ends: set[bool] = set()
         while (finished := runs[-1].finished) is not None:
             ends.add(finished.exception is not None)
             if len(ends) > 1 or len(runs) == EAGER_RUNS or time.monotonic() - started > EAGER_RUNS_SECONDS:
                 break
-            runs.append(self._eager())
+            runs.append(self.surveys.eager())
         return runs
 
     def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
@@ -388,11 +298,11 @@ class Triage:
         when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
         message = f"torch.compile {message}, and is in {silence.text} {when}"
         if place is not None:
-            held = _to_reduce(self._survey(hold=place))
+            held = _to_reduce(self.surveys.run(hold=place))
             if held is not None:
                 return replace(self._held(held, signature=hang_signature(silence)), message=message)
         else:
-            eager = self._eager()
+            eager = self.surveys.eager()
             if eager.finished is None:
                 return not_runnable(eager, "with and without the compiler")
         return ScriptCase(
@@ -404,31 +314,16 @@ class Triage:
 
         Otherwise it is the copy of the graph's inputs that eager cannot do with, such as a leaf where the script had none.
         """
-        eager = self._eager().finished
+        eager = self.surveys.eager().finished
         raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
         for call in missing:
             signature = missing_signature(call)
             if any(signature.matches(other) for other in raised):
-                held = _to_reduce(self._survey(hold={"graph": call.graph, "call": call.call}))
+                held = _to_reduce(self.surveys.run(hold={"graph": call.graph, "call": call.call}))
                 if held is not None:
                     case = self._held(held, signature=signature)
                     return replace(case, message=line_of(call.exception), exception=call.exception)
         return None
-
-    def _eager(self) -> Survey:
-        return self._executor.survey(
-            {
-                "script": str(self._script),
-                "args": self._args,
-                "nproc": self._nproc,
-                "compile": False,
-                "values": False,
-                "steps": None,
-                "hold": None,
-                "tolerance": None,
-            },
-            timeout=EAGER_SECONDS,
-        )
 
 
 def _to_reduce(survey: Survey) -> Survey | None:
@@ -439,13 +334,6 @@ def _to_reduce(survey: Survey) -> Survey | None:
         survey.close()
         return None
     return survey
-
-
-def _signature_of(failure: protocol.Failure) -> Signature:
-    if failure.verdict is not None:
-        return verdict_signature(failure.verdict)
-    assert failure.kind is not None
-    return exception_signature(Kind(failure.kind), failure.exception)
 
 
 def _is_of_the_compiler(error: ExceptionInfo | None) -> bool:

@@ -16,7 +16,7 @@ from minimizer.report import Reproducibility
 from minimizer.script import Rerun
 from minimizer.script.arguments import with_arguments
 from minimizer.sequential import least_rate
-from minimizer.triage import Triage
+from minimizer.surveys import Surveys
 
 MISS, MOST_PASSES = 0.02, 10
 """The chance that is taken that a script passes although nothing has changed, and how often it is run at most."""
@@ -43,15 +43,15 @@ def in_a_row(passes: int, try_: Callable[[], Tried]) -> Tried:
 class SurveyedScript:
     """A script whose calls are compared with eager. A pass counts after ``repeats`` in a row."""
 
-    triage: Triage
+    surveys: Surveys
     case: Case
     repeats: int = 1
 
     def run(self, text: str) -> Tried:
-        return in_a_row(self.repeats, lambda: _tried(self.triage.runs_well(self.case, text=text)))
+        return in_a_row(self.repeats, lambda: _tried(self.surveys.runs_well(self.case, text=text)))
 
     def seconds(self, text: str) -> tuple[float, float] | None:
-        before, after = self.triage.timed(), self.triage.timed(text)
+        before, after = self.surveys.timed(), self.surveys.timed(text)
         if before is None or after is None or before.compiled_seconds is None or before.eager_seconds is None:
             return None
         left = max(0.0, before.eager_seconds - (after.eager_seconds or 0.0))
@@ -59,7 +59,7 @@ class SurveyedScript:
 
     def passes_without(self, parts: list[str]) -> bool:
         off = switches(Setting(off=frozenset(parts)))
-        return in_a_row(self.repeats, lambda: _tried(self.triage.runs_well(self.case, switches=off))).passes
+        return in_a_row(self.repeats, lambda: _tried(self.surveys.runs_well(self.case, switches=off))).passes
 
 
 def _tried(frames: int | None) -> Tried:

@@ -14,6 +14,7 @@ from minimizer.findings import Case, Settled
 from minimizer.inside.wire import STOP
 from minimizer.oracle import Oracle, Signature, signature_of
 from minimizer.script import Rerun, Source
+from minimizer.surveys import Surveys
 from minimizer.triage import Triage
 from minimizer.types import Kind, Status
 from minimizer.watchdog import Limits, Watchdog
@@ -57,7 +58,8 @@ def run(child: Executor, home: Path) -> Callable[..., Survey]:
 
 def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(child: Executor, home: Path) -> None:
     path = script(home, SPIN + COMPILED + "f(torch.ones(3))\n")
-    found = Triage(child, path, args=[], steps=None, hang_after=4.0, values=True, on_note=lambda _: None).run()
+    surveys = Surveys(child, path, args=[], steps=None, hang_after=4.0, values=True)
+    found = Triage(surveys, on_note=lambda _: None).run()
     assert isinstance(found, Case)
     assert found.signature == Signature(Kind.HANG, where=":backend")
     assert "backend (script.py, line " in found.message
@@ -200,10 +202,10 @@ os.kill(os.getpid(), {int(STOP)})
 
 
 def test_a_long_healthy_script_is_healthy(child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minimizer.triage.QUIET", 0.5)
+    monkeypatch.setattr("minimizer.surveys.QUIET", 0.5)
     path = script(home, HEALTHY + "while True:\n    f(x)\n")
-    asked = Triage(child, path, args=[], steps=2, hang_after=1.0, values=True, on_note=lambda _: None)
-    found = asked.run()
+    surveys = Surveys(child, path, args=[], steps=2, hang_after=1.0, values=True)
+    found = Triage(surveys, on_note=lambda _: None).run()
     assert isinstance(found, Settled)
     assert found.status is Status.HEALTHY
     assert found.checked.calls == 2

@@ -17,7 +17,7 @@ from minimizer.inside import health
 from minimizer.journal import Journal
 from minimizer.report import Report
 from minimizer.sink import FolderSink
-from minimizer.triage import HANG_AFTER, Triage
+from minimizer.surveys import HANG_AFTER, Surveys
 
 SCRIPT = """
     import torch
@@ -45,17 +45,9 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
 
 def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path: Path) -> None:
     journal = Journal(FolderSink(tmp_path / "out"), Report(), 600)
-    triage = Triage(
-        child,
-        script(tmp_path, SCRIPT),
-        args=[],
-        steps=None,
-        hang_after=HANG_AFTER,
-        values=True,
-        on_note=journal.note,
-    )
+    surveys = Surveys(child, script(tmp_path, SCRIPT), args=[], steps=None, hang_after=HANG_AFTER, values=True)
 
-    examine(triage, child.place, journal)
+    examine(surveys, child.place, journal)
 
     found = journal.report.health
     assert any(

@@ -13,6 +13,7 @@ from torch import fx
 from minimizer.executor import Executor
 from minimizer.findings import Case, Settled
 from minimizer.inside.collectives import communicates
+from minimizer.surveys import Surveys
 from minimizer.triage import Triage
 from minimizer.types import Kind, Status
 
@@ -48,7 +49,7 @@ def triage(child: Executor, home: Path) -> Any:
     def run(bug: str | None) -> Case | Settled:
         path = script(home, DATA_PARALLEL.format(bug=bug))
         options: dict[str, Any] = {"args": [], "steps": None, "hang_after": 200, "values": True, "nproc": 2}
-        return Triage(child, path, on_note=lambda _: None, **options).run()
+        return Triage(Surveys(child, path, **options), on_note=lambda _: None).run()
 
     return run
 

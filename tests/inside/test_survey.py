@@ -18,6 +18,7 @@ from minimizer.inside.wire import Channel
 from minimizer.oracle import Oracle
 from minimizer.program import Program
 from minimizer.protocol import Finished, Held
+from minimizer.surveys import Surveys
 from minimizer.triage import Triage
 from minimizer.types import Kind, Reason, Status
 
@@ -27,10 +28,8 @@ RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_rel
 @pytest.fixture
 def triage(child: Executor, home: Path) -> Any:
     def run(text: str, *args: str) -> Case | Settled:
-        asked = Triage(
-            child, script(home, text), args=list(args), steps=None, hang_after=200, values=True, on_note=lambda _: None
-        )
-        return asked.run()
+        surveys = Surveys(child, script(home, text), args=list(args), steps=None, hang_after=200, values=True)
+        return Triage(surveys, on_note=lambda _: None).run()
 
     return run
 

@@ -83,6 +83,7 @@ class Suspects:
 
     def __init__(self, *left: Case) -> None:
         self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
+        self.surveys = self
 
     def fails_again(self, case: Case) -> bool | None:
         return True

@@ -4,89 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from canned_surveys import AT, PROGRAM, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
 
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.executor import Executor, Survey
+from minimizer.executor import Survey
 from minimizer.findings import Case, ScriptCase, Settled, signal_name
 from minimizer.oracle import Signature
-from minimizer.place import Place
-from minimizer.protocol import Checked, Finished, Held, parse
-from minimizer.sandbox.limits import Unconfined
-from minimizer.stacks import Frame
-from minimizer.triage import EAGER_RUNS, EAGER_SECONDS, SURVEY_SECONDS, SURVEYS, Triage
+from minimizer.protocol import Checked, Held, parse
+from minimizer.surveys import EAGER_SECONDS, SURVEY_SECONDS
+from minimizer.triage import EAGER_RUNS, SURVEYS
 from minimizer.types import Kind, Reason, Status
-from minimizer.watchdog import Silence, Watchdog
-
-META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
-PROGRAM: dict[str, Any] = {
-    "inputs": [{"name": "x", "meta": META, "golden": "x"}],
-    "nodes": [{"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}],
-    "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
-}  # fmt: skip
-WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
-ALL_WELL: dict[str, Any] = {"checked": {"frames": 2, "calls": 5, "backward": 1}}
-
-
-def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
-    return {"type": kind, "message": message, "root_type": kind, "root_message": message, "frames": [["m.py", "f", ""]]}
-
-
-class Strong(Unconfined):
-    """A sandbox that claims to be one."""
-
-    is_strong = True
-
-
-class FakeExecutor:
-    """Hands out canned surveys in order, with the compiler and without, each the last one again and again; keeps what was asked."""
-
-    def __init__(self, surveys: Sequence[dict[str, Any]], eager: Sequence[dict[str, Any]] = ()) -> None:
-        self._left = {True: list(surveys), False: list(eager)}
-        self.asked: list[dict[str, Any]] = []
-        self.timeouts: list[float] = []
-        self.watchdogs: list[Watchdog | None] = []
-        self.killed = 0
-        self.place = Place(Path("python"), Strong(), Path("/job"), [Path("/home/me/model")])
-
-    def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
-        self.asked.append(request)
-        self.watchdogs.append(watchdog)
-        self.timeouts.append(timeout)
-        left = self._left[request["compile"]]
-        return Survey(
-            cast(Executor, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
-        )
-
-    @property
-    def compiled(self) -> list[dict[str, Any]]:
-        return [request for request in self.asked if request["compile"]]
-
-    def kill(self, task: Any) -> None:
-        self.killed += 1
-
-
-def held(**failure: Any) -> dict[str, Any]:
-    return {"held": parse(Held, {"failure": {"graph": 1, "call": 2, "phase": "run", **failure}, "program": PROGRAM})}
-
-
-def finished(**fields: Any) -> dict[str, Any]:
-    return {"finished": parse(Finished, {**ALL_WELL, **fields})}
-
-
-def ended(**end: Any) -> dict[str, Any]:
-    phase = end.pop("at", {})
-    return {"end": end, "phase": phase}
+from minimizer.watchdog import Watchdog
 
 
 def triage(
     *surveys: dict[str, Any], eager: Sequence[dict[str, Any]] = (), **options: Any
 ) -> tuple[Case | ScriptCase | Settled, FakeExecutor, list[str]]:
     executor, notes = FakeExecutor(surveys, eager), []
-    settings: dict[str, Any] = {"args": ["--fast"], "steps": 3, "hang_after": 30.0, "values": True, **options}
-    asked = Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=notes.append, **settings)
+    asked = asked_of(executor, on_note=notes.append, **{"args": ["--fast"], "steps": 3, **options})
     return asked.run(), executor, notes
 
 
@@ -362,9 +300,7 @@ def test_what_is_held_and_cannot_be_written_is_let_go(first: dict[str, Any]) -> 
 def test_of_several_suspects_each_graph_is_asked_in_turn() -> None:
     first, again, second = SUSPECT, {**SUSPECT, "call": 9}, {**SUSPECT, "graph": 2, "call": 0}
     executor = FakeExecutor([finished(suspects=[first, again, second]), held(), held()])
-    asked = Triage(
-        cast(Executor, executor), Path("s.py"), args=[], steps=3, hang_after=30.0, values=True, on_note=lambda _: None
-    )
+    asked = asked_of(executor, steps=3)
 
     assert isinstance(asked.run(), Case)
     assert isinstance(asked.next_suspect(), Case)
@@ -376,8 +312,6 @@ def test_of_several_suspects_each_graph_is_asked_in_turn() -> None:
 
 
 # crashes, hangs -------------------------------------------------------------------------------------------------------
-
-AT = {"type": "phase", "graph": 1, "call": 2}
 
 
 def test_a_crash_is_held_before_it_happens() -> None:
@@ -437,12 +371,6 @@ def test_an_end_by_its_own_hand_is_the_scripts_failure() -> None:
     found = unshown(ended(exit=1), eager=[finished()])
     assert (found.status, found.kind) == (Status.PARTIAL, Kind.CRASH)
     assert "ends by itself with status 1" in found.summary
-
-
-def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:
-    """A run that the watchdog gave up."""
-    chain = (Frame("torch/_inductor/compile_fx.py", "inner", 7, False), Frame("pass.py", function, 11, True))
-    return {**ended(signal=9, at=at), "silence": Silence(chain, 71.0, hangs)}
 
 
 def test_a_hang_is_held_before_it_happens() -> None:
@@ -533,9 +461,7 @@ def test_what_earlier_runs_have_shown_holds_when_time_runs_out() -> None:
             return super().survey(request, timeout=timeout, watchdog=watchdog)
 
     executor = OutOfTime([finished()])
-    found = Triage(
-        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
-    ).run()
+    found = asked_of(executor).run()
     assert isinstance(found, Settled)
     assert found.status is Status.HEALTHY
     assert "2 times" in found.summary
@@ -579,85 +505,6 @@ def test_eager_is_asked_often_before_it_is_believed() -> None:
     assert [request["compile"] for request in executor.asked].count(False) == EAGER_RUNS
 
 
-# once more ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("again", "same"),
-    [
-        (held(kind="wrong_output", verdict=WRONG), True),
-        (held(kind="runtime_error", exception=error("ValueError")), False),
-        (finished(), False),
-        (finished(stopped=True), None),
-        (ended(signal=6), False),
-    ],
-)
-def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool | None) -> None:
-    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), again])
-    asked = Triage(
-        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
-    )
-    found = asked.run()
-    assert isinstance(found, Case)
-    assert asked.fails_again(found) is same
-    assert executor.killed == ("held" in again)
-
-
-def test_an_error_that_is_missing_is_repeated() -> None:
-    missing = {"graph": 1, "call": 2, "exception": error("IndexError", "out of range")}
-    other = {**missing, "exception": error("ValueError", "no such value")}
-    runs = [
-        finished(missing=[missing]),
-        held(),
-        finished(missing=[other, missing]),
-        finished(missing=[other]),
-        finished(),
-    ]
-    asked = Triage(
-        cast(Executor, FakeExecutor(runs, [finished(raised=[missing["exception"]])])),
-        Path("s.py"),
-        args=[],
-        steps=None,
-        hang_after=9,
-        values=True,
-        on_note=lambda _: None,
-    )
-    found = asked.run()
-    assert isinstance(found, Case)
-    assert (found.signature.kind, found.message) == (Kind.MISSING_ERROR, "IndexError: out of range")
-    assert [asked.fails_again(found) for _ in range(3)] == [True, False, False]
-
-
-def test_a_crash_is_repeated() -> None:
-    executor = FakeExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
-    asked = Triage(
-        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
-    )
-    found = asked.run()
-    assert isinstance(found, Case)
-    assert [asked.fails_again(found), asked.fails_again(found)] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("again", "same"),
-    [
-        (silent(), True),
-        (silent(function="other"), False),
-        (silent(hangs=False), None),
-        (ended(timed_out=True, signal=9), False),
-        (finished(), False),
-    ],
-)
-def test_a_hang_is_repeated(again: dict[str, Any], same: bool | None) -> None:
-    executor = FakeExecutor([silent(), held(), again])
-    asked = Triage(
-        cast(Executor, executor), Path("s.py"), args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
-    )
-    found = asked.run()
-    assert isinstance(found, Case)
-    assert asked.fails_again(found) is same
-
-
 def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:
     """A custom pass is an object that no literal expresses: its definition is sliced out of the script."""
     path = tmp_path / "script.py"
@@ -677,9 +524,7 @@ def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> Non
         },
     )
     executor = FakeExecutor([{"held": answer}])
-    asked = Triage(
-        cast(Executor, executor), path, args=[], steps=None, hang_after=9, values=True, on_note=lambda _: None
-    )
+    asked = asked_of(executor, path)
     found = asked.run()
     assert isinstance(found, Case)
     text = "\n".join(found.program.setup)
@@ -689,51 +534,12 @@ def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> Non
     assert found.program.setup[-1] == "torch.set_default_dtype(torch.float64)"
 
 
-def measured(**health: Any) -> dict[str, Any]:
-    return finished(health={"eager_seconds": 2.0, "compiled_seconds": 1.0, **health})
-
-
-def asked_of(*surveys: dict[str, Any]) -> tuple[Triage, FakeExecutor]:
-    executor = FakeExecutor(surveys)
-    options: dict[str, Any] = {"args": [], "steps": None, "hang_after": 30.0, "values": True}
-    return Triage(cast(Executor, executor), Path("/nowhere/script.py"), on_note=lambda _: None, **options), executor
-
-
-def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run() -> None:
-    warm = measured(compile_seconds=0.5, frames=["warm"])
-    asked, executor = asked_of(finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm)
-    asked.run()
-    found = asked.health(trace="/trace")
-    assert found is not None
-    assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
-    assert executor.asked[-1]["measure"] and executor.asked[-1]["environ"] == {}
-
-
-def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() -> None:
-    broken = held(kind="compile_error", exception=error("ValueError"), health={"compile_seconds": 3.0})
-    asked, executor = asked_of(held(kind="wrong_output", verdict=WRONG), broken)
-    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
-    asked.run()
-    found = asked.health(trace="/trace")
-    assert found is not None and found.compile_seconds == 3.0
-    assert executor.asked[-1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
-    assert executor.killed == 1
-
-
-def test_no_health_of_a_run_that_died() -> None:
-    asked, executor = asked_of(ended(signal=11))
-    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
-    assert asked.health(trace="/trace") is None
-
-
 def test_a_script_that_is_no_python_any_more_brings_nothing_along(tmp_path: Path) -> None:
     """It may have rewritten itself while it ran."""
     script = tmp_path / "script.py"
     script.write_text("def f(:\n")
     executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG)], [])
-    asked = Triage(
-        cast(Executor, executor), script, args=[], steps=None, hang_after=30.0, values=True, on_note=lambda note: None
-    )
+    asked = asked_of(executor, script)
     found = asked.run()
     assert isinstance(found, Case)
     assert found.program.setup == ()

@@ -1,0 +1,142 @@
+"""The runs of one script, with the compiler and without: the first looks at it, and all that later ones are asked.
+
+What a run has shown is for `triage` to judge; here only whether a later one shows the same, and how long it took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from minimizer import protocol
+from minimizer.executor import Executor, Survey
+from minimizer.findings import Case, hang_signature, missing_signature, signature_of
+from minimizer.place import Place
+from minimizer.types import Kind
+from minimizer.watchdog import Limits, Watchdog
+
+HANG_AFTER = 60.0
+"""Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
+QUIET = 60.0
+"""Seconds after which a script is stopped whose graphs have all been compared often enough, if no new one comes."""
+PATIENCE = 300.0
+"""Seconds after which a script is stopped anyhow, once something was compared."""
+EAGER_SECONDS = 600.0
+SURVEY_SECONDS = 3600.0
+"""For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
+
+
+class Surveys:
+    """The runs of one script.
+
+    ``hang_after`` and ``patience`` are in seconds (`HANG_AFTER`, `PATIENCE`), ``steps`` in calls of each graph, ``nproc`` in
+    ranks; ``values``: compare them.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        script: Path,
+        *,
+        args: list[str],
+        steps: int | None,
+        hang_after: float,
+        values: bool,
+        patience: float = PATIENCE,
+        nproc: int = 1,
+    ) -> None:
+        self._executor, self.script, self.values = executor, script, values
+        self._args, self._nproc, self._steps = args, nproc, steps
+        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
+        self._cold: protocol.Health | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where they take place."""
+        return self._executor.place
+
+    def first(self) -> Survey:
+        """A run of the script as it is. Of the first that comes to its end the compile times are kept: those of a cold cache."""
+        survey = self.run()
+        if self._cold is None and survey.finished is not None:
+            self._cold = survey.finished.health
+        return survey
+
+    def run(self, **changes: Any) -> Survey:
+        """A run with the compiler; ``changes`` are fields of its request (``inside/capture.py``)."""
+        watchdog = Watchdog(self._limits)
+        return self._executor.survey(
+            {**self._request(compiled=True), **changes}, timeout=SURVEY_SECONDS, watchdog=watchdog
+        )
+
+    def eager(self) -> Survey:
+        """A run without the compiler."""
+        return self._executor.survey(self._request(compiled=False), timeout=EAGER_SECONDS)
+
+    def _request(self, *, compiled: bool) -> dict[str, Any]:
+        return {
+            "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
+            "values": compiled and self.values, "steps": self._steps if compiled else None, "hold": None, "tolerance": None,
+        }  # fmt: skip
+
+    def fails_again(self, case: Case) -> bool | None:
+        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way.
+
+        None where it was stopped before that could be told: it has less of the machine than the first run had.
+        """
+        survey = self.run(tolerance=case.tolerance, nice=10)
+        if survey.held is not None:
+            again = signature_of(survey.held.failure)
+            survey.close()
+            return replace(case.signature, nonfinite=False).matches(again)
+        finished = survey.finished
+        if finished is not None:
+            shows = case.otherwise is not None and bool(finished.suspects)
+            if case.signature.kind is Kind.MISSING_ERROR:
+                shows = _lacks(finished, case)
+            return None if finished.stopped and not shows else shows
+        if survey.silence is not None:
+            return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
+        return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
+
+    def runs_well(self, case: Case, **changes: Any) -> int | None:
+        """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
+        survey = self.run(tolerance=case.tolerance, **changes)
+        finished = survey.finished
+        if survey.held is not None:
+            survey.close()
+        if finished is None or finished.unsteady or (case.otherwise is not None and finished.suspects):
+            return None
+        if case.signature.kind is Kind.MISSING_ERROR:
+            return None if _lacks(finished, case) else finished.checked.frames
+        return finished.checked.frames if finished.exception is None else None
+
+    def health(self, *, trace: str) -> protocol.Health | None:
+        """Run the script once more, behind whatever else there is to do, and time what it compiles.
+
+        On a cold cache, unless a first run came to its end: then its own compile times are the cold ones. ``trace`` is a
+        folder for what ``TORCH_TRACE`` writes. None where the run died.
+        """
+        cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
+        survey = self.run(values=False, measure=True, trace=trace, nice=10, environ=cold)
+        if survey.held is not None:
+            survey.close()
+            return survey.held.failure.health
+        found = survey.finished.health if survey.finished is not None else None
+        if found is None or self._cold is None:
+            return found
+        return found.model_copy(update={name: getattr(self._cold, name) for name in ("compile_seconds", "frames")})
+
+    def timed(self, text: str | None = None) -> protocol.Health | None:
+        """How long calls take, in a run of the script with another text; None where it does not come to its end."""
+        survey = self.run(values=False, measure=True, text=text)
+        if survey.held is not None:
+            survey.close()
+        finished = survey.finished
+        return finished.health if finished is not None and finished.exception is None else None
+
+
+def _lacks(finished: protocol.Finished, case: Case) -> bool:
+    """Whether the error of a case is missing in this run too."""
+    return any(case.signature.matches(missing_signature(call)) for call in finished.missing)

@@ -1,0 +1,92 @@
+"""Canned runs of a script, in the shape in which an executor reports them, and a triage that is told them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from minimizer.executor import Executor, Survey
+from minimizer.place import Place
+from minimizer.protocol import Finished, Held, parse
+from minimizer.sandbox.limits import Unconfined
+from minimizer.stacks import Frame
+from minimizer.surveys import Surveys
+from minimizer.triage import Triage
+from minimizer.watchdog import Silence, Watchdog
+
+META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
+PROGRAM: dict[str, Any] = {
+    "inputs": [{"name": "x", "meta": META, "golden": "x"}],
+    "nodes": [{"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}],
+    "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
+}  # fmt: skip
+WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
+ALL_WELL: dict[str, Any] = {"checked": {"frames": 2, "calls": 5, "backward": 1}}
+
+
+def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
+    return {"type": kind, "message": message, "root_type": kind, "root_message": message, "frames": [["m.py", "f", ""]]}
+
+
+class Strong(Unconfined):
+    """A sandbox that claims to be one."""
+
+    is_strong = True
+
+
+class FakeExecutor:
+    """Hands out canned surveys in order, with the compiler and without, each the last one again and again; keeps what was asked."""
+
+    def __init__(self, surveys: Sequence[dict[str, Any]], eager: Sequence[dict[str, Any]] = ()) -> None:
+        self._left = {True: list(surveys), False: list(eager)}
+        self.asked: list[dict[str, Any]] = []
+        self.timeouts: list[float] = []
+        self.watchdogs: list[Watchdog | None] = []
+        self.killed = 0
+        self.place = Place(Path("python"), Strong(), Path("/job"), [Path("/home/me/model")])
+
+    def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+        self.asked.append(request)
+        self.watchdogs.append(watchdog)
+        self.timeouts.append(timeout)
+        left = self._left[request["compile"]]
+        return Survey(
+            cast(Executor, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
+        )
+
+    @property
+    def compiled(self) -> list[dict[str, Any]]:
+        return [request for request in self.asked if request["compile"]]
+
+    def kill(self, task: Any) -> None:
+        self.killed += 1
+
+
+def held(**failure: Any) -> dict[str, Any]:
+    return {"held": parse(Held, {"failure": {"graph": 1, "call": 2, "phase": "run", **failure}, "program": PROGRAM})}
+
+
+def finished(**fields: Any) -> dict[str, Any]:
+    return {"finished": parse(Finished, {**ALL_WELL, **fields})}
+
+
+def ended(**end: Any) -> dict[str, Any]:
+    phase = end.pop("at", {})
+    return {"end": end, "phase": phase}
+
+
+AT = {"type": "phase", "graph": 1, "call": 2}
+
+
+def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:
+    """A run that the watchdog gave up."""
+    chain = (Frame("torch/_inductor/compile_fx.py", "inner", 7, False), Frame("pass.py", function, 11, True))
+    return {**ended(signal=9, at=at), "silence": Silence(chain, 71.0, hangs)}
+
+
+def asked_of(executor: FakeExecutor, script: Path = Path("/nowhere/script.py"), **options: Any) -> Triage:
+    """A triage whose runs are canned; options are those of `Surveys`, and what is told goes to ``on_note``."""
+    on_note = options.pop("on_note", lambda _: None)
+    settings: dict[str, Any] = {"args": [], "steps": None, "hang_after": 30.0, "values": True, **options}
+    return Triage(Surveys(cast(Executor, executor), script, **settings), on_note=on_note)

@@ -1,0 +1,108 @@
+"""What later runs of a script are asked: whether it fails again, and how long it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canned_surveys import AT, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
+
+from minimizer.findings import Case
+from minimizer.types import Kind
+
+
+@pytest.mark.parametrize(
+    ("again", "same"),
+    [
+        (held(kind="wrong_output", verdict=WRONG), True),
+        (held(kind="runtime_error", exception=error("ValueError")), False),
+        (finished(), False),
+        (finished(stopped=True), None),
+        (ended(signal=6), False),
+    ],
+)
+def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool | None) -> None:
+    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), again])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.surveys.fails_again(found) is same
+    assert executor.killed == ("held" in again)
+
+
+def test_an_error_that_is_missing_is_repeated() -> None:
+    missing = {"graph": 1, "call": 2, "exception": error("IndexError", "out of range")}
+    other = {**missing, "exception": error("ValueError", "no such value")}
+    runs = [
+        finished(missing=[missing]),
+        held(),
+        finished(missing=[other, missing]),
+        finished(missing=[other]),
+        finished(),
+    ]
+    asked = asked_of(FakeExecutor(runs, [finished(raised=[missing["exception"]])]))
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert (found.signature.kind, found.message) == (Kind.MISSING_ERROR, "IndexError: out of range")
+    assert [asked.surveys.fails_again(found) for _ in range(3)] == [True, False, False]
+
+
+def test_a_crash_is_repeated() -> None:
+    executor = FakeExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert [asked.surveys.fails_again(found), asked.surveys.fails_again(found)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("again", "same"),
+    [
+        (silent(), True),
+        (silent(function="other"), False),
+        (silent(hangs=False), None),
+        (ended(timed_out=True, signal=9), False),
+        (finished(), False),
+    ],
+)
+def test_a_hang_is_repeated(again: dict[str, Any], same: bool | None) -> None:
+    executor = FakeExecutor([silent(), held(), again])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.surveys.fails_again(found) is same
+
+
+def measured(**health: Any) -> dict[str, Any]:
+    return finished(health={"eager_seconds": 2.0, "compiled_seconds": 1.0, **health})
+
+
+def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run() -> None:
+    warm = measured(compile_seconds=0.5, frames=["warm"])
+    executor = FakeExecutor([finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm])
+    asked = asked_of(executor)
+    asked.run()
+    found = asked.surveys.health(trace="/trace")
+    assert found is not None
+    assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
+    assert executor.asked[-1]["measure"] and executor.asked[-1]["environ"] == {}
+
+
+def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() -> None:
+    broken = held(kind="compile_error", exception=error("ValueError"), health={"compile_seconds": 3.0})
+    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), broken])
+    asked = asked_of(executor)
+    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
+    asked.run()
+    found = asked.surveys.health(trace="/trace")
+    assert found is not None and found.compile_seconds == 3.0
+    assert executor.asked[-1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
+    assert executor.killed == 1
+
+
+def test_no_health_of_a_run_that_died() -> None:
+    executor = FakeExecutor([ended(signal=11)])
+    asked = asked_of(executor)
+    executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
+    assert asked.surveys.health(trace="/trace") is None
