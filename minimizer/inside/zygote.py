@@ -44,6 +44,14 @@ WARM = (
     "torch._inductor.scheduler",
     "torch.testing",
     "torch.fx.experimental.proxy_tensor",
+    # what the first compilation of a process imports, on its way to the first kernel
+    "sympy.physics.units.systems",
+    "sympy.tensor.tensor",
+    "torch._inductor.choices",
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+    "torch.utils.cpp_extension",
 )
 LOG_BYTES = 64 << 10
 """How much of the end of a child's output is passed on."""
@@ -295,13 +303,15 @@ def warm_up() -> dict[str, Any]:
     for name in WARM:
         try:
             importlib.import_module(name)
-        except ImportError:  # a private module may move between versions; trials then import it themselves
+        except ImportError:  # a private module may move, or be left out of a build; trials then import what they need
             if name == "torch":
                 raise
     import torch
 
     from .environment import environment
+    from .processor import remember_probes
 
+    remember_probes()
     gc.collect()
     gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
     return {
