@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from minimizer.errors import MinimizerError, MissingTool
-from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, real_interpreter, why_no_bubblewrap
+from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, real_interpreter, why_no_bubblewrap, without_bytecode
 from minimizer.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
@@ -76,8 +76,12 @@ def check_torch(python: Path) -> Finding:
         version = str(_ask(python, "str(__import__('torch').__version__)", seconds=TORCH_SECONDS))
     except _NoAnswer as error:
         return Finding("torch", False, f"it cannot be imported: {error}", remedy)
-    fits = oldest <= tuple(map(int, version.split(".")[:2])) <= newest
-    return Finding("torch", fits, version, "" if fits else remedy)
+    if not oldest <= tuple(map(int, version.split(".")[:2])) <= newest:
+        return Finding("torch", False, version, remedy)
+    if (bare := without_bytecode(python)) is not None:
+        mend = f"Once: {python} -m compileall -q {bare}"
+        return Finding("torch", None, f"{version}, without bytecode: runs take several times as long", mend)
+    return Finding("torch", True, version)
 
 
 def check_toolchain(name: str, python: Path) -> Finding:
@@ -87,7 +91,7 @@ def check_toolchain(name: str, python: Path) -> Finding:
     if not found.ok:
         return Finding(f"toolchain {name}", False, found.detail, remedy)
     torch = check_torch(python)
-    detail = f"Python {found.detail}, torch {torch.detail}" if torch.ok else f"torch: {torch.detail}"
+    detail = f"torch: {torch.detail}" if torch.ok is False else f"Python {found.detail}, torch {torch.detail}"
     return Finding(f"toolchain {name}", torch.ok, detail, torch.remedy)
 
 

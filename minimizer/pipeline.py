@@ -35,7 +35,7 @@ from minimizer.place import Place
 from minimizer.publish import is_public
 from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
-from minimizer.sandbox import Sandbox
+from minimizer.sandbox import Sandbox, without_bytecode
 from minimizer.scratch import Scratch
 from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
 from minimizer.settings import Settings
@@ -269,6 +269,11 @@ class _Job:
             environment=granted(self._options, self._settings, self._journal.note),
         )
         self._journal.redact = place.redacted
+        if (bare := without_bytecode(place.python)) is not None:
+            self._journal.note(
+                "torch is installed here without bytecode: every process compiles what it imports of it, and all takes several times "
+                f"as long. Mend it once: {place.python} -m compileall -q {bare}"
+            )
         return place
 
     def _surveys(self, executor: Executor) -> Surveys:

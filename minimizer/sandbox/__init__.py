@@ -10,7 +10,7 @@ only in mode "off" it is -N, as ``subprocess`` has it.
 
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Mode, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
-from minimizer.sandbox.interpreter import real_interpreter, runtime_paths
+from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
 from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "real_interpreter",
     "runtime_paths",
     "why_no_bubblewrap",
+    "without_bytecode",
 ]

@@ -18,10 +18,19 @@ import importlib.util, json, os, site, sys
 paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
 if site.ENABLE_USER_SITE:
     paths.append(site.getusersitepackages())
-torch = importlib.util.find_spec("torch")
+torch, bare = importlib.util.find_spec("torch"), None
 if torch and torch.origin:
     paths.append(os.path.dirname(torch.origin))
-json.dump({"executable": sys.executable, "paths": paths}, sys.stdout)
+    try:
+        with open(torch.cached, "rb") as file:
+            head = file.read(12)
+        by_hash, written = head[4] & 1, int.from_bytes(head[8:], "little")
+        fits = by_hash or written == int(os.stat(torch.origin).st_mtime) & 0xFFFFFFFF
+    except (IndexError, OSError):
+        fits = False
+    if not fits:
+        bare = os.path.dirname(paths[-1])
+json.dump({"executable": sys.executable, "paths": paths, "bare": bare}, sys.stdout)
 """
 
 
@@ -77,6 +86,19 @@ def runtime_paths(python: Path) -> list[Path]:
     home = Path.home()
     too_wide = {home, *home.parents, Path("/home"), Path("/root"), Path("/tmp")}
     return [path for path in dict.fromkeys(found) if path.exists() and not {path, path.resolve()} & too_wide]
+
+
+def without_bytecode(python: Path) -> Path | None:
+    """The folder that torch is installed in, if there is no bytecode of it that Python takes (PEP 3147, PEP 552).
+
+    Every process then compiles what it imports of torch. pip writes bytecode when it installs; uv and some images do not, and
+    in a copied installation it is older than its sources.
+
+    Raises:
+        MissingTool: the interpreter does not run.
+    """
+    bare = _ask_interpreter(python)["bare"]
+    return Path(bare) if bare else None
 
 
 def _links(path: Path) -> Iterable[Path]:

@@ -25,6 +25,7 @@ from minimizer.sandbox import (
     real_interpreter,
     runtime_paths,
     why_no_bubblewrap,
+    without_bytecode,
 )
 
 PYTHON = Path(sys.executable)
@@ -302,6 +303,29 @@ def test_a_launcher_leads_to_the_interpreter(tmp_path: Path) -> None:
     shim.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
     shim.chmod(0o755)
     assert real_interpreter(shim) == PYTHON
+
+
+def test_a_torch_without_bytecode_is_noticed(tmp_path: Path) -> None:
+    """As uv installs it, or as it is when an environment was copied."""
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", tmp_path], check=True)
+    packages = next(tmp_path.glob("lib/python*/site-packages"))
+    source = packages / "torch" / "__init__.py"
+    source.parent.mkdir()
+    source.write_text("")
+
+    def found(name: str) -> Path | None:
+        python = tmp_path / "bin" / name  # each is asked only once
+        if not python.exists():
+            python.symlink_to("python")
+        return without_bytecode(python)
+
+    assert found("python") == packages
+    subprocess.run([PYTHON, "-m", "compileall", "-q", packages], check=True)
+    assert found("compiled") is None
+    os.utime(source, (0, 0))
+    assert found("copied") == packages
+    subprocess.run([PYTHON, "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", packages], check=True)
+    assert found("hashed") is None
 
 
 def test_what_is_no_interpreter(tmp_path: Path) -> None:
