@@ -8,7 +8,7 @@ from typing import Any
 
 from minimizer.emit import Details
 from minimizer.findings import message_of, signal_name
-from minimizer.oracle import Signature
+from minimizer.oracle import NONFINITE, Signature
 from minimizer.program import Node, Program
 from minimizer.protocol import Difference, Outcome
 from minimizer.report import Culprit, Error, Failure, Report, Source
@@ -44,10 +44,11 @@ def error_of(outcome: Outcome | None) -> Error | None:
         return None
     verdict = outcome.verdict
     worst = max(verdict.differences, key=lambda d: d.max_abs or 0.0)
+    is_finite = all(difference.what not in NONFINITE for difference in verdict.differences)
     return Error(
         max_abs=worst.max_abs,
         max_rel=worst.max_rel,
-        compiled_vs_fp64=verdict.compiled_error,
+        compiled_vs_fp64=verdict.compiled_error if is_finite else None,  # it is that of the elements which are numbers
         eager_vs_fp64=verdict.eager_error,
         required_atol=worst.required_atol,
         required_rtol=worst.required_rtol,

@@ -39,7 +39,7 @@ def test_the_first_offender_is_marked_and_named() -> None:
     assert picture is not None
     assert "first wrong: blocks.1" in picture
     assert (
-        "The first that is wrong by itself is blocks.1, with an error of 1; 1 more are. 1 pass wrong values on."
+        "The first that is wrong by itself is blocks.1, with an error of 1; 1 more is. 1 passes wrong values on."
         in picture
     )
     assert len(parts(picture, "root")) == len(parts(picture, "bad")) == 2
@@ -78,6 +78,14 @@ def test_what_is_unknown_is_not_drawn() -> None:
 def test_the_first_nan_is_drawn() -> None:
     row = layer("a", 0, 1.0, 1.0, "bad").model_copy(update={"nonfinite": NonFinite(side="compiled", what="nan")})
     assert [mark.text for mark in parts(layer_errors([row], "t"), "lost")] == ["NaN"]
+
+
+def test_a_layer_of_which_nothing_but_nan_is_known_is_drawn() -> None:
+    """Such as a gradient that is NaN all over: no error has a size, and it is the one to blame."""
+    row = layer("head", 0, None, None, "bad").model_copy(update={"nonfinite": NonFinite(side="compiled", what="nan")})
+    picture = layer_errors([row], "t")
+    assert [mark.text for mark in parts(picture, "lost")] == ["NaN"]
+    assert picture is not None and "The first that is wrong by itself is head, with NaN." in picture
 
 
 def node(name: str, *inputs: str, verdict: str = "good", culprit: bool = False) -> GraphNode:

@@ -130,3 +130,20 @@ def test_what_reaches_the_caller_is_kept_beside_the_root() -> None:
     assert details_of(calling(".sin"), Outcome(outcome="compile_error", exception=error), None) == {
         "said": "Outer: lowering failed"
     }
+
+
+def test_no_error_against_double_precision_is_told_of_what_became_nan() -> None:
+    """The referee's figure is that of the elements that are numbers: zero where there are none."""
+    verdict = {"fault": True, "compiled_error": 0.0, "eager_error": 0.25}
+    lost = culprit_of(
+        calling("torch.amax"), [], differs("different", differences=[{"what": "nan"}], **verdict), calling("torch.amax")
+    )
+    off = culprit_of(
+        calling("torch.amax"),
+        [],
+        differs("different", differences=[{"what": "value"}], **verdict),
+        calling("torch.amax"),
+    )
+    assert lost.local_error is not None and off.local_error is not None
+    assert (lost.local_error.compiled_vs_fp64, lost.local_error.eager_vs_fp64) == (None, 0.25)
+    assert off.local_error.compiled_vs_fp64 == 0.0

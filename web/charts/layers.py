@@ -13,6 +13,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from minimizer.report import Layer
+from minimizer.types import counted
 from web.charts import svg
 
 WIDTH, HEIGHT = 960, 320
@@ -20,12 +21,13 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 18, 46, 64
 EXACT = 26
 """How far below the scale the line of exact layers lies."""
 MOST_GROUPS = 12
+NONFINITE = {"nan": "NaN", "inf": "Inf"}
 
 
 def layer_errors(layers: Sequence[Layer], title: str) -> Markup | None:
-    """The picture of these rows; None where no error is known of any."""
+    """The picture of these rows; None where nothing is known of any."""
     drawn = _Drawing(layers)
-    if not drawn.has_errors:
+    if not drawn.shows:
         return None
     body = "".join([*drawn.scale(), *drawn.groups(), *drawn.marks(), drawn.line(), *drawn.points(), *drawn.columns()])
     return svg.picture("layer-chart", WIDTH, HEIGHT, title, drawn.description(), body)
@@ -35,7 +37,7 @@ class _Drawing:
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = layers
         errors = [e for layer in layers for e in (layer.local_error, layer.propagated_error) if e is not None]
-        self.has_errors = bool(errors)
+        self.shows = bool(errors) or any(layer.nonfinite is not None for layer in layers)
         positive = [e for e in errors if e > 0 and math.isfinite(e)] or [1e-7]
         self._low = math.floor(math.log10(max(min(positive), 1e-30)))
         self._high = max(math.ceil(math.log10(max(positive))), self._low + 1)
@@ -111,7 +113,7 @@ class _Drawing:
         for index, layer in enumerate(self._layers):
             x = self._x(index)
             if layer.nonfinite is not None:
-                yield svg.text(x, TOP + 10, {"nan": "NaN", "inf": "Inf"}[layer.nonfinite.what], "lost", "middle")
+                yield svg.text(x, TOP + 10, NONFINITE[layer.nonfinite.what], "lost", "middle")
             if layer.local_error is None:
                 continue
             y = self._y(layer.local_error)
@@ -132,13 +134,14 @@ class _Drawing:
     def description(self) -> str:
         roots = [layer for layer in self._layers if layer.verdict == "bad"]
         passing = sum(layer.verdict == "propagated" for layer in self._layers)
-        said = f"{len(self._layers)} layers in the order in which they run. "
+        said = f"{counted(len(self._layers), 'layer')} in the order in which they run. "
         if not roots:
             return said + "None is wrong when it is compiled alone."
-        said += f"The first that is wrong by itself is {roots[0].path or 'outside of modules'}"
-        said += f", with an error of {svg.figure(roots[0].local_error)}"
-        said += f"; {len(roots) - 1} more are" if len(roots) > 1 else ""
-        return said + (f". {passing} pass wrong values on." if passing else ".")
+        lost = f"with {NONFINITE[roots[0].nonfinite.what]}" if roots[0].nonfinite is not None else ""
+        error = lost or f"with an error of {svg.figure(roots[0].local_error)}"
+        said += f"The first that is wrong by itself is {roots[0].path or 'outside of modules'}, {error}"
+        said += f"; {len(roots) - 1} more {'is' if len(roots) == 2 else 'are'}" if len(roots) > 1 else ""
+        return said + (f". {passing} {'passes' if passing == 1 else 'pass'} wrong values on." if passing else ".")
 
 
 def _prefix(depth: int) -> Callable[[Layer], str]:
