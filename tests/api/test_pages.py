@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask.testing import FlaskClient
-from webtest import SCRIPT, Hands
+from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
-from minimizer.report import Report
+from minimizer.report import Culprit, Report
 from minimizer.store import Job, Store
 from minimizer.types import Kind, Reason, Status, Step
 from web import verdict
@@ -144,6 +144,15 @@ def test_list_shows_jobs_and_filters(client: FlaskClient, store: Store, minimize
     assert minimized.id not in client.get("/jobs?kind=crash&q=other").text
     # A bookmark with a word we do not know any more still opens.
     assert client.get("/jobs?status=gone&kind=gone").status_code == 200
+
+
+def test_list_names_what_is_at_fault_where_no_operator_is(client: FlaskClient, store: Store) -> None:
+    """A script that was itself reduced: the operators only ran beside what Dynamo lost."""
+    job = store.submit(SCRIPT, "closure.py", Options())[0]
+    lost = Culprit(ops=["aten.add"], what="append")
+    Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [lost]}))
+    gist = re.search(r'class="gist">\s*(.*?)\s*</span>', client.get("/jobs").text)
+    assert gist is not None and gist[1] == "append"
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
