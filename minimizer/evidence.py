@@ -172,6 +172,8 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
     """
     if judged.outcome != "same":
         return None
+    if judged.verdict is not None and judged.verdict.rule == "undefined":
+        return f"Disputed: {judged.verdict.note}."
     error = error_of(shown)
     enough = f": atol={error.required_atol:.1e} would pass" if error and error.required_atol is not None else ""
     text = f"Disputed: only the script's own tolerance calls this a failure{enough}."

@@ -74,6 +74,12 @@ def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
     return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
 
 
+def same_elements(expected: Tensor, actual: Tensor) -> Tensor:
+    """Where two tensors of one shape have the same, within the tolerance of the dtype."""
+    same = (expected == actual) | (expected.isnan() & actual.isnan())
+    return same | ~outside(expected, actual, expected.dtype) if is_inexact(expected) else same
+
+
 def moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
     """How many elements differ beyond the tolerance, and by how much at most."""
     if expected.shape != actual.shape:

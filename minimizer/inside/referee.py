@@ -7,17 +7,18 @@ What decides, first rule that applies to a place:
 3. *Nondeterminism.* A second eager run, with uninitialised memory filled anew, shows eager's own spread. Where eager differs from
    eager beyond the tolerance nothing can be said about the compiler.
 4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller has fed both sides the same numbers.
-5. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
-6. *Discrete values.* Where a jump (round, argmax, a comparison ...) was fed rounded values, a difference proves nothing by itself:
+5. *What is undefined* may be anything: a float in an integer type that cannot hold it, a place that is written to twice.
+6. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
+7. *Discrete values.* Where a jump (round, argmax, a comparison ...) was fed rounded values, a difference proves nothing by itself:
    it is a fault only if it survives with eager's inputs given to the jump alone. If redrawing eager's roundings moves as many
    elements as far, it is amplified rounding; else a suspect, to be confirmed locally. Gradients are not discrete in this sense:
-   a jump in a backward (the mask of a relu, the index of a maximum) shows in eager's redrawn roundings, which rule 7 respects.
-7. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
+   a jump in a backward (the mask of a relu, the index of a maximum) shows in eager's redrawn roundings, which rule 8 respects.
+8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
    larger: a lucky eager is no measure.
-8. *ulps.* Where double precision means another program, eager in its own precision is the truth, and the compiled value may be
+9. *ulps.* Where double precision means another program, eager in its own precision is the truth, and the compiled value may be
    off by ``ULPS`` units in the last place, or by 3 times what redrawing eager's roundings does.
 """
 
@@ -27,26 +28,33 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import fp64
 from .boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, places
 from .compare import compare
-from .distance import ELEMENTWISE, MARGIN, Distance, in_double, moved_elements, outside, rounding_floor, same_bits
-from .marks import Calls, Mark, MarkedRun
-from .perturbation import Perturbation
+from .distance import (
+    ELEMENTWISE,
+    MARGIN,
+    Distance,
+    in_double,
+    moved_elements,
+    outside,
+    rounding_floor,
+    same_bits,
+    same_elements,
+)
+from .elements import plain, wide
+from .marks import Mark
+from .reruns import Reruns, Side
 from .rounding import is_inexact
-from .snapshot import clone, global_state, rng_state, set_rng_state
+from .snapshot import rng_state
 from .steadiness import Program
 
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
-
-_SEEDS = (1, 2)  # repetitions with redrawn roundings
 
 
 @dataclass
@@ -169,15 +177,12 @@ def gradients(
 
 def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     """The function's outputs in double precision, or None where that means another program."""
-    bench = _Bench(lambda values: (function(*values), values, []), inputs, rng_state(), ({}, {}))
-    return None if bench.truth is None else bench.truth_outputs
-
-
-Side = Mapping[str, Tensor]
+    runs = Reruns(lambda values: (function(*values), values, []), inputs, rng_state())
+    return None if runs.truth is None else runs.truth_outputs
 
 
 class _Bench:
-    """One case before the referee: reruns the program only as far as the decision needs it, each rerun once."""
+    """One case before the referee."""
 
     def __init__(
         self,
@@ -189,77 +194,10 @@ class _Bench:
         random: bool = False,
         own: bool = False,
     ) -> None:
-        self._program = program
-        self._inputs = inputs
-        self._rng = rng
+        self._runs = Reruns(program, inputs, rng)
         self._expected, self._actual = sides
         self._random_is_shared = random
         self._own_tolerance = own
-        self._switches = global_state()
-        self.why_no_truth = ""
-        self.truth_outputs: Any = None
-
-    # reruns, each at most once ---------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]]]:
-        marked, calls = MarkedRun(), Calls()
-        values = clone(list(self._inputs))
-        with self._same_start(), marked, calls:
-            result = self._program(values)
-        again, before = places(*result), places(None, self._inputs)
-        histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
-        for where in before.keys() & again.keys():
-            # Some operators write to an operand without saying so (running statistics): then its history is unknown.
-            if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
-                histories[where] = Mark.ROUNDED, marked.terms
-        return marked, calls, again, histories
-
-    @property
-    def again(self) -> Side:
-        """A second eager run."""
-        return self._eager_run[2]
-
-    @property
-    def histories(self) -> Mapping[str, tuple[Mark, int]]:
-        """By place, how a value came about: its marks, and the terms of the longest sum that flowed into it."""
-        return self._eager_run[3]
-
-    @cached_property
-    def truth(self) -> Side | None:
-        """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
-        marked, calls, _, _ = self._eager_run
-        try:
-            with self._switches.applied():
-                result = fp64.run(self._program, self._inputs, marked, calls)
-        except fp64.InvalidInFp64 as error:
-            self.why_no_truth = str(error)
-            return None
-        self.truth_outputs = result[0]
-        return places(*result)
-
-    @cached_property
-    def redrawn(self) -> list[Side]:
-        """Eager runs whose roundings were drawn anew, those that came to an end: a last bit may move an index out of range."""
-        runs: list[Side] = []
-        for seed in _SEEDS:
-            values = clone(list(self._inputs))
-            with self._same_start(), Perturbation(seed), contextlib.suppress(Exception):
-                runs.append(places(*self._program(values)))
-        return runs
-
-    @contextlib.contextmanager
-    def _same_start(self) -> Any:
-        """The random state and the switches of the call; a program may change them for what comes after it."""
-        before = rng_state()
-        set_rng_state(dict(self._rng))
-        try:
-            with self._switches.applied():
-                yield
-        finally:
-            set_rng_state(before)
-
-    # the rules ---------------------------------------------------------------------------------------------------------------
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
@@ -297,7 +235,7 @@ class _Bench:
         found = []
         for where in unequal:
             is_same_type = expected[where].dtype == actual[where].dtype
-            if is_same_type and where in self.histories and self.histories[where][0] is Mark.EXACT:
+            if is_same_type and where in self._runs.histories and self._runs.histories[where][0] is Mark.EXACT:
                 tiny = torch.finfo(expected[where].dtype).tiny
                 (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
                 if bits is not None and bits.what in ELEMENTWISE:
@@ -310,7 +248,7 @@ class _Bench:
         return all(d.what in ELEMENTWISE and self._eager_differs(d.where) for d in differences)
 
     def _eager_differs(self, where: str) -> bool:
-        one, other = self._expected.get(where), self.again.get(where)
+        one, other = self._expected.get(where), self._runs.again.get(where)
         if one is None or other is None:
             return False
         return any(difference.what in ELEMENTWISE for difference in compare(one, other))
@@ -321,23 +259,39 @@ class _Bench:
             return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
         if self._eager_differs(where):
             return _excused(difference, "nondeterministic", "eager differs from eager")
-        marks, terms = self.histories.get(where, (Mark.EXACT, 1))
+        marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
             return _excused(difference, "random stream", "random values come from another stream")
+        if self._is_undefined(where):
+            note = f"{self._runs.why_undefined}: what comes of that is undefined, and differs"
+            return _excused(difference, "undefined", note)
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped and not where.startswith("grad"):  # the bits of a rounded float are steps too
             return self._rule_discrete(difference)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
             return _fault([difference], "exact: every producer is exact")
-        if self.truth is not None and where in self.truth and self.truth[where].shape == self._expected[where].shape:
-            return self._rule_fp64(difference, self.truth[where], terms)
+        if (
+            self._runs.truth is not None
+            and where in self._runs.truth
+            and self._runs.truth[where].shape == self._expected[where].shape
+        ):
+            return self._rule_fp64(difference, self._runs.truth[where], terms)
         return self._rule_ulps(difference)
+
+    def _is_undefined(self, where: str) -> bool:
+        """Whether all that differs depends on a result that is undefined."""
+        expected, actual = wide(plain(self._expected[where])), wide(plain(self._actual[where]))
+        runs = [wide(plain(run[where])) for run in self._runs.undefined if where in run]
+        if not runs or any(other.shape != expected.shape for other in (actual, *runs)):
+            return False
+        moved = torch.stack([~same_elements(expected, run) for run in runs]).any(0)
+        return not bool((~same_elements(expected, actual) & ~moved).any())
 
     def _rule_discrete(self, difference: Difference) -> Verdict:
         where = difference.where
         expected, actual = self._expected[where], self._actual[where]
         moved = moved_elements(expected, actual)
-        legal = [moved_elements(expected, run[where]) for run in self.redrawn if where in run]
+        legal = [moved_elements(expected, run[where]) for run in self._runs.redrawn if where in run]
         count, step = max((n for n, _ in legal), default=0), max((s for _, s in legal), default=0.0)
         if moved[0] <= MARGIN * count and moved[1] <= max(step, 1.0) * MARGIN:
             return _excused(difference, "amplified rounding", "discrete values differ by amplified rounding")
@@ -353,7 +307,9 @@ class _Bench:
         if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
             return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
         noise = [
-            Distance.of(in_double(run[difference.where]), truth) for run in self.redrawn if difference.where in run
+            Distance.of(in_double(run[difference.where]), truth)
+            for run in self._runs.redrawn
+            if difference.where in run
         ]
         loosest = eager.worst_of(noise)
         spread = max((error.norm for error in noise), default=0.0)
@@ -367,10 +323,12 @@ class _Bench:
         return verdict
 
     def _rule_ulps(self, difference: Difference) -> Verdict:
-        why = self.why_no_truth or "no such place in fp64"
+        why = self._runs.why_no_truth or "no such place in fp64"
         where = difference.where
         if difference.what != "value":
-            spread = any(moved_elements(self._expected[where], run[where])[0] for run in self.redrawn if where in run)
+            spread = any(
+                moved_elements(self._expected[where], run[where])[0] for run in self._runs.redrawn if where in run
+            )
             if spread:
                 return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
             return _fault([difference], f"ulps (no fp64: {why})")
@@ -378,7 +336,7 @@ class _Bench:
         dtype = self._expected[where].dtype
         eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
         legal = ULPS * eps * expected.abs()
-        for run in self.redrawn:
+        for run in self._runs.redrawn:
             if where in run:
                 legal = torch.maximum(legal, MARGIN * (in_double(run[where]) - expected).abs().max())
         if bool((((actual - expected).abs() > legal) & outside(expected, actual, dtype)).any()):

@@ -48,6 +48,99 @@ def judged_gradients(function: Function, inputs: list[Any], compiled: Function) 
     return judge_gradients(function, inputs, rng, None, expected, actual)
 
 
+# --- what is undefined ----------------------------------------------------------------------------------------------------------
+
+
+BEYOND = [float("nan"), float("inf"), 300.0, -200.0, 5.0, -7.9]
+"""The first four have no place in eight bits."""
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda codes: codes,
+        lambda codes: codes.float() * 0.5,
+        lambda codes: codes > 3,
+        lambda codes: codes.long() % 5,
+        lambda codes: codes.flip(0).cumsum(0),
+    ],
+)
+def test_a_conversion_to_an_integer_type_that_cannot_hold_it_may_give_anything(after: Function) -> None:
+    def saturating(x: torch.Tensor) -> torch.Tensor:
+        return after(x.nan_to_num(77.0).clamp(-128, 127).to(torch.int8))
+
+    verdict = judged(lambda x: after(x.to(torch.int8)), [torch.tensor(BEYOND)], saturating)
+    assert (verdict.fault, verdict.discrete, verdict.rule) == (False, False, "undefined")
+    assert verdict.note.startswith("a float was converted to an integer type that cannot hold it: ")
+
+
+def test_beside_what_is_undefined_a_fault_is_one() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        codes = x.nan_to_num().clamp(-128, 127).to(torch.int8)
+        codes[4] += 1  # that of 5.0
+        return codes
+
+    assert judged(lambda x: torch.zeros(6, dtype=torch.int8).copy_(x), [torch.tensor(BEYOND)], wrong).fault
+    wider = judged(lambda x: x.to(torch.int8), [torch.tensor(BEYOND)], lambda x: x.to(torch.int16))
+    assert wider.kind == "wrong_metadata"
+
+
+TWICE = torch.tensor([1, 3, 1, 1, -1])
+"""Of a target of six: place 1 is written to three times, 3 and 5 once."""
+
+
+def first_stays(write: Function) -> Function:
+    """The write of values in the opposite order."""
+    return lambda target, index, values: write(target, index.flip(0), values.flip(0))
+
+
+def put_at(target: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    target = target + 0
+    target[index] = values
+    return target
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        put_at,
+        lambda target, index, values: target.index_put((index,), values) * 2,
+        lambda target, index, values: target.scatter(0, index % 6, values),
+        lambda target, index, values: target.index_copy(0, index % 6, values),
+        lambda target, index, values: target.clone().put_(index, values) > 2,
+        lambda target, index, values: target.view(2, 3).t().index_put((index % 3, index % 2), values),
+        lambda target, index, values: (
+            target.view(6, 1).repeat(1, 2).index_copy(0, index % 6, values.view(5, 1).expand(5, 2))
+        ),
+    ],
+)
+def test_of_several_values_that_are_written_to_one_place_any_may_stay(write: Function) -> None:
+    for dtype in (torch.float32, torch.int64):
+        inputs = [torch.zeros(6, dtype=dtype), TWICE, torch.arange(1, 6).to(dtype)]
+        verdict = judged(write, inputs, first_stays(write))
+        assert (verdict.fault, verdict.discrete, verdict.rule) == (False, False, "undefined")
+        assert verdict.note.startswith("several values were written to one place: ")
+        wrong = write(*inputs).clone()
+        wrong[(0,) * wrong.dim()] = 7  # where nothing was written to
+        assert judged(write, inputs, lambda *_, wrong=wrong: wrong).fault
+
+
+def test_equal_values_that_are_written_to_one_place_have_one_result() -> None:
+    """``mask[index] = True`` is defined whatever repeats; a sum is too."""
+    inputs = [torch.zeros(6), TWICE, torch.ones(5)]
+    assert judged(put_at, inputs, lambda target, index, values: put_at(target, index, values * 2)).fault
+    summed = lambda target, index, values: target.index_put((index,), values, accumulate=True)  # noqa: E731
+    assert judged(summed, [torch.zeros(6), TWICE, torch.arange(1.0, 6.0)], put_at).fault
+
+
+def test_a_conversion_of_what_the_type_holds_has_one_result() -> None:
+    limits = torch.tensor([-128.9, 126.9, 0.0])
+    assert judged(lambda x: x.to(torch.int8), [limits], lambda x: x.round().clamp(-128, 127).to(torch.int8)).fault
+    huge = torch.tensor([-(2.0**63), 2.0**62])
+    assert judged(lambda x: x.to(torch.int64), [huge], lambda x: x.to(torch.int64) + 1).fault
+    assert not judged(lambda x: x.to(torch.int64), [torch.tensor([2.0**63])], lambda x: x.to(torch.int64) + 1).fault
+
+
 # --- fp64 -----------------------------------------------------------------------------------------------------------------------
 
 

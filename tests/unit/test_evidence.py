@@ -147,3 +147,9 @@ def test_no_error_against_double_precision_is_told_of_what_became_nan() -> None:
     assert lost.local_error is not None and off.local_error is not None
     assert (lost.local_error.compiled_vs_fp64, lost.local_error.eager_vs_fp64) == (None, 0.25)
     assert off.local_error.compiled_vs_fp64 == 0.0
+
+
+def test_a_check_of_what_is_undefined_is_in_dispute() -> None:
+    shown = differs("different", fault=True, differences=[{"what": "value", "max_abs": 128.0, "required_atol": 128.0}])
+    judged = differs("same", rule="undefined", note="a float was converted")
+    assert dispute(shown, judged) == "Disputed: a float was converted."

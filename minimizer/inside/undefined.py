@@ -1,0 +1,144 @@
+"""Results that are left open, of which a correct compiler may give any.
+
+*Conversions.* What comes of NaN, of infinities and of numbers beyond its range in an integer type is undefined in C++
+([conv.fpint]), and PyTorch promises nothing either: kernels with and without vector instructions differ already in eager.
+
+*Writes.* Where several values are written to one place (``index_put``, ``scatter``, ``index_copy``, ``put`` with indices that
+repeat), PyTorch says that any of them may be what stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .elements import plain
+from .rounding import tensors
+
+CONVERTED = "a float was converted to an integer type that cannot hold it"
+OVERWRITTEN = "several values were written to one place"
+CONVERSIONS = ("_to_copy", "copy_", "convert_element_type")
+CHOICES = 4
+"""How many other results there are of everything that is open."""
+
+
+def conversion(dtype: torch.dtype, choice: int) -> int:
+    """A result of a conversion that is undefined: so far apart that what depends on it moves with one of them."""
+    limits = torch.iinfo(dtype)
+    return (limits.max, limits.min, 0, 1)[choice]
+
+
+class Undefined(TorchDispatchMode):
+    """Sees what is open in an eager run, and gives it another result than eager does, the one of this ``choice``.
+
+    ``seen`` says what there was, if anything.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, choice: int | None = None) -> None:
+        super().__init__()
+        self._choice = choice
+        self.seen: dict[str, None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        written = None
+        with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):  # what cannot be looked at is not open
+            written = self._written(name, args, kwargs)
+        result = func(*args, **kwargs)
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if name in CONVERSIONS:
+                self._converted(tensors(args)[-1], result)
+            elif written is not None:
+                self._overwritten(result, *written)
+        return result
+
+    def _converted(self, source: Tensor, result: Tensor) -> None:
+        if not source.is_floating_point() or not _is_integer(result.dtype):
+            return
+        lost = ~_fits(plain(source), result.dtype).expand(result.shape)
+        if bool(lost.any()):
+            self.seen[CONVERTED] = None
+            if self._choice is not None:
+                result.masked_fill_(lost, conversion(result.dtype, self._choice))
+
+    def _written(self, name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The places that several different values are written to, with the least and the largest of these; None if there are none."""
+        find = WRITES.get(name.rstrip("_"))
+        found = find(*args, **kwargs) if find is not None else None
+        if found is None:
+            return None
+        size, places, values = found
+        # In a type that has an order, and holds each value exactly.
+        values = values.to(torch.float64 if values.is_floating_point() else torch.int64)
+        ends = [
+            torch.zeros(size, dtype=values.dtype, device=values.device).scatter_reduce(
+                0, places, values, end, include_self=False
+            )
+            for end in ("amin", "amax")
+        ]
+        differs = (ends[0] != ends[1]).nonzero().squeeze(1)
+        return (differs, ends[0][differs], ends[1][differs]) if differs.numel() else None
+
+    def _overwritten(self, result: Tensor, differs: Tensor, least: Tensor, most: Tensor) -> None:
+        self.seen[OVERWRITTEN] = None
+        if self._choice is not None:
+            result.put_(differs, (most if self._choice % 2 else least).to(result.dtype))
+
+
+Written = tuple[int, Tensor, Tensor]
+"""Of a write: the size of the target, and flat the places in it that are written to and what is written there."""
+
+
+def _by_index_put(target: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Written | None:
+    if accumulate:
+        return None
+    places = _numbered(target)[tuple(slice(None) if index is None else index for index in indices)]
+    return target.numel(), places.flatten(), values.expand(places.shape).flatten()
+
+
+def _by_scatter(target: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Written | None:
+    if reduce is not None or not isinstance(src, Tensor) or not index.numel():
+        return None
+    values = src[tuple(slice(size) for size in index.shape)]
+    return target.numel(), _numbered(target).gather(dim, index).flatten(), values.flatten()
+
+
+def _by_index_copy(target: Tensor, dim: int, index: Tensor, source: Tensor) -> Written:
+    places = _numbered(target).index_select(dim, index)
+    return target.numel(), places.flatten(), source.expand(places.shape).flatten()
+
+
+def _by_put(target: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Written | None:
+    return None if accumulate else (target.numel(), index.flatten() % target.numel(), source.flatten())
+
+
+WRITES: dict[str, Callable[..., Written | None]] = {
+    "index_put": _by_index_put,
+    "scatter": _by_scatter,
+    "index_copy": _by_index_copy,
+    "put": _by_put,
+}
+
+
+def _numbered(target: Tensor) -> Tensor:
+    return torch.arange(target.numel(), device=target.device).view(target.shape)
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+
+
+def _fits(source: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where a conversion is defined: the number without its fraction is one of the type."""
+    whole, limits = source.double().trunc(), torch.iinfo(dtype)
+    return (whole >= float(limits.min)) & (whole < float(limits.max) + (1.0 if limits.bits < 64 else 0.0))
