@@ -26,21 +26,20 @@ _SEEDS = (1, 2)  # repetitions with redrawn roundings
 class Reruns:
     """Runs of one program on the same inputs, from the same random state and switches.
 
-    ``why_no_truth`` says why double precision means another program, and ``why_undefined`` what leaves results open, once
-    that was found.
+    ``why_no_truth`` says why double precision means another program, once that was found.
     """
 
     def __init__(self, program: Program, inputs: Sequence[Any], rng: Mapping[str, Any]) -> None:
         self._program, self._inputs, self._rng = program, inputs, rng
         self._switches = global_state()
-        self.why_no_truth = self.why_undefined = ""
+        self.why_no_truth = ""
         self.truth_outputs: Any = None
 
     @cached_property
-    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]]]:
-        marked, calls = MarkedRun(), Calls()
+    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]], str]:
+        marked, calls, watched = MarkedRun(), Calls(), Undefined()
         values = clone(list(self._inputs))
-        with self._same_start(), marked, calls:
+        with self._same_start(), watched, marked, calls:
             result = self._program(values)
         again, before = places(*result), places(None, self._inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
@@ -48,7 +47,7 @@ class Reruns:
             # Some operators write to an operand without saying so (running statistics): then its history is unknown.
             if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
                 histories[where] = Mark.ROUNDED, marked.terms
-        return marked, calls, again, histories
+        return marked, calls, again, histories, " and ".join(watched.seen)
 
     @property
     def again(self) -> Side:
@@ -60,10 +59,15 @@ class Reruns:
         """By place, how a value came about: its marks, and the terms of the longest sum that flowed into it."""
         return self._eager_run[3]
 
+    @property
+    def why_undefined(self) -> str:
+        """What leaves results open; empty where nothing does."""
+        return self._eager_run[4]
+
     @cached_property
     def truth(self) -> Side | None:
         """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
-        marked, calls, _, _ = self._eager_run
+        marked, calls, *_ = self._eager_run
         try:
             with self._switches.applied():
                 result = fp64.run(self._program, self._inputs, marked, calls)
@@ -87,14 +91,11 @@ class Reruns:
     def undefined(self) -> list[Side]:
         """Eager runs with other results wherever PyTorch leaves them open; none where it never does."""
         runs: list[Side] = []
-        for choice in (None, *range(CHOICES)):
-            values, watched = clone(list(self._inputs)), Undefined(choice)
-            with self._same_start(), watched, contextlib.suppress(Exception):
+        for choice in range(CHOICES) if self.why_undefined else ():
+            values = clone(list(self._inputs))
+            with self._same_start(), Undefined(choice), contextlib.suppress(Exception):
                 runs.append(places(*self._program(values)))
-            self.why_undefined = " and ".join(watched.seen)
-            if not watched.seen:
-                break
-        return runs[1:]
+        return runs
 
     @contextlib.contextmanager
     def _same_start(self) -> Iterator[None]:

@@ -47,7 +47,10 @@ class Undefined(TorchDispatchMode):
         self.seen: dict[str, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+            return self._watch(func, args, kwargs or {})
+
+    def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
