@@ -63,7 +63,7 @@ def is_healthy(found: Case | ScriptCase | Settled) -> bool:
     return isinstance(found, Settled) and found.status is Status.HEALTHY
 
 
-def signature_of(failure: protocol.Failure) -> Signature:
+def held_signature(failure: protocol.Failure) -> Signature:
     """How a held call fails."""
     if failure.verdict is not None:
         return verdict_signature(failure.verdict)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minimizer import protocol
 from minimizer.executor import Executor, Survey
-from minimizer.findings import Case, hang_signature, missing_signature, signature_of
+from minimizer.findings import Case, hang_signature, held_signature, missing_signature
 from minimizer.place import Place
 from minimizer.types import Kind
 from minimizer.watchdog import Limits, Watchdog
@@ -87,7 +87,7 @@ class Surveys:
         """
         survey = self.run(tolerance=case.tolerance, nice=10)
         if survey.held is not None:
-            again = signature_of(survey.held.failure)
+            again = held_signature(survey.held.failure)
             survey.close()
             return replace(case.signature, nonfinite=False).matches(again)
         finished = survey.finished

@@ -24,6 +24,7 @@ from minimizer.findings import (
     checked_of,
     denied,
     hang_signature,
+    held_signature,
     hidden_failure,
     is_healthy,
     is_own_check,
@@ -34,7 +35,6 @@ from minimizer.findings import (
     opaque,
     place_of,
     signal_name,
-    signature_of,
     unexamined,
     unmade,
 )
@@ -104,7 +104,7 @@ class Triage:
         return Case(
             survey=survey,
             program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
-            signature=signature or signature_of(failure),
+            signature=signature or held_signature(failure),
             message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,
             verdict=failure.verdict,

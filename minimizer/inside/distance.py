@@ -74,10 +74,10 @@ def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
     return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
 
 
-def same_elements(expected: Tensor, actual: Tensor) -> Tensor:
-    """Where two tensors of one shape have the same, within the tolerance of the dtype."""
+def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where two tensors of one shape have the same, within the tolerance of the dtype that they were computed in."""
     same = (expected == actual) | (expected.isnan() & actual.isnan())
-    return same | ~outside(expected, actual, expected.dtype) if is_inexact(expected) else same
+    return same | ~outside(expected, actual, dtype) if is_inexact(expected) else same
 
 
 def moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:

@@ -270,22 +270,22 @@ class _Bench:
             return self._rule_discrete(difference)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
             return _fault([difference], "exact: every producer is exact")
-        if (
-            self._runs.truth is not None
-            and where in self._runs.truth
-            and self._runs.truth[where].shape == self._expected[where].shape
-        ):
-            return self._rule_fp64(difference, self._runs.truth[where], terms)
+        truth = self._runs.truth
+        if truth is not None and where in truth and truth[where].shape == self._expected[where].shape:
+            return self._rule_fp64(difference, truth[where], terms)
         return self._rule_ulps(difference)
 
     def _is_undefined(self, where: str) -> bool:
         """Whether all that differs depends on a result that is undefined."""
+        if not self._runs.why_undefined:
+            return False
         expected, actual = wide(plain(self._expected[where])), wide(plain(self._actual[where]))
         runs = [wide(plain(run[where])) for run in self._runs.undefined if where in run]
         if not runs or any(other.shape != expected.shape for other in (actual, *runs)):
             return False
-        moved = torch.stack([~same_elements(expected, run) for run in runs]).any(0)
-        return not bool((~same_elements(expected, actual) & ~moved).any())
+        dtype = self._expected[where].dtype
+        moved = torch.stack([~same_elements(expected, run, dtype) for run in runs]).any(0)
+        return not bool((~same_elements(expected, actual, dtype) & ~moved).any())
 
     def _rule_discrete(self, difference: Difference) -> Verdict:
         where = difference.where

@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .elements import plain
-from .rounding import tensors
+from .rounding import is_inexact, name_by_effect, tensors
 
 CONVERTED = "a float was converted to an integer type that cannot hold it"
 OVERWRITTEN = "several values were written to one place"
-CONVERSIONS = ("_to_copy", "copy_", "convert_element_type")
+CONVERSIONS = ("_to_copy", "copy", "convert_element_type")
 CHOICES = 4
 """How many other results there are of everything that is open."""
 
@@ -53,20 +53,19 @@ class Undefined(TorchDispatchMode):
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
-        name = func._schema.name.rpartition("::")[2]
-        written = None
-        with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):  # what cannot be looked at is not open
+        name, written = name_by_effect(func, args, kwargs), None
+        with contextlib.suppress(IndexError, RuntimeError, TypeError):  # what cannot be looked at is not open
             written = self._written(name, args, kwargs)
         result = func(*args, **kwargs)
-        with contextlib.suppress(RuntimeError, NotImplementedError):
-            if name in CONVERSIONS:
+        with contextlib.suppress(RuntimeError):
+            if name in CONVERSIONS and isinstance(result, Tensor):
                 self._converted(tensors(args)[-1], result)
             elif written is not None:
                 self._overwritten(result, *written)
         return result
 
     def _converted(self, source: Tensor, result: Tensor) -> None:
-        if not source.is_floating_point() or not _is_integer(result.dtype):
+        if not source.is_floating_point() or is_inexact(result) or result.dtype is torch.bool:
             return
         lost = ~_fits(plain(source), result.dtype).expand(result.shape)
         if bool(lost.any()):
@@ -76,7 +75,7 @@ class Undefined(TorchDispatchMode):
 
     def _written(self, name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor] | None:
         """The places that several different values are written to, with the least and the largest of these; None if there are none."""
-        find = WRITES.get(name.rstrip("_"))
+        find = WRITES.get(name)
         found = find(*args, **kwargs) if find is not None else None
         if found is None:
             return None
@@ -102,15 +101,13 @@ Written = tuple[int, Tensor, Tensor]
 """Of a write: the size of the target, and flat the places in it that are written to and what is written there."""
 
 
-def _by_index_put(target: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Written | None:
-    if accumulate:
-        return None
+def _by_index_put(target: Tensor, indices: Any, values: Tensor, *_: Any) -> Written:
     places = _numbered(target)[tuple(slice(None) if index is None else index for index in indices)]
     return target.numel(), places.flatten(), values.expand(places.shape).flatten()
 
 
-def _by_scatter(target: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Written | None:
-    if reduce is not None or not isinstance(src, Tensor) or not index.numel():
+def _by_scatter(target: Tensor, dim: int, index: Tensor, src: Any) -> Written | None:
+    if not isinstance(src, Tensor) or not index.numel():
         return None
     values = src[tuple(slice(size) for size in index.shape)]
     return target.numel(), _numbered(target).gather(dim, index).flatten(), values.flatten()
@@ -121,8 +118,8 @@ def _by_index_copy(target: Tensor, dim: int, index: Tensor, source: Tensor) -> W
     return target.numel(), places.flatten(), source.expand(places.shape).flatten()
 
 
-def _by_put(target: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Written | None:
-    return None if accumulate else (target.numel(), index.flatten() % target.numel(), source.flatten())
+def _by_put(target: Tensor, index: Tensor, source: Tensor, *_: Any) -> Written:
+    return target.numel(), index.flatten() % target.numel(), source.flatten()
 
 
 WRITES: dict[str, Callable[..., Written | None]] = {
@@ -131,14 +128,11 @@ WRITES: dict[str, Callable[..., Written | None]] = {
     "index_copy": _by_index_copy,
     "put": _by_put,
 }
+"""By the operator's name; one that adds up has another (`name_by_effect`)."""
 
 
 def _numbered(target: Tensor) -> Tensor:
     return torch.arange(target.numel(), device=target.device).view(target.shape)
-
-
-def _is_integer(dtype: torch.dtype) -> bool:
-    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
 def _fits(source: Tensor, dtype: torch.dtype) -> Tensor:

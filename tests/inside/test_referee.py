@@ -133,6 +133,23 @@ def test_equal_values_that_are_written_to_one_place_have_one_result() -> None:
     assert judged(summed, [torch.zeros(6), TWICE, torch.arange(1.0, 6.0)], put_at).fault
 
 
+def test_legal_rounding_beside_what_is_undefined_is_none_of_it() -> None:
+    x = torch.tensor([300.0, 2.0])
+    program = lambda x: x.to(torch.int8).float().mul(3).sin()  # noqa: E731
+    rounded = lambda x: program(x) * torch.tensor([0.5, 1 + 1e-6])  # noqa: E731
+    assert judged(program, [x], rounded).rule == "undefined"
+
+
+def test_an_operator_of_the_scripts_own_is_not_taken_for_one_of_pytorchs() -> None:
+    """Whatever it is called: what repeats in its operands may be no write at all."""
+    with torch.library._scoped_library("undefined_test", "FRAGMENT") as library:
+        library.define("put(Tensor target, Tensor index, Tensor source) -> Tensor")
+        library.impl("put", lambda target, index, source: target + source.sum(), "CPU")
+        put = torch.ops.undefined_test.put
+        inputs = [torch.zeros(6), TWICE, torch.arange(1.0, 6.0)]
+        assert judged(put, inputs, lambda *given: put(*given) + (torch.arange(6) == 1)).fault
+
+
 def test_a_conversion_of_what_the_type_holds_has_one_result() -> None:
     limits = torch.tensor([-128.9, 126.9, 0.0])
     assert judged(lambda x: x.to(torch.int8), [limits], lambda x: x.round().clamp(-128, 127).to(torch.int8)).fault
