@@ -1,7 +1,6 @@
-"""The report as GitHub-flavoured Markdown, in the form in which PyTorch's maintainers ask for an issue.
+"""The report as Markdown, in the form in which PyTorch's maintainers ask for an issue.
 
-Everything that came out of the user's script or the compiler is untrusted: it stands in code spans and fenced blocks that it
-cannot end, or is escaped, so that a message never becomes markup, a mention or a link.
+Everything that came out of the user's script or the compiler is untrusted, and goes through `markdown`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from minimizer import upstream
 from minimizer.confidence import confidence
+from minimizer.markdown import block, bullets, code, escape, table, without_folders
 from minimizer.releases import span
 from minimizer.report import Culprit, Error, Report
 from minimizer.types import Kind, Reason, Stage, Status, counted
@@ -69,13 +69,13 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("PyTorch's own minifier", _witnesses(report)),
         (
             "Also seen",
-            _bullets(
+            bullets(
                 f"{code(seen.kind)} {code(seen.message or seen.signature)}, {_times(seen.times)}"
                 for seen in report.also_seen
             ),
         ),
         ("What was checked", _checked(report, script_name)),
-        ("Notes", _bullets(escape(note) for note in report.notes)),
+        ("Notes", bullets(escape(note) for note in report.notes)),
         ("Versions", _versions(report)),
         ("Labels", ", ".join(map(code, upstream.labels(report, repro)))),
     ]
@@ -150,7 +150,7 @@ def _message(report: Report) -> str:
 
 def _log(text: str) -> str:
     """The end of a log, without the folders of the machine."""
-    lines = [_without_folders(line) for line in text.splitlines()]
+    lines = [without_folders(line) for line in text.splitlines()]
     left_out = (
         [f"... {counted(len(lines) - MAX_MESSAGE_LINES, 'line')} before"] if len(lines) > MAX_MESSAGE_LINES else []
     )
@@ -203,12 +203,12 @@ def _error(error: Error) -> str:
 
 
 def _ablation(report: Report) -> str:
-    ladder = _table(
+    ladder = table(
         ("backend", "outcome", "seconds"),
         [(code(r.backend), escape(r.outcome), f"{r.seconds:.1f}") for r in report.ladder],
     )
     telling = [flag for flag in report.flags if flag.outcome != "fails"]
-    flags = _table(("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in telling])
+    flags = table(("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in telling])
     rest = [code(f"{flag.name} = {flag.value}") for flag in report.flags if flag.outcome == "fails"]
     stays = f"The failure stays with each of {', '.join(rest)}." if rest else ""
     return "\n\n".join(filter(None, (ladder, _part(report), flags, stays))) or ("unknown" if report.failure else "")
@@ -280,7 +280,7 @@ def _layers(report: Report) -> str:
         said.append(
             f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
         )
-    return "\n\n".join(filter(None, (_table(head, rows), " ".join(said))))
+    return "\n\n".join(filter(None, (table(head, rows), " ".join(said))))
 
 
 def _health(report: Report) -> str:
@@ -291,7 +291,7 @@ def _health(report: Report) -> str:
         *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
         *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
     ]
-    return _bullets(filter(None, said))
+    return bullets(filter(None, said))
 
 
 def _pays(eager: float | None, compiled: float | None) -> str:
@@ -318,13 +318,13 @@ def _reduction(report: Report) -> str:
         else "It was not shown that nothing more can be taken away."
     )
     figures = f"{counted(done.trials, 'trial')} in {done.seconds:.0f} s, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
-    return f"{_table(('', 'before', 'after'), rows)}\n\n{figures}"
+    return f"{table(('', 'before', 'after'), rows)}\n\n{figures}"
 
 
 def _witnesses(report: Report) -> str:
     said = {True: "agrees", False: "disagrees", None: "says nothing"}
     rows = [(f"`{w.after}`, level {w.level}", escape(w.outcome), said[w.agrees]) for w in report.witnesses]
-    return _table(("after", "outcome", ""), rows)
+    return table(("after", "outcome", ""), rows)
 
 
 def _checked(report: Report, script_name: str) -> str:
@@ -339,53 +339,16 @@ def _versions(report: Report) -> str:
         for v in report.versions
     ]
     between = escape(str(span(report.versions)))
-    table = _table(("torch", "interpreter", "the reproducer"), rows)
-    return "\n\n".join(
-        filter(None, (table, f"{between[0].upper()}{between[1:]}." if between else "", _environment(report)))
-    )
+    between = f"{between[0].upper()}{between[1:]}." if between else ""
+    outcomes = table(("torch", "interpreter", "the reproducer"), rows)
+    return "\n\n".join(filter(None, (outcomes, between, _environment(report))))
 
 
 def _environment(report: Report) -> str:
     return (
-        _bullets(f"{name}: {code(report.environment[name])}" for name in ENVIRONMENT if report.environment.get(name))
+        bullets(f"{name}: {code(report.environment[name])}" for name in ENVIRONMENT if report.environment.get(name))
         or "unknown"
     )
-
-
-# Untrusted text ----------------------------------------------------------------------------------------------------
-
-
-def escape(text: str) -> str:
-    """Text that stands as it is in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
-    text = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", text)
-    return re.sub(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", "\u200b", text)
-
-
-def code(text: str) -> str:
-    """A code span that its content cannot end, fit for a table cell."""
-    text = _one_line(text).replace("|", "\u00a6")
-    if not text:
-        return ""
-    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    pad = " " if text[0] == "`" or text[-1] == "`" else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def block(text: str, language: str) -> str:
-    """A fenced block that its content cannot end."""
-    text = "".join(c for c in text if c.isprintable() or c in "\n\t").rstrip("\n")
-    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _one_line(text: str, limit: int = 500) -> str:
-    text = re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in text)).strip()
-    return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def _without_folders(line: str) -> str:
-    return re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", r"\1", line)
 
 
 # Small forms -------------------------------------------------------------------------------------------------------
@@ -397,16 +360,6 @@ def _names(culprits: Sequence[Culprit]) -> str:
     names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
     module = next((c.module for c in roots if c.module), "")
     return f"{names} in {code(module)}" if names and module else names
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def _bullets(items: Iterable[str]) -> str:
-    return "\n".join(f"- {item}" for item in items)
 
 
 def _number(value: float | None) -> str:

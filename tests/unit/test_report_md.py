@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minimizer.markdown import block, code, escape
 from minimizer.report import (
     AlsoSeen,
     Blame,
@@ -29,7 +30,7 @@ from minimizer.report import (
     Witness,
     Workaround,
 )
-from minimizer.report_md import block, code, escape, render
+from minimizer.report_md import render
 from minimizer.types import Kind, Reason, Stage, Status
 
 REPRO = "import torch\n"
