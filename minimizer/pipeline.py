@@ -1,6 +1,7 @@
 """The whole story: script → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
 
-The steps from localize to emit are in `search.py`, and in `python_level.py` for what no graph carries.
+The steps from localize to emit are in `search.py`, and in `python_level.py` for what no graph carries; those behind them are in
+`followup.py`.
 Each step leaves a valid report behind, so that the best result so far is there whenever the work is stopped.
 """
 
@@ -12,23 +13,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from minimizer import report_md, witness
+from minimizer import report_md
 from minimizer.checkpoint import NAME as CHECKPOINT
-from minimizer.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
+from minimizer.diagnose import Patient
 from minimizer.diagnose.original import SurveyedScript, passes_needed
 from minimizer.diagnose.trials import ProgramTrials
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
-from minimizer.evidence import verdict_sentence
 from minimizer.executor import Executor
 from minimizer.findings import Case, ScriptCase, Settled
-from minimizer.further import Found, write_further
-from minimizer.health import examine
+from minimizer.followup import WITNESS_SECONDS, FollowUp
+from minimizer.further import write_further
 from minimizer.journal import Journal
-from minimizer.layers import describe
-from minimizer.localize import Region
 from minimizer.options import Options
 from minimizer.oracle import exception_signature
 from minimizer.place import Place
@@ -42,15 +39,10 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
 from minimizer.triage import REPEAT_SECONDS, Triage
-from minimizer.types import Kind, Reason, Status, Step
-from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
-from minimizer.versions import compare
-from minimizer.watchdog import crowding
+from minimizer.types import Reason, Status, Step
+from minimizer.verify import VERIFY_SECONDS
 from minimizer.workplace import granted, open_place
 
-WITNESS_SECONDS = 120.0
-CHEAP_SECONDS = 60.0
-"""A survey that took no longer is worth a run more, to see how healthy the compiled code is."""
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
@@ -149,13 +141,14 @@ class _Job:
                 self._start(executor)
             surveys, patient = self._surveys(executor), None
             triage = self._triage(surveys)
+            follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
             with self._journal.step(Step.SURVEY):
                 beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
                 found = triage.run()
             if isinstance(found, Settled):
                 self._settle(found)
                 if found.status is Status.HEALTHY and self._options.diagnosis:
-                    self._examine(surveys, place)
+                    follow_up.examine()
                 return
             try:
                 if isinstance(found, ScriptCase):
@@ -177,9 +170,9 @@ class _Job:
                 result, patient = Result(script_repro), level.patient
             with self._journal.step(Step.VERIFY):
                 self._journal.watch()
-                self._verify(result, place)
+                follow_up.verify(result)
             self._journal.keep()
-            suspects = self._diagnose(result, patient, surveys, place) if self._options.diagnosis else []
+            suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
             if result.found is not None:
                 with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
                     write_further(
@@ -187,7 +180,7 @@ class _Job:
                     )
         if self._options.witness:
             with self._journal.step(Step.WITNESS):
-                self._hear_witnesses(place)
+                follow_up.hear_witnesses()
 
     def _reduce(self, case: Case, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Result:
         """Reduce a failing call, or of several that are only suspects the first that is confirmed.
@@ -333,112 +326,6 @@ class _Job:
             reproducibility=Reproducibility(failed=1, runs=case.runs),
         )
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
-
-    def _verify(self, result: Result, place: Place) -> None:
-        report, repro = self._report, result.repro
-        assert report.failure is not None and report.reduction is not None
-        check = partial(
-            verify,
-            data=result.data,
-            sandbox=place.sandbox,
-            python=place.python,
-            scratch=place.private("verify"),
-            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self._journal.left)),
-            runs=VERIFY_RUNS,
-            watch=self._journal.watch_owner,
-        )
-        complaints: list[str] = []
-        verification = check(repro, on_note=complaints.append)
-        missing = missing_module(complaints)
-        if missing is not None:
-            # Our processes have imported more than the script has, so that the reduction could do without an import.
-            repro = repro.importing(missing)
-            replace(result, repro=repro).keep(self._journal)
-            complaints.clear()
-            verification = check(repro, on_note=complaints.append)
-        if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
-            # It looked as if it always showed, and does not: compiled anew in one process, it may.
-            rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
-            repro = result.rewrite(rate)
-            repro = repro.importing(missing) if missing is not None else repro
-            replace(result, repro=repro).keep(self._journal)
-            complaints.clear()
-            verification = check(repro, on_note=complaints.append)
-        for complaint in complaints:
-            self._journal.note(complaint)
-        report.verification = verification
-        self._journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
-        report.summary = verdict_sentence(report)
-        if not verification.holds:
-            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
-        elif not report.reduction.one_minimal:
-            report.status, report.reason = Status.PARTIAL, Reason.BUDGET
-            report.summary += " The budget ended before it was minimal: a larger --budget may shrink it further."
-        else:
-            report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
-        if result.disputed:
-            report.summary += f" {result.disputed}"
-
-    def _diagnose(self, result: Result, patient: Patient | None, surveys: Surveys, place: Place) -> list[Region]:
-        """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
-        if patient is not None and self._report.verification is not None and self._report.verification.holds:
-            with self._journal.step(Step.DIAGNOSE):
-                seconds = min(DIAGNOSE_SECONDS, self._options.budget / 10) * crowding()
-                diagnose(patient, self._journal, seconds=seconds)
-        suspects = self._describe(result.found) if result.found is not None else []
-        self._examine(surveys, place)
-        self._compare_versions(result, place)
-        return suspects
-
-    def _describe(self, found: Found) -> list[Region]:
-        """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""
-        suspects: list[Region] = []
-        step = self._journal.step(Step.MEASURE)
-        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
-            suspects = describe(found.program, found.oracle, self._journal)
-        self._journal.keep()
-        return suspects
-
-    def _examine(self, surveys: Surveys, place: Place) -> None:
-        """How healthy the compiled code is, where a run more costs little and comes to an end."""
-        report = self._report
-        if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
-            return
-        if report.timings[Step.SURVEY] > max(CHEAP_SECONDS, self._journal.left / 4):
-            return
-        with self._journal.reserving(FINISH_SECONDS), self._journal.step(Step.MEASURE), suppress(BudgetExceeded):
-            examine(surveys, place, self._journal)
-        self._journal.keep()
-
-    def _compare_versions(self, result: Result, place: Place) -> None:
-        """The repro in every other torch that is configured."""
-        report, verification = self._report, self._report.verification
-        toolchains = self._settings.interpreters
-        if not toolchains or verification is None or not verification.holds:
-            return
-        with self._journal.reserving(FINISH_SECONDS), self._journal.step(Step.VERIFY), suppress(BudgetExceeded):
-            jobs = self._settings.trial_jobs
-            report.versions = compare(result.repro, result.data, place, toolchains, self._journal, jobs=jobs)
-        self._journal.keep()
-
-    def _hear_witnesses(self, place: Place) -> None:
-        assert self._report.failure is not None
-        testimonies = witness.hear(
-            place,
-            self._script.resolve(),
-            self._options.args,
-            self._report.failure.kind,
-            seconds=min(WITNESS_SECONDS, self._journal.left),
-            parallel=self._settings.trial_jobs,
-            watch=self._journal.watch,
-            nproc=self._options.nproc,
-            message=self._report.failure.message,
-        )
-        for testimony in testimonies:
-            self._report.witnesses.append(testimony.witness)
-            self._journal.log(testimony.log)
-            if testimony.dump is not None:
-                self._journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
 
 
 def _unanswered(error: Unanswered) -> Settled:

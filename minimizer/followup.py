@@ -1,0 +1,160 @@
+"""What is done with a repro once there is one: verify → diagnose → measure → compare versions → hear witnesses.
+
+Verification decides what the repro is worth. All that comes after it only adds to the report, and what is not known in time stays
+unknown there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from minimizer import witness
+from minimizer.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.evidence import verdict_sentence
+from minimizer.further import Found
+from minimizer.health import examine
+from minimizer.journal import Journal
+from minimizer.layers import describe
+from minimizer.localize import Region
+from minimizer.options import Options
+from minimizer.place import Place
+from minimizer.report import Report, Reproducibility
+from minimizer.search import FINISH_SECONDS, Result
+from minimizer.settings import Settings
+from minimizer.surveys import Surveys
+from minimizer.types import Kind, Reason, Status, Step
+from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
+from minimizer.versions import compare
+from minimizer.watchdog import crowding
+
+WITNESS_SECONDS = 120.0
+CHEAP_SECONDS = 60.0
+"""A survey that took no longer is worth a run more, to see how healthy the compiled code is."""
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """The steps of one job behind its repro, in their order."""
+
+    script: Path
+    place: Place
+    surveys: Surveys
+    journal: Journal
+    options: Options
+    settings: Settings
+
+    @property
+    def report(self) -> Report:
+        return self.journal.report
+
+    def verify(self, result: Result) -> None:
+        """Run the repro in clean processes, and write it anew where they say that it needs more than it has."""
+        report, repro = self.report, result.repro
+        assert report.failure is not None and report.reduction is not None
+        check = partial(
+            verify,
+            data=result.data,
+            sandbox=self.place.sandbox,
+            python=self.place.python,
+            scratch=self.place.private("verify"),
+            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.left)),
+            runs=VERIFY_RUNS,
+            watch=self.journal.watch_owner,
+        )
+        complaints: list[str] = []
+        verification = check(repro, on_note=complaints.append)
+        missing = missing_module(complaints)
+        if missing is not None:
+            # Our processes have imported more than the script has, so that the reduction could do without an import.
+            repro = repro.importing(missing)
+            replace(result, repro=repro).keep(self.journal)
+            complaints.clear()
+            verification = check(repro, on_note=complaints.append)
+        if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
+            # It looked as if it always showed, and does not: compiled anew in one process, it may.
+            rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
+            repro = result.rewrite(rate)
+            repro = repro.importing(missing) if missing is not None else repro
+            replace(result, repro=repro).keep(self.journal)
+            complaints.clear()
+            verification = check(repro, on_note=complaints.append)
+        for complaint in complaints:
+            self.journal.note(complaint)
+        report.verification = verification
+        self.journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
+        report.summary = verdict_sentence(report)
+        if not verification.holds:
+            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+        elif not report.reduction.one_minimal:
+            report.status, report.reason = Status.PARTIAL, Reason.BUDGET
+            report.summary += " The budget ended before it was minimal: a larger --budget may shrink it further."
+        else:
+            report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
+        if result.disputed:
+            report.summary += f" {result.disputed}"
+
+    def diagnose(self, result: Result, patient: Patient | None) -> list[Region]:
+        """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
+        if patient is not None and self.report.verification is not None and self.report.verification.holds:
+            with self.journal.step(Step.DIAGNOSE):
+                seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
+                diagnose(patient, self.journal, seconds=seconds)
+        suspects = self._describe(result.found) if result.found is not None else []
+        self.examine()
+        self._compare_versions(result)
+        return suspects
+
+    def _describe(self, found: Found) -> list[Region]:
+        """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""
+        suspects: list[Region] = []
+        step = self.journal.step(Step.MEASURE)
+        with self.journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
+            suspects = describe(found.program, found.oracle, self.journal)
+        self.journal.keep()
+        return suspects
+
+    def examine(self) -> None:
+        """How healthy the compiled code is, where a run more costs little and comes to an end."""
+        report = self.report
+        if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
+            return
+        if report.timings[Step.SURVEY] > max(CHEAP_SECONDS, self.journal.left / 4):
+            return
+        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.MEASURE), suppress(BudgetExceeded):
+            examine(self.surveys, self.place, self.journal)
+        self.journal.keep()
+
+    def _compare_versions(self, result: Result) -> None:
+        """The repro in every other torch that is configured."""
+        report, verification = self.report, self.report.verification
+        toolchains = self.settings.interpreters
+        if not toolchains or verification is None or not verification.holds:
+            return
+        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.VERIFY), suppress(BudgetExceeded):
+            jobs = self.settings.trial_jobs
+            report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
+        self.journal.keep()
+
+    def hear_witnesses(self) -> None:
+        """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""
+        assert self.report.failure is not None
+        testimonies = witness.hear(
+            self.place,
+            self.script.resolve(),
+            self.options.args,
+            self.report.failure.kind,
+            seconds=min(WITNESS_SECONDS, self.journal.left),
+            parallel=self.settings.trial_jobs,
+            watch=self.journal.watch,
+            nproc=self.options.nproc,
+            message=self.report.failure.message,
+        )
+        for testimony in testimonies:
+            self.report.witnesses.append(testimony.witness)
+            self.journal.log(testimony.log)
+            if testimony.dump is not None:
+                self.journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
