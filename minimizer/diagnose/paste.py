@@ -143,7 +143,8 @@ def _after_imports(tree: ast.Module) -> int:
 
 
 def _line(text: str, number: int) -> str:
-    return lines_of(text)[number - 1].strip()[:100]
+    """A line as it is quoted; a colon would be taken for what follows it."""
+    return lines_of(text)[number - 1].strip().removesuffix(":")[:100]
 
 
 def _with_torch(tree: ast.Module, after: int, code: str) -> str:

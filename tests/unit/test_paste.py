@@ -18,6 +18,12 @@ def test_code_goes_before_what_compiles() -> None:
     assert pasted.where == "before line 11: model = torch.compile(Net())"
 
 
+def test_the_line_that_is_quoted_ends_without_a_colon() -> None:
+    pasted = paste("import torch\nwith torch.no_grad():\n    torch.compile(f)(x)\n", "x = 1")
+
+    assert pasted.where == "before line 2: with torch.no_grad()"
+
+
 def test_code_goes_before_the_decorator_that_compiles() -> None:
     assert paste("import torch\n@torch.compile\ndef f(): pass\n", "x = 1").text.startswith(
         "import torch\nx = 1\n@torch"
