@@ -22,11 +22,12 @@ from minimizer.errors import ChildFailed
 from minimizer.evidence import details_of
 from minimizer.findings import Case
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region
+from minimizer.localize import Localized
 from minimizer.oracle import Oracle
 from minimizer.program import Program, as_json
 from minimizer.report import HistoryStep, Layer
 from minimizer.sink import Sink
+from minimizer.windows import Region
 
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"

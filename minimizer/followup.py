@@ -19,7 +19,6 @@ from minimizer.further import Found
 from minimizer.health import examine
 from minimizer.journal import Journal
 from minimizer.layers import describe
-from minimizer.localize import Region
 from minimizer.options import Options
 from minimizer.place import Place
 from minimizer.report import Report, Reproducibility
@@ -30,6 +29,7 @@ from minimizer.types import Kind, Reason, Status, Step
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.versions import compare
 from minimizer.watchdog import crowding
+from minimizer.windows import Region
 
 WITNESS_SECONDS = 120.0
 CHEAP_SECONDS = 60.0

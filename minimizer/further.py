@@ -17,7 +17,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.evidence import culprit_of, details_of, failure_of
 from minimizer.findings import Case
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region, cut, narrow
+from minimizer.localize import Localized, narrow
 from minimizer.oracle import Oracle, signature_of
 from minimizer.place import Place
 from minimizer.program import Program
@@ -26,6 +26,7 @@ from minimizer.publish import is_public, publish
 from minimizer.reduce import reduce
 from minimizer.report import Culprit, Reproducibility
 from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
+from minimizer.windows import Region, cut
 
 MOST = 3
 """Repros of one script, the first one included."""

@@ -15,13 +15,13 @@ from typing import Any
 
 from minimizer import render
 from minimizer.journal import Journal
-from minimizer.localize import Region, common_module, cut
 from minimizer.oracle import Oracle, signature_of
 from minimizer.program import Node, Program
 from minimizer.protocol import Figures, Outcome
 from minimizer.report import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.types import Kind
 from minimizer.watchdog import crowding
+from minimizer.windows import Region, common_module, cut
 
 MOST_LAYERS = 200
 """Where there are more modules, they are taken together by what they are in."""

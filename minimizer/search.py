@@ -24,7 +24,7 @@ from minimizer.executor import Executor
 from minimizer.findings import Case, Settled
 from minimizer.further import Found
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region, confirm_discrete, confirm_local, cut, find_root, localize, narrow
+from minimizer.localize import Localized, confirm_discrete, confirm_local, find_root, localize, narrow
 from minimizer.oracle import Measured, Oracle, Signature, signature_of
 from minimizer.polish import polish
 from minimizer.program import Program
@@ -33,6 +33,7 @@ from minimizer.reduce import Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
 from minimizer.surveys import Surveys
 from minimizer.types import Kind, Reason, Status, Step, counted
+from minimizer.windows import Region, cut
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")

@@ -18,7 +18,7 @@ from minimizer.emit import emit
 from minimizer.emit.layout import code_lines
 from minimizer.findings import Case
 from minimizer.journal import Journal
-from minimizer.localize import Localized, Region
+from minimizer.localize import Localized
 from minimizer.oracle import Oracle, Signature
 from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta, as_json
 from minimizer.protocol import Outcome, parse_program
@@ -26,6 +26,7 @@ from minimizer.reduce import Reduced, reduce
 from minimizer.report import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.types import Kind
+from minimizer.windows import Region
 
 SIGNATURE = Signature(Kind.WRONG_OUTPUT, what="value")
 

@@ -9,12 +9,12 @@ import pytest
 from fake_oracle import META
 
 from minimizer.layers import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
-from minimizer.localize import Region
 from minimizer.oracle import Oracle, Signature
 from minimizer.program import Input, Node, Program, Ref
 from minimizer.protocol import Outcome
 from minimizer.sequential import SequentialTest
 from minimizer.types import Kind
+from minimizer.windows import Region
 
 
 def nodes(*paths: str) -> list[Node]:

@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from fake_oracle import META, FakeOracle, Rule, well_formed
+from fake_oracle import FakeOracle, Rule
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_graphs import chain, model
 
-from minimizer.localize import SMALL, Localized, Region, confirm_discrete, confirm_local, cut, localize, split
+from minimizer.localize import Localized, confirm_discrete, confirm_local, localize
 from minimizer.oracle import Oracle, Signature, signature_of
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Program
 from minimizer.protocol import Difference, Outcome, Verdict
 from minimizer.report import Layer
 from minimizer.types import Kind
+from minimizer.windows import SMALL
 
 
 def locate(program: Program, rule: Rule, **options: Any) -> tuple[Localized, FakeOracle]:
@@ -26,29 +28,6 @@ def locate(program: Program, rule: Rule, **options: Any) -> tuple[Localized, Fak
 
 def has(*targets: str) -> Rule:
     return lambda program: set(targets) <= {node.target for node in program.nodes}
-
-
-def chain(nodes: Sequence[tuple[str, str]]) -> Program:
-    """``v0 = target0(x); v1 = target1(v0); ...``, from pairs of target and module."""
-    made = []
-    previous = "x"
-    for index, (target, module) in enumerate(nodes):
-        kind = module.rpartition(".")[2].title()
-        made.append(Node(f"v{index}", target, (Ref(previous),), meta=META, module=module, module_class=kind))
-        previous = f"v{index}"
-    return Program((Input("x", META, golden="x"),), tuple(made), (previous,))
-
-
-def model(blocks: int = 6, bad: dict[int, str] | None = None) -> Program:
-    """Blocks of five nodes in ``norm`` and six in ``mlp``; in a bad one the third node of the mlp is another target."""
-    nodes = [("torch.embed", "embedding")]
-    for block in range(blocks):
-        nodes += [("torch.norm", f"blocks.{block}.norm")] * 5
-        mlp = [("torch.linear", f"blocks.{block}.mlp")] * 6
-        if bad and block in bad:
-            mlp[2] = (bad[block], f"blocks.{block}.mlp.activation")
-        nodes += mlp
-    return chain([*nodes, ("torch.head", "head")])
 
 
 # the whole way down ---------------------------------------------------------------------------------------------------
@@ -287,163 +266,6 @@ def test_a_large_program_without_modules_is_cut_into_pieces() -> None:
     located, oracle = locate(chain(nodes), has("torch.bad"))
     assert [n.target for n in located.window.nodes] == ["torch.bad"]
     assert len(oracle.judged) < 40
-
-
-# splitting ------------------------------------------------------------------------------------------------------------
-
-MODULES = st.sampled_from(["", "a", "b", "a.x", "a.y", "a.x.p", "a.x.q", "b.x"])
-
-
-@given(st.lists(MODULES, min_size=1, max_size=60))
-def test_regions_cover_all_nodes_in_order(modules: list[str]) -> None:
-    nodes = chain([("torch.a", module) for module in modules]).nodes
-    regions = split(nodes, 0, len(nodes))
-    assert [region.start for region in regions] == [0, *(region.stop for region in regions[:-1])]
-    assert regions[-1].stop == len(nodes)
-    for region in regions:
-        assert region.size > 0
-        inside = [node.module for node in nodes[region.start : region.stop]]
-        assert all(path == region.path or path.startswith(f"{region.path}.") or not region.path for path in inside)
-
-
-def test_regions_follow_modules_and_name_their_class() -> None:
-    regions = split(model(6).nodes, 0, len(model(6).nodes))
-    assert [region.path for region in regions if region.size > 2] == [f"blocks.{i}" for i in range(6)]
-    small = split(chain([("torch.a", "net.act")] * SMALL).nodes, 0, SMALL)
-    assert small == [Region(0, SMALL, "net.act", "Act")]
-
-
-def test_crumbs_between_blocks_get_no_trial_of_their_own() -> None:
-    nodes = chain([("torch.a", f"b{i // 3}") if i % 3 else ("torch.add", "") for i in range(30)]).nodes
-    assert all(region.size > 2 for region in split(nodes, 0, 30))
-
-
-# cutting --------------------------------------------------------------------------------------------------------------
-
-
-def program_with(
-    *nodes: Node, outputs: tuple[str, ...] = (), inputs: tuple[Input, ...] = (Input("x", META, golden="x"),)
-) -> Program:
-    return Program(inputs, nodes, outputs or (nodes[-1].name,))
-
-
-def node(name: str, target: str, *args: Any, meta: TensorMeta | None = META) -> Node:
-    return Node(name, target, args, meta=meta)
-
-
-def test_a_cut_returns_what_the_rest_uses_and_what_nobody_uses() -> None:
-    program = program_with(
-        node("a", "torch.sin", Ref("x")),
-        node("b", "torch.cos", Ref("a")),
-        node("unused", "torch.tan", Ref("b")),
-        node("c", "torch.exp", Ref("a")),
-    )
-    window = cut(program, 0, 3)
-    assert window.outputs == ("a", "unused")
-    well_formed(window)
-
-
-def test_a_cut_keeps_outputs_of_the_program() -> None:
-    program = program_with(node("a", "torch.sin", Ref("x")), node("b", "torch.cos", Ref("a")), outputs=("a", "b"))
-    assert cut(program, 0, 2).outputs == ("a", "b")
-
-
-def test_plain_numbers_stay_as_they_are() -> None:
-    inputs = (Input("x", META, golden="x"), Input("n", None, code="3"))
-    window = cut(
-        program_with(node("a", "torch.sin", Ref("x")), node("b", ".mul", Ref("a"), Ref("n")), inputs=inputs), 1, 2
-    )
-    assert window.inputs == (Input("a", META, golden="a@b"), Input("n", None, code="3"))
-
-
-def test_producers_of_what_is_no_tensor_come_along() -> None:
-    """A size, or the tuple that ``split`` makes, cannot be a golden input."""
-    program = program_with(
-        node("parts", "torch.split", Ref("x"), 2, meta=None),
-        node("one", "operator.getitem", Ref("parts"), 0),
-        node("size", ".size", Ref("one"), 0, meta=None),
-        node("more", "operator.add", Ref("size"), 1, meta=None),
-        node("last", ".expand", Ref("one"), Ref("more")),
-    )
-    window = cut(program, 4, 5)
-    assert [n.name for n in window.nodes] == ["size", "more", "last"]
-    assert [i.name for i in window.inputs] == ["one"]
-    assert window.outputs == ("last",)
-    well_formed(window)
-    assert [n.name for n in cut(program, 1, 2).nodes] == ["parts", "one"]
-
-
-def test_a_value_changed_in_place_is_taken_as_it_was_at_that_moment() -> None:
-    program = program_with(
-        node("a", "torch.sin", Ref("x")),
-        node("b", ".mul_", Ref("a"), 100),
-        node("c", "torch.cos", Ref("a")),
-        node("d", ".add_", Ref("a"), 1),
-        node("e", "torch.exp", Ref("a")),
-    )
-    assert [i.golden for i in cut(program, 2, 3).inputs] == ["a@c"]
-    assert [i.golden for i in cut(program, 4, 5).inputs] == ["a@e"]
-
-
-ENTER = "torch.amp.autocast_mode._enter_autocast"
-EXIT = "torch.amp.autocast_mode._exit_autocast"
-GRAD = "torch._C._set_grad_enabled"
-
-
-def autocast_program() -> Program:
-    return program_with(
-        node("before", "torch.sin", Ref("x")),
-        node("enter", ENTER, "cpu", meta=None),
-        node("inner", "torch.matmul", Ref("before"), Ref("before")),
-        node("inner2", "torch.matmul", Ref("inner"), Ref("inner")),
-        node("leave", EXIT, Ref("enter"), meta=None),
-        node("after", "torch.matmul", Ref("inner2"), Ref("inner2")),
-    )
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "names"),
-    [
-        (0, 1, ["before"]),
-        (2, 3, ["enter", "inner", "leave"]),
-        (3, 4, ["enter", "inner2", "leave"]),
-        (3, 6, ["enter", "inner2", "leave", "after"]),
-        (0, 3, ["before", "enter", "inner", "leave"]),
-        (1, 5, ["enter", "inner", "inner2", "leave"]),
-        (5, 6, ["after"]),
-    ],
-)
-def test_trap_11_autocast_that_is_open_comes_along_and_is_closed(start: int, stop: int, names: list[str]) -> None:
-    window = cut(autocast_program(), start, stop)
-    assert [n.name for n in window.nodes] == names
-    well_formed(window)
-
-
-def test_nested_autocast_is_kept_in_order() -> None:
-    program = program_with(
-        node("outer", ENTER, "cpu", meta=None),
-        node("inner", ENTER, "cpu", False, meta=None),
-        node("a", "torch.matmul", Ref("x"), Ref("x")),
-        node("leave_inner", EXIT, Ref("inner"), meta=None),
-        node("b", "torch.matmul", Ref("x"), Ref("x")),
-        node("leave_outer", EXIT, Ref("outer"), meta=None),
-        outputs=("a", "b"),
-    )
-    assert [n.name for n in cut(program, 2, 3).nodes] == ["outer", "inner", "a", "leave_inner", "leave_outer"]
-    assert [n.name for n in cut(program, 4, 5).nodes] == ["outer", "b", "leave_outer"]
-
-
-def test_the_grad_mode_in_force_comes_along() -> None:
-    program = program_with(
-        node("off", GRAD, False, meta=None),
-        node("a", "torch.sin", Ref("x")),
-        node("on", GRAD, True, meta=None),
-        node("b", "torch.cos", Ref("a")),
-        outputs=("a", "b"),
-    )
-    assert [n.name for n in cut(program, 1, 2).nodes] == ["off", "a"]
-    assert [n.name for n in cut(program, 3, 4).nodes] == ["on", "b"]
-    assert [n.name for n in cut(program, 1, 4).nodes] == ["off", "a", "on", "b"]
 
 
 # discrete operators ---------------------------------------------------------------------------------------------------

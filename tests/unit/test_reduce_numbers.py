@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from fake_executor import FakeExecutor, Rule, flows, no_literal, well_formed
 
-from minimizer.localize import cut as window
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.reduce import Reduced, cut, reduce
+from minimizer.windows import cut as window
 
 META = TensorMeta((6, 4), "torch.float32", (4, 1), symbolic=(0, 1))
 
