@@ -146,7 +146,7 @@ def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | Non
     """Judge every module of the graph; None where the graph is too large, or nothing came back."""
     program = program.renamed()
     regions = modules(program.nodes)
-    return _judged(program, regions, oracle, seconds, whole=True)
+    return _judged(program, regions, oracle, seconds)
 
 
 def neighbourhood(program: Program, culprit: Iterable[str], oracle: Oracle, *, seconds: float) -> list[GraphNode]:
@@ -156,7 +156,7 @@ def neighbourhood(program: Program, culprit: Iterable[str], oracle: Oracle, *, s
     near = _near(program, centre)
     if not near:
         return []
-    table = _judged(program.renamed(), _singles(program, near), oracle, seconds, whole=True, judged=near)
+    table = _judged(program.renamed(), _singles(program, near), oracle, seconds, judged=near)
     rows = {row.region.start: row for row in table.rows} if table else {}
     shown = {program.nodes[index].name for index in near} | {i.name for i in program.inputs}
     nodes = []
@@ -232,15 +232,13 @@ def _judged(
     regions: Sequence[Region],
     oracle: Oracle,
     seconds: float,
-    *,
-    whole: bool,
     judged: set[int] | None = None,
 ) -> Table | None:
     """The table of a program under canonical names; ``judged`` are the starts of the regions that are compiled, all if None."""
     parts = [cut(program, region.start, region.stop) for region in regions]
     if _elements(program, parts) > MOST_ELEMENTS:
         return None
-    request = _request(program, regions, parts, oracle, judged, whole=whole)
+    request = _request(program, regions, parts, oracle, judged)
     found: dict[int, dict[str, Outcome]] = {}
     stop = time.monotonic() + seconds
     for _ in range(ATTEMPTS):
@@ -278,8 +276,6 @@ def _request(
     parts: Sequence[Program],
     oracle: Oracle,
     judged: set[int] | None,
-    *,
-    whole: bool,
 ) -> dict[str, Any]:
     request = oracle.request(program)
     families: dict[str, str] = {}
@@ -300,14 +296,13 @@ def _request(
             }
         )
     observed = [*program.outputs, *(name for part in parts for name in _tensors(part))]
-    if whole:
-        sources.append(render.function(replace(program, outputs=tuple(observed)), "observed"))
+    sources.append(render.function(replace(program, outputs=tuple(observed)), "observed"))
     return {
         **request,
         "source": "\n\n".join(sources),
         "outputs": list(program.outputs),
         "regions": listed,
-        "observed": "observed" if whole else None,
+        "observed": "observed",
         "skip": [],
     }
 
