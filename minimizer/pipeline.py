@@ -160,10 +160,9 @@ class _Job:
             except (Unreduced, Unanswered) as end:
                 otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end)
                 level = self._python_level(executor)
-                hopeless = (
-                    otherwise.reason is Reason.NONDETERMINISTIC or self._options.nproc > 1
-                )  # a repro is one process
-                script_repro = None if hopeless else level.repro(otherwise)
+                is_one_process = self._options.nproc == 1  # as a repro is
+                is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
+                script_repro = level.repro(otherwise) if is_one_process and is_steady else None
                 if script_repro is None:
                     self._settle(otherwise)
                     return

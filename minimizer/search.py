@@ -173,10 +173,8 @@ class Search:
         case, oracle = self._case, self._oracle
         program = case.program.dynamic() if case.program.is_symbolic else case.program
         if case.otherwise is not None:
-            announced, self._report.failure = (
-                self._report.failure,
-                None,
-            )  # whatever ends this early: it is a mere suspect
+            # A mere suspect until it is confirmed, whatever ends this early.
+            announced, self._report.failure = self._report.failure, None
             window = confirm_discrete(program, oracle) or confirm_local(program, oracle)
             if window is None:
                 raise Unreduced(case.otherwise)

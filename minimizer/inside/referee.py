@@ -204,9 +204,7 @@ class _Bench:
             if differences and not self._is_noise(differences):
                 return _fault(differences, "the script's own tolerance")
         else:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # of a mode that the program cannot be run under: nothing is known exact
+            with contextlib.suppress(RuntimeError):  # no mode watches this program: nothing is known exact
                 differences = differences + self._inexact_bits(differences)
         if not differences:
             return Verdict()
