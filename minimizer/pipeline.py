@@ -22,7 +22,7 @@ from minimizer.diagnose.original import SurveyedScript, passes_needed
 from minimizer.diagnose.trials import ProgramTrials
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.executor import Executor
-from minimizer.findings import Case, ScriptCase, Settled
+from minimizer.findings import Case, ScriptCase, Settled, unexamined
 from minimizer.followup import WITNESS_SECONDS, FollowUp
 from minimizer.further import write_further
 from minimizer.journal import Journal
@@ -86,7 +86,10 @@ def minimize(
     except MissingTool as error:
         _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
     except ChildFailed as error:
-        _end(report, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
+        if report.failure is not None:
+            _end(report, Status.PARTIAL, Reason.NOT_VERIFIED, f"The failure could not be reduced: {error}")
+        else:
+            _end(report, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
     except Exception as error:
         journal.log(traceback.format_exc())
         _end(
@@ -105,8 +108,8 @@ def minimize(
 
 
 def _end(report: Report, status: Status, reason: Reason, summary: str) -> None:
-    """Close a report early; what was minimized before stays so."""
-    if report.status is not Status.MINIMIZED:
+    """Close a report early; a verdict that was reached before stays."""
+    if not report.status.is_final:
         report.status, report.reason, report.summary = status, reason, f"{report.summary} {summary}".strip()
 
 
@@ -146,9 +149,7 @@ class _Job:
                 beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
                 found = triage.run()
             if isinstance(found, Settled):
-                self._settle(found)
-                if found.status is Status.HEALTHY and self._options.diagnosis:
-                    follow_up.examine()
+                self._conclude(found, follow_up)
                 return
             try:
                 if isinstance(found, ScriptCase):
@@ -157,8 +158,11 @@ class _Job:
                 patient = self._patient(result, surveys)
                 if result.found is not None and not is_public(result.found.reduced):
                     result = self._in_public(result, executor)
-            except (Unreduced, Unanswered) as end:
-                otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end)
+            except (Unreduced, ChildFailed) as end:
+                otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
+                if otherwise.status is Status.HEALTHY:
+                    self._conclude(otherwise, follow_up)
+                    return
                 level = self._python_level(executor)
                 is_one_process = self._options.nproc == 1  # as a repro is
                 is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
@@ -193,6 +197,7 @@ class _Job:
             search = self._search(case, executor)
             return search.run(lambda seen, enough: beside.submit(run_again, triage.surveys, case, seen, enough))
         except (Unreduced, Unanswered) as end:
+            case.survey.close()  # before another is held: each holds the whole script
             if case.otherwise is None:
                 raise
             if isinstance(end, Unanswered):
@@ -294,6 +299,12 @@ class _Job:
             jobs=self._settings.trial_jobs,
         )
 
+    def _conclude(self, found: Settled, follow_up: FollowUp) -> None:
+        """The verdict where there is nothing to reduce."""
+        self._settle(found)
+        if found.status is Status.HEALTHY and self._options.diagnosis:
+            follow_up.examine()
+
     def _settle(self, found: Settled) -> None:
         report = self._report
         report.status, report.reason, report.summary = found.status, found.reason, found.summary
@@ -327,6 +338,9 @@ class _Job:
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
 
 
-def _unanswered(error: Unanswered) -> Settled:
+def _unanswered(error: ChildFailed, found: Case | ScriptCase) -> Settled:
+    """The verdict where the graph of a failure, or of a mere suspect, cannot be had."""
+    if isinstance(found, Case) and found.otherwise is not None:
+        return unexamined(found.otherwise)
     summary = f"The script fails, but its graph cannot be taken apart: {error}."
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary)

@@ -69,7 +69,9 @@ class PythonLevel:
             except (SyntaxError, UnicodeDecodeError):
                 return None
             target, outcome = self._rerun.failure(script.text)
-            if target is None or not self._rerun.ends_well(script.text):
+            # What took longer than it may is no hang, unless a run was seen to stand still.
+            is_late = target is not None and target.kind is Kind.HANG and not self._rerun.hangs
+            if target is None or is_late or not self._rerun.ends_well(script.text):
                 return None
             disputed = otherwise.reason is Reason.DISPUTED
             if disputed and self._rerun.failure(script.text, backend="aot_eager")[0] is None:
@@ -79,6 +81,7 @@ class PythonLevel:
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
         if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
+            self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)
         with self._journal.undisturbed(FINISH_SECONDS):

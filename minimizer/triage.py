@@ -192,7 +192,7 @@ class Triage:
             survey = self.surveys.run(hold={"graph": suspect.graph, "call": suspect.call})
             if (held := _to_reduce(survey)) is not None:
                 return replace(self._held(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise)
-            if survey.held is not None:
+            if survey.finished is None or survey.finished.exception is not None:
                 self.leave_open()
         return None
 

@@ -11,14 +11,15 @@ import pytest
 
 from minimizer.blame import LADDER, climb, rungs
 from minimizer.executor import Executor
+from minimizer.findings import Settled
 from minimizer.journal import Journal
 from minimizer.oracle import Measured, Oracle, Signature
 from minimizer.program import Input, Node, Program, Ref
-from minimizer.protocol import Outcome
+from minimizer.protocol import Outcome, parse
 from minimizer.python_level import PythonLevel, backend_of
 from minimizer.report import Failure, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage
+from minimizer.types import Kind, Reason, Stage, Status
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,32 @@ def test_a_script_that_fails_once_is_run_no_more(tmp_path: Path) -> None:
     patient = level._patient(CALLS, Signature(Kind.CRASH, signal=11), Reproducibility(failed=1, runs=2))
     assert not patient.original.run(CALLS).passes
     assert len(executor.requests) == 1
+
+
+def test_a_script_that_takes_long_does_not_hang(tmp_path: Path) -> None:
+    """Nobody has seen it stand still."""
+    late = parse(Outcome, {"outcome": "timeout", "phase": "compiled"})
+    level, _ = python_level(tmp_path, Scripted({None: late}))
+    assert level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "Discrete values differ.")) is None
+
+
+class Slow(Scripted):
+    """The compiled script is slower than its check allows."""
+
+    def judge(self, requests: Sequence[dict[str, Any]], **options: Any) -> list[Outcome]:
+        check = {
+            "type": "AssertionError", "root_type": "AssertionError", "message": "", "root_message": "", "frames": [["a.py", "f", ""]],
+        }  # fmt: skip
+        fails = parse(Outcome, {"outcome": "runtime_error", "exception": check})
+        return [fails if r["compile"] and "perf_counter" in r["text"] else PASSES for r in requests]
+
+
+def test_a_check_of_time_leaves_no_reduction_behind(tmp_path: Path) -> None:
+    level, report = python_level(tmp_path, Slow({}))
+    (tmp_path / "script.py").write_text("import time\nassert time.perf_counter() < limit\n")
+    report.reduction = None
+    assert level.repro(Settled(Status.PARTIAL, Reason.DISPUTED, "Only time.", kind=Kind.WRONG_OUTPUT)) is None
+    assert (report.reduction, report.also_seen) == (None, [])
 
 
 def python_level(folder: Path, executor: Scripted) -> tuple[PythonLevel, Report]:

@@ -14,7 +14,7 @@ from minimizer.findings import Case, Settled, unexamined
 from minimizer.journal import Journal
 from minimizer.options import Options
 from minimizer.oracle import Signature, signature_of
-from minimizer.pipeline import _Job
+from minimizer.pipeline import _end, _Job, _unanswered
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Outcome, parse
 from minimizer.report import Failure, Reduction, Report
@@ -75,7 +75,16 @@ def suspect() -> Case:
     x = Input("x", TensorMeta((2,), "torch.float32", (1,)), code="torch.ones(2)")
     program = Program((x,), (Node("y", ".argmax", (Ref("x"),)),), ("y",))
     healthy = Settled(Status.HEALTHY, None, "Healthy.")
-    return Case(cast(Any, None), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
+    return Case(cast(Any, Holder()), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
+
+
+class Holder:
+    """The survey of a held call."""
+
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
 
 
 class Suspects:
@@ -120,10 +129,27 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
 
     monkeypatch.setattr("minimizer.search.confirm_discrete", confirm)
     monkeypatch.setattr("minimizer.search.confirm_local", lambda *_: None)
+    first, second = suspect(), suspect()
     with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
-        job._reduce(suspect(), cast(Any, None), cast(Any, Suspects(suspect())), beside)
+        job._reduce(first, cast(Any, None), cast(Any, Suspects(second)), beside)
+    assert not first.survey.is_open and not second.survey.is_open  # type: ignore[attr-defined]
     assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert not answers
+
+
+def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
+    gone = ChildFailed("the holder of the graph is gone")
+    mere_suspect = _unanswered(gone, suspect())
+    failure = _unanswered(gone, replace(suspect(), otherwise=None))
+    assert [(s.status, s.reason) for s in (mere_suspect, failure)] == [(Status.PARTIAL, Reason.NOT_VERIFIED)] * 2
+    assert "may be rounding" in mere_suspect.summary and "The script fails" in failure.summary
+
+
+@pytest.mark.parametrize("status", [Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL])
+def test_a_verdict_outlives_what_comes_after_it(status: Status) -> None:
+    report = Report(status=status, summary="So it is.")
+    _end(report, Status.PARTIAL, Reason.BUDGET, "Stopped.")
+    assert (report.status, report.reason, report.summary) == (status, None, "So it is.")
 
 
 def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: _Job) -> None:

@@ -277,6 +277,19 @@ def test_a_suspect_that_does_not_come_again_is_healthy() -> None:
     assert settled(finished(suspects=[SUSPECT]), finished()).status is Status.HEALTHY
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"end": {"signal": 9}},
+        {"end": {"exit": 1}},
+        finished(exception=error("OutOfMemoryError")),
+    ],
+)
+def test_a_suspect_whose_run_dies_is_not_cleared(second: dict[str, Any]) -> None:
+    found = settled(finished(suspects=[SUSPECT]), second)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+
+
 def unwritable() -> dict[str, Any]:
     """A graph that is held and cannot be written down."""
     return {"held": parse(Held, {"failure": {"graph": 1, "call": 4, "phase": "run"}, "program": None})}
