@@ -174,7 +174,12 @@ def launch(side: Side, launcher: Path, place: Path, limit: int) -> None:
     if repro is None:
         side.note += ": the launcher left no repro (" + last_line(ran.output) + ")"
         return
-    side.nodes = count_nodes(repro.read_text())
+    try:
+        side.nodes = count_nodes(repro.read_text())
+    except SyntaxError as error:
+        side.note += f": the repro is no Python ({error})"
+        side.repro, side.lines, side.fails = str(repro), code_lines(repro.read_text()), False
+        return
     if ran.status != 0 and not ran.stopped:
         side.note += ": the launcher ended with " + last_line(ran.output)
     # Its repro has no exit status of its own: at level 4 it raises AccuracyError, at level 2 whatever the compiler does.
