@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 from minimizer.lines import script_lines, text_of
 
-DEEPEST = 8
-"""How far functions that call functions are followed."""
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -32,7 +29,7 @@ def opened(script: str) -> list[Opened]:
     """
     body = ast.parse(script).body
     functions = {s.name: s for s in body if isinstance(s, ast.FunctionDef) and _takes_nothing(s)}
-    return list(_opened(body, functions, script_lines(script), DEEPEST))
+    return list(_opened(body, functions, script_lines(script)))
 
 
 def is_main_block(statement: ast.stmt) -> bool:
@@ -40,26 +37,27 @@ def is_main_block(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
 
 
-def _opened(
-    body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lines: list[str], depth: int
-) -> Iterator[Opened]:
-    for statement in body:
-        if isinstance(statement, ast.Return):  # at the top of a script only its value can stand
+def _opened(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lines: list[str]) -> Iterator[Opened]:
+    """``functions`` are those that were not called yet: each is opened once, where it is first called."""
+    blocks = [iter(body)]
+    while blocks:
+        statement = next(blocks[-1], None)
+        if statement is None:
+            blocks.pop()
+        elif isinstance(statement, ast.Return):  # the end of its block; at the top of a script only its value can stand
             value = [ast.copy_location(ast.Expr(statement.value), statement)] if statement.value else []
-            yield from _opened(value, functions, lines, depth)
-            return
-        inner: Sequence[ast.stmt] = ()
-        if isinstance(statement, ast.With) and (patches := _patches(i.context_expr for i in statement.items)):
+            blocks[-1] = iter(value)
+        elif isinstance(statement, ast.With) and (patches := _patches(i.context_expr for i in statement.items)):
             yield from _as_settings(patches)
-            inner = statement.body
+            blocks.append(iter(statement.body))
         elif isinstance(statement, ast.If) and is_main_block(statement):
-            inner = statement.body
-        elif (function := _called(statement, functions)) is not None and depth > 0:
+            blocks.append(iter(statement.body))
+        elif (function := _called(statement, functions)) is not None:
+            del functions[function.name]
             yield from _as_settings(_patches(function.decorator_list))
-            inner = function.body
+            blocks.append(iter(function.body))
         else:
             yield Opened(statement, text_of(statement, lines))
-        yield from _opened(inner, functions, lines, depth - 1)
 
 
 def _takes_nothing(function: ast.FunctionDef) -> bool:

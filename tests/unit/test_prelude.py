@@ -271,6 +271,14 @@ def test_lines_are_those_of_python(separator: str) -> None:
     assert bodies(prelude(script, settings=[], namespaces=["lib"])) == bodies([script])
 
 
+def test_functions_that_call_functions_again_and_again_are_opened_once() -> None:
+    """Opened at every call, the last of them would come 3 ** 2000 times."""
+    chain = "".join(f"def f{i}():\n" + f"    f{i + 1}()\n" * 3 for i in range(2000))
+    script = f"import torch\n{chain}def f2000():\n    torch.a = 1\nf0()\n"
+
+    assert prelude(script, settings=[], namespaces=[]) == ("import torch", "torch.a = 1")
+
+
 def test_a_function_that_calls_itself_in_blocks_is_opened_no_further() -> None:
     script = f"{LIBRARY}def main():\n    with c.patch(a=1), c.patch(b=2):\n        with c.patch(c=3):\n            main()\nmain()\n"
 
