@@ -323,6 +323,10 @@ class Triage:
                 if held is not None:
                     case = self._held(held, signature=signature)
                     return replace(case, message=line_of(call.exception), exception=call.exception)
+            self._on_note(
+                f"Call {call.call} of graph {call.graph} was not compared: eager cannot run it on copies of its inputs "
+                f"({line_of(call.exception)})."
+            )
         return None
 
 

@@ -119,6 +119,10 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._told.graphs), module, backend)
         self._told.graphs.append(graph)
+        if graph.communicates:
+            self._told.note(
+                f"graph {graph.index} talks to other ranks, which do not run it a second time: it is not compared"
+            )
         rng = snapshot.rng_state()
         try:
             values = list(snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs))))

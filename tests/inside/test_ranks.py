@@ -86,6 +86,7 @@ def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path)
     found = survey(child, script(home, text), nproc=2)
     assert found.finished is not None, found.log
     assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
+    assert any("talks to other ranks" in note for note in found.finished.notes)
 
 
 @pytest.mark.parametrize(

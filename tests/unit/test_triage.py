@@ -258,6 +258,16 @@ def test_nothing_is_healthy_of_which_nothing_was_compared() -> None:
     assert settled(nothing, values=False).status is Status.HEALTHY
 
 
+def test_a_call_that_eager_cannot_repeat_is_told() -> None:
+    missing = {"graph": 1, "call": 2, "exception": error("RuntimeError", "a leaf")}
+    found, _, notes = triage(finished(missing=[missing]), eager=[finished()])
+    assert isinstance(found, Settled) and found.status is Status.HEALTHY
+    assert (
+        "Call 2 of graph 1 was not compared: eager cannot run it on copies of its inputs (RuntimeError: a leaf)."
+        in notes
+    )
+
+
 # suspects -------------------------------------------------------------------------------------------------------------
 
 SUSPECT = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete": True}}
