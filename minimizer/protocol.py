@@ -238,7 +238,8 @@ def parse_program(data: Any) -> Program:
             nodes=tuple(_node(item) for item in data["nodes"]),
             outputs=tuple(identifier(name) for name in data["outputs"]),
             level="aot" if data["level"] == "aot" else "dynamo",
-            setup=(*(str(line) for line in data["setup"]), *map(_function, data.get("functions", ()))),
+            # Functions first: what a setting needs to be refused by another version stands behind the last of them.
+            setup=(*map(_function, data.get("functions", ())), *(str(line) for line in data["setup"])),
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
             grad=bool(data["grad"]),
             marked=bool(data.get("marked", False)),

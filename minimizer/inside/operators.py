@@ -5,23 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from . import bodies
+
 
 class Operators(TorchDispatchMode):
-    """Collects the packet names (``aten.relu``) of all operators that are dispatched, in order, each once."""
+    """Collects the names of all operators that are dispatched, in order, each once: packets (``aten.relu``), and of a higher-order
+    one (``higher_order.cond``) also what its bodies run."""
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._overloadpacket._qualified_op_name.replace("::", ".")
+        if isinstance(func, HigherOrderOperator):
+            self._saw(f"higher_order.{func.name()}")
+            return bodies.call(self, func, args, kwargs or {})
+        self._saw(func._overloadpacket._qualified_op_name.replace("::", "."))
+        return func(*args, **(kwargs or {}))
+
+    def _saw(self, name: str) -> None:
         if name not in self.seen:
             self.seen.append(name)
-        return func(*args, **(kwargs or {}))
 
 
 class TorchCalls(TorchFunctionMode):

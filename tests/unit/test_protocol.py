@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer import protocol
+from minimizer.emit.layout import setup
 from minimizer.errors import ChildFailed
 from minimizer.program import Code, Program, Ref
 from minimizer.protocol import End, Finished, Held, Outcome, Ready, parse, parse_program
@@ -82,6 +83,14 @@ def nested(depth: int) -> Any:
     for _ in range(depth):
         value = [value]
     return value
+
+
+def test_settings_stand_behind_the_functions_of_a_graph() -> None:
+    """In front of a definition they are run outside of the ``try`` of a repro: a torch that lacks one would show the bug."""
+    body = {"name": "inner", "parameters": ["v"], "nodes": [], "result": {"ref": "v"}}
+    setting = "torch._inductor.config.cpp_wrapper = True"
+    program = parse_program({**PROGRAM, "setup": [setting], "functions": [body]})
+    assert setup(program.setup).settings == (setting,)
 
 
 def test_a_program_as_agreed() -> None:
