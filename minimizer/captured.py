@@ -46,7 +46,7 @@ def write_script(folder: Path) -> Path:
     about = saved["about"]
     program = _with_prelude(parse_program(saved["program"]), Path(about["program"]), about["opaque"])
     script = folder / SCRIPT
-    script.write_text(_text(program.dynamic() if program.is_symbolic else program, about))
+    script.write_text(_text(program.as_compiled(), about))
     return script
 
 

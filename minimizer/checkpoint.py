@@ -161,6 +161,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
         program = case.program
         if stored.level == "aot":
             program = replace(case.survey.program("aot"), setup=program.setup)
+        program = program.as_compiled()  # as the search takes it
         if _digest(program) == stored.graph and oracle.check([best])[0]:
             oracle.trials += stored.trials
             located = Localized(

@@ -147,9 +147,9 @@ class FollowUp:
             self.script.resolve(),
             self.options.args,
             self.report.failure.kind,
-            seconds=min(WITNESS_SECONDS, self.journal.left),
+            seconds=lambda: min(WITNESS_SECONDS, self.journal.left),
             parallel=self.settings.trial_jobs,
-            watch=self.journal.watch,
+            watch=self.journal.watch_owner,
             nproc=self.options.nproc,
             message=self.report.failure.message,
         )

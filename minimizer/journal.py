@@ -40,6 +40,11 @@ class Journal:
         """Seconds of the budget that are left."""
         return max(0.0, self._budget - self.elapsed)
 
+    @property
+    def spare(self) -> float:
+        """Those of them that are not reserved."""
+        return max(0.0, self.left - self._reserve)
+
     @contextmanager
     def reserving(self, seconds: float) -> Iterator[None]:
         """Inside, the budget ends this much earlier (at most a quarter of it), to leave time for what comes after."""

@@ -174,6 +174,10 @@ class Program:
             return self
         return replace(self, compile_kwargs=(*self.compile_kwargs, ("dynamic", "True")), marked=False)
 
+    def as_compiled(self) -> Program:
+        """`dynamic` where sizes are symbols, else as it is."""
+        return self.dynamic() if self.is_symbolic else self
+
     def metas(self) -> dict[str, TensorMeta | None]:
         """What is known of every value, by name."""
         return {**{i.name: i.meta for i in self.inputs}, **{n.name: n.meta for n in self.nodes}}

@@ -171,7 +171,7 @@ class Search:
     def _localize(self) -> Checkpoint:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
         case, oracle = self._case, self._oracle
-        program = case.program.dynamic() if case.program.is_symbolic else case.program
+        program = case.program.as_compiled()
         if case.otherwise is not None:
             # A mere suspect until it is confirmed, whatever ends this early.
             announced, self._report.failure = self._report.failure, None
@@ -200,7 +200,7 @@ class Search:
         except ChildFailed as error:
             self._journal.note(f"The graph could not be traced into aten operators: {error}")
             return None
-        return lowered.dynamic() if lowered.is_symbolic else lowered
+        return lowered.as_compiled()
 
     def _confirmed(self, program: Program) -> Localized | None:
         """A window that fails alone; where nothing does at the first attempt, but the graph does now and then, once more."""

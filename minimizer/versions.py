@@ -27,8 +27,7 @@ def compare(
 ) -> list[Version]:
     """Run the repro once in each interpreter, at most ``jobs`` at once; the job's own comes first, with what was verified.
 
-    Raises:
-        BudgetExceeded: the time is over.
+    Where the time is over before a run ends, nothing is known of that interpreter; what the others said holds.
     """
     others = {name: path for name, path in toolchains.items() if not _is_same(path, place.python)}
     if not others:
@@ -46,8 +45,8 @@ def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place,
     folder = place.private("versions") / name.replace("/", "_")
     try:
         torch = _torch(python, place.sandbox, folder)
-        limit = min(max(journal.left, 1.0), 180.0)
-        run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch)
+        limit = min(max(journal.spare, 1.0), 180.0)
+        run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch_owner)
     except MissingTool as error:
         return Version(name=name, outcome="cannot_run", note=str(error)[:300])
     if run.shows(repro):

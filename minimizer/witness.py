@@ -54,7 +54,7 @@ def hear(
     args: list[str],
     kind: Kind,
     *,
-    seconds: float,
+    seconds: Callable[[], float],
     parallel: int,
     watch: Callable[[], None],
     message: str = "",
@@ -63,6 +63,7 @@ def hear(
     """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each.
 
     Args:
+        seconds: asked when a rerun begins.
         message: what the failure says, by itself: no error of the tool's own, whatever it looks like.
         nproc: ranks.
     """
@@ -74,8 +75,15 @@ def hear(
 
 
 def _hear(
-    place: Place, command: list[str], after: After, level: int, seconds: float, watch: Callable[[], None], message: str
+    place: Place,
+    command: list[str],
+    after: After,
+    level: int,
+    seconds: Callable[[], float],
+    watch: Callable[[], None],
+    message: str,
 ) -> Testimony:
+    limit = seconds()
     folder = place.private(f"witness-{after}")
     output = place.private("logs") / f"witness-{after}.txt"
     environment = {
@@ -95,11 +103,11 @@ def _hear(
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
-        status = place.sandbox.finish(process, seconds, watch)
+        status = place.sandbox.finish(process, limit, watch)
     log = place.redacted(tail(output, LOG_BYTES))
     dump = _dumped(folder)
     scratch.remove(folder)
-    outcome, agrees = _judge(status, log, dump is not None, seconds, message)
+    outcome, agrees = _judge(status, log, dump is not None, limit, message)
     found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
     return Testimony(found, place.redacted(dump).encode() if dump is not None else None, log)
 

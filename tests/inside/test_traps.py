@@ -70,7 +70,13 @@ def test_trap_01_the_witness_that_breaks_a_correct_script_is_not_believed(child:
     assert ours.exception is None
     assert ours.checked.calls == 1
     heard = witness.hear(
-        place(child.place.scratch, home), path, [], Kind.COMPILE_ERROR, seconds=SECONDS, parallel=1, watch=lambda: None
+        place(child.place.scratch, home),
+        path,
+        [],
+        Kind.COMPILE_ERROR,
+        seconds=lambda: SECONDS,
+        parallel=1,
+        watch=lambda: None,
     )
     assert [testimony.witness.after for testimony in heard] == ["dynamo", "aot"]
     assert not any(testimony.witness.agrees for testimony in heard)

@@ -142,6 +142,16 @@ def test_a_checkpoint_of_something_else_does_not_count(tmp_path: Path, changes: 
     assert second.fake.trials == len(second.fake.judged)
 
 
+def test_a_graph_with_symbols_is_known_again(tmp_path: Path) -> None:
+    """It is searched as it is compiled, with ``dynamic=True``, and captured without."""
+    inputs = tuple(replace(i, meta=replace(i.meta, symbolic=(0,))) for i in PROGRAM.inputs if i.meta)
+    captured = replace(PROGRAM, inputs=inputs)
+    assert captured.as_compiled() != captured
+    with pytest.raises(Killed):
+        Attempt(tmp_path, captured.as_compiled(), RULE).run(dies_after=3)
+    assert Attempt(tmp_path, captured, RULE).restored() is not None
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b"[1]", b'{"graph": 1}'])
 def test_a_broken_checkpoint_does_not_count(tmp_path: Path, content: bytes) -> None:
     attempt = Attempt(tmp_path, PROGRAM, RULE)

@@ -63,6 +63,15 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
     assert span(found) == Span(last_good="2.11.0", first_bad="2.12.1", fixed_in="2.14.0.dev20261101")
 
 
+def test_the_end_of_the_budget_takes_nothing_back(tmp_path: Path) -> None:
+    old = interpreter(tmp_path / "old", "2.11.0")
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=0)
+    own, other = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
+    assert (own.outcome, other.name) == ("fails", "old")
+
+
 def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
     """Of the failure that is looked for it says nothing, but torch runs there."""
     old = interpreter(tmp_path / "old", "2.11.0")
