@@ -98,7 +98,7 @@ def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) 
 
     firsts = [members[0] for members in families.values()]
     judge(firsts)
-    failing = [members for members in families.values() if oracle.same(outcomes[members[0]])]
+    failing = [members for members in families.values() if oracle.shows(outcomes[members[0]])]
     judge([index for members in failing or families.values() for index in members[1:]])
     return [outcomes.get(index) for index in range(len(programs))]
 

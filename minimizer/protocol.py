@@ -209,7 +209,6 @@ class Ready(Loose):
         Annotated[str, StringConstraints(max_length=50)], Annotated[str, StringConstraints(max_length=300)]
     ] = Field(default_factory=dict, max_length=30)
     gpu: bool = False
-    threads: int = 1
 
 
 def parse(model: type[Model], data: Any) -> Model:

@@ -39,8 +39,8 @@ class Details(TypedDict, total=False):
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
     hang_after: float
+    """Seconds after which a repro takes compilation for hung, where it is another number than `idioms.REPRO_SECONDS`."""
     stuck_in: str
     """The function that never returns, as a stack names it."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""
-    """The one that compiled raises in its place; absent if it returns."""

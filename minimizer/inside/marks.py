@@ -68,7 +68,6 @@ class MarkedRun(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.random = False
         self.terms = 1
         self.invalid_in_fp64 = ""
         self.drawn: list[Tensor] = []
@@ -144,7 +143,6 @@ class MarkedRun(TorchDispatchMode):
         return result
 
     def _notice(self, func: Any, name: str, operands: list[Tensor], drew: bool) -> None:
-        self.random = self.random or drew
         if not self.invalid_in_fp64:
             self.invalid_in_fp64 = _why_invalid_in_fp64(func, name, operands, drew)
 

@@ -79,15 +79,7 @@ class Undefined(TorchDispatchMode):
         found = find(*args, **kwargs) if find is not None else None
         if found is None:
             return None
-        size, places, values = found
-        # In a type that has an order, and holds each value exactly.
-        values = values.to(torch.float64 if values.is_floating_point() else torch.int64)
-        ends = [
-            torch.zeros(size, dtype=values.dtype, device=values.device).scatter_reduce(
-                0, places, values, end, include_self=False
-            )
-            for end in ("amin", "amax")
-        ]
+        ends = [_end(*found, which) for which in ("amin", "amax")]
         differs = (ends[0] != ends[1]).nonzero().squeeze(1)
         return (differs, ends[0][differs], ends[1][differs]) if differs.numel() else None
 
@@ -129,6 +121,16 @@ WRITES: dict[str, Callable[..., Written | None]] = {
     "put": _by_put,
 }
 """By the operator's name; one that adds up has another (`name_by_effect`)."""
+
+
+def _end(size: int, places: Tensor, values: Tensor, which: str) -> Tensor:
+    """The least or the largest of what is written to each place; of complex numbers that of either part."""
+    if values.is_complex():
+        return torch.complex(_end(size, places, values.real, which), _end(size, places, values.imag, which))
+    # In a type that has an order, and holds each value exactly.
+    values = values.to(torch.float64 if values.is_floating_point() else torch.int64)
+    empty = torch.zeros(size, dtype=values.dtype, device=values.device)
+    return empty.scatter_reduce(0, places, values, which, include_self=False)
 
 
 def _numbered(target: Tensor) -> Tensor:

@@ -318,7 +318,6 @@ def warm_up() -> dict[str, Any]:
         "environment": environment(),
         # CUDA itself must not be asked: nothing may fork once it has started.
         "gpu": bool(torch.version.cuda) and os.path.exists("/dev/nvidiactl"),
-        "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
     }
 
 

@@ -125,6 +125,14 @@ def test_of_several_values_that_are_written_to_one_place_any_may_stay(write: Fun
         assert judged(write, inputs, lambda *_, wrong=wrong: wrong).fault
 
 
+def test_complex_values_that_are_written_to_one_place() -> None:
+    """They may differ in a fraction, or in one part only."""
+    for values in (torch.arange(1, 6) * 1j, torch.arange(1, 6) / 10 + 1j):
+        inputs = [torch.zeros(6, dtype=torch.complex64), TWICE, values.to(torch.complex64)]
+        assert judged(put_at, inputs, first_stays(put_at)).rule == "undefined"
+        assert judged(put_at, inputs, lambda *given: put_at(*given) + torch.eye(6)[0] * 1j).fault
+
+
 def test_equal_values_that_are_written_to_one_place_have_one_result() -> None:
     """``mask[index] = True`` is defined whatever repeats; a sum is too."""
     inputs = [torch.zeros(6), TWICE, torch.ones(5)]

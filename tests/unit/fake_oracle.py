@@ -34,8 +34,14 @@ class FakeOracle:
         difference = Difference(where="output[0]", max_abs=0.5, required_atol=0.25, required_rtol=0.125)
         return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=[difference]))
 
-    def same(self, outcome: Outcome) -> bool:
+    def shows(self, outcome: Outcome) -> bool:
         return signature_of(outcome) is not None
+
+    def same(self, outcome: Outcome) -> bool:
+        signature = signature_of(outcome)
+        if signature is not None and not self.shows(outcome):
+            self.also_seen[signature] += 1
+        return self.shows(outcome)
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
         return [self.same(outcome) for outcome in self.judge(programs)]

@@ -114,14 +114,16 @@ def test_a_region_that_fails_alone_in_another_way_is_not_good(outcome: Outcome, 
             is_first = any(node.module.startswith("blocks.0") for node in program.nodes) and program.size < 30
             return outcome if is_first else super()._outcome(program)
 
-        def same(self, outcome: Outcome) -> bool:
+        def shows(self, outcome: Outcome) -> bool:
             signature = signature_of(outcome)
             return signature is not None and signature.kind is Kind.WRONG_OUTPUT
 
-    located = localize(model(4, {2: "torch.bad"}), cast(Oracle, Otherwise(has("torch.bad"))))
+    oracle = Otherwise(has("torch.bad"))
+    located = localize(model(4, {2: "torch.bad"}), cast(Oracle, oracle))
     assert [layer.verdict for layer in located.layers if layer.path == "blocks.0"] == [verdict]
     assert [root.path for root in located.roots] == ["blocks.2"]
     assert [region.path for region in located.elsewhere] == (["blocks.0"] if verdict == "bad" else [])
+    assert list(oracle.also_seen.values()) == ([1] if verdict == "bad" else []), "tried once, seen once"
 
 
 class Recording(FakeOracle):

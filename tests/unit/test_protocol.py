@@ -229,7 +229,7 @@ def test_the_parent_has_no_means_to_run_such_text(module: Path) -> None:
 
 
 MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
-    (Ready, {"environment": {"torch": "2.13.0", "python": "3.11"}, "threads": 1}),
+    (Ready, {"environment": {"torch": "2.13.0", "python": "3.11"}, "gpu": False}),
     (End, {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": ""}),
     (Held, {"failure": {"graph": 0, "call": 1, "phase": "run", "kind": "wrong_output"}, "program": PROGRAM}),
     (
