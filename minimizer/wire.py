@@ -67,6 +67,8 @@ def parse(line: bytes) -> Message | None:
     """A line from the child, if it is what was agreed: a task's number, and what the task says or how it ended."""
     try:
         message = json.loads(line)
+        if b"\\ud" in line.lower():  # half of a surrogate pair, it may be, which nothing behind us can write down
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or not isinstance(message.get("id"), int):

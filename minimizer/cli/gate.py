@@ -18,6 +18,7 @@ from minimizer.cli import ci_formats
 from minimizer.cli.options import require_place
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
+from minimizer.report import Verification
 from minimizer.types import Exit, Reason, Status, exit_status
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -125,9 +126,8 @@ def conclude(
 
 
 def _is_verified(report: dict[str, Any]) -> bool:
-    """Whether every run of the repro in a clean process has failed in the same way."""
-    found = report.get("verification") or {}
-    return bool(report.get("failure") and found.get("runs") and found["runs"] == found.get("failed_same"))
+    """Whether there is a failure whose repro holds."""
+    return bool(report.get("failure")) and Verification.model_validate(report.get("verification") or {}).holds
 
 
 def _repro(folder: Path) -> str:

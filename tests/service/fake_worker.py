@@ -2,7 +2,7 @@
 
 For every job the engine leaves a line ``PID SCRIPT`` in ``FOLDER/runs``, and then does what the script says: ``# done`` ends
 well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process, ``# wrong`` ends with a
-verified failure of the operator that follows, ``# ends STATUS REASON`` as it says.
+verified failure of the operator that follows, ``# large aten.relu`` likewise but not minimal, ``# ends STATUS REASON`` as it says.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def engine(
         return Report(status=Status(status), reason=Reason(*reason) if reason else None)
     sink.artifact("repro.py", f"# by {os.getpid()}\n".encode())
     report = Report(status=Status.MINIMIZED, summary=f"Done by {os.getpid()}.")
-    if text.startswith("# wrong"):
+    if text.startswith("# large"):
+        report.status, report.reason = Status.PARTIAL, Reason.BUDGET
+    if text.startswith(("# wrong", "# large")):
         report.failure = Failure(kind=Kind.WRONG_OUTPUT, signature="wrong_output-1")
         report.culprits = [Culprit(ops=[text.split()[-1]], source=Source(file=script.name, line=1))]
         report.verification = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)

@@ -179,6 +179,9 @@ def test_the_curl_recipe(ci: Ci, shell: str) -> None:
     assert ran.returncode == 6, ran.stderr
     assert "# by " in (ci.folder / "repro.py").read_text()
     assert ran.stdout.startswith(f"{ci.url}/jobs/")
+    write(ci, train="# large aten.relu")
+    ran = ci.run(shell, recipe(), MINIMIZER_SERVER=ci.url)
+    assert ran.returncode == 6 and "partial budget" in ran.stdout.splitlines(), ran.stderr
     for script, expected in {
         "# ends healthy": 0,
         "# ends partial not_verified": 0,

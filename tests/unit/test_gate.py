@@ -41,6 +41,11 @@ FAILS_IN_EAGER = Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, summ
 UNVERIFIED = wrong_relu(
     status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, verification=Verification(runs=3, failed_same=1)
 )
+FAILS_ANYHOW = wrong_relu(
+    status=Status.PARTIAL,
+    reason=Reason.NOT_VERIFIED,
+    verification=Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=False),
+)
 NOT_MINIMAL = wrong_relu(status=Status.PARTIAL, reason=Reason.BUDGET)
 
 
@@ -65,12 +70,22 @@ def tell(gate: Gate, script: Path, report: Report, **known: Any) -> int:
         (wrong_relu(), 0, 6, 6, 0),
         (NOT_MINIMAL, 4, 6, 6, 0),
         (UNVERIFIED, 4, 0, 0, 0),
+        (FAILS_ANYHOW, 4, 0, 0, 0),
         (HEALTHY, 3, 0, 0, 0),
         (FAILS_IN_EAGER, 5, 5, 5, 5),
         (Report(status=Status.FAILED, reason=Reason.INTERNAL_ERROR), 1, 1, 1, 1),
         (Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED), 130, 130, 130, 130),
     ],
-    ids=["minimized", "not minimal", "not verified", "healthy", "fails in eager", "internal", "cancelled"],
+    ids=[
+        "minimized",
+        "not minimal",
+        "not verified",
+        "fails without the compiler too",
+        "healthy",
+        "fails in eager",
+        "internal",
+        "cancelled",
+    ],
 )
 def test_exit_status(script: Path, report: Report, plain: int, any_: int, new: int, known: int) -> None:
     assert tell(NO_GATE, script, report) == plain

@@ -61,6 +61,12 @@ def test_an_inbox_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         inbox.get_nowait()
 
 
+def test_no_half_of_a_surrogate_pair_comes_through() -> None:
+    """A script may have one in a file's name, and so in its message; it can neither be stored nor sent."""
+    message = wire.parse(b'{"id": 3, "message": {"a\\uDCff": ["\\udcff", "\\ud83d\\ude00"]}}\n')
+    assert message == {"id": 3, "message": {"a?": ["?", "\N{GRINNING FACE}"]}}
+
+
 @pytest.mark.parametrize("line", [b'{"id": 3, "message": {"type": "phase"}}\n', b'{"id": 0, "end": {}}\n'])
 def test_messages(line: bytes) -> None:
     assert wire.parse(line) is not None
