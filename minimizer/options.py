@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -11,6 +12,7 @@ from minimizer.errors import InvalidOption, InvalidScript
 
 MAX_SCRIPT_BYTES = 1 << 20
 MAX_BUDGET = 86_400
+_PARSING = threading.Lock()
 """Seconds."""
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
@@ -94,8 +96,10 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
         raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
     try:
         text = content.decode("utf-8-sig")
-        # Parsed and no more: the code of nested try/finally blocks doubles with every level.
-        compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        # Parsed and no more: the code of nested try/finally blocks doubles with every level. One at a time: a tree takes
+        # several hundred times the memory of its text.
+        with _PARSING:
+            compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except UnicodeDecodeError as error:
         raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
     except SyntaxError as error:

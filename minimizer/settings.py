@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -77,7 +77,10 @@ class Settings(BaseSettings):
     )
     lease_seconds: float = Field(30.0, gt=0, description="A job whose worker is silent for longer is given to another.")
     heartbeat_seconds: float = Field(
-        3.0, gt=0, description="How often a worker renews its lease and looks for a cancel request."
+        3.0,
+        gt=0,
+        validate_default=True,
+        description="How often a worker renews its lease and looks for a cancel request; at most half of the lease.",
     )
     reap_seconds: float = Field(
         5.0, gt=0, description="How often expired leases and forgotten queued jobs are looked for."
@@ -100,6 +103,16 @@ class Settings(BaseSettings):
         "",
         description="Further Python interpreters, as name=path separated by commas; a repro is run in each, to say since when it fails.",
     )
+
+    @field_validator("heartbeat_seconds")
+    @classmethod
+    def _check_heartbeat(cls, value: float, info: ValidationInfo) -> float:
+        """Refused here, or every job loses its lease before it is renewed, and is run again and again."""
+        lease = info.data.get("lease_seconds")
+        if lease is not None and value > lease / 2:
+            message = "{value} s is more than half of MINIMIZER_LEASE_SECONDS, which is {lease}"
+            raise PydanticCustomError("heartbeat", message, {"value": f"{value:g}", "lease": f"{lease:g}"})
+        return value
 
     @field_validator("toolchains")
     @classmethod

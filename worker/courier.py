@@ -48,12 +48,9 @@ class Courier:
 
     def round(self) -> None:
         """Send all that is due now."""
-        while not self._stopping.is_set() and (messages := self._store.take_messages()):
-            for message in messages:
-                if self._stopping.is_set():  # those that are left are due again in a while, by whomever
-                    return
-                arrived, answer = self._deliver(message)
-                self._store.settle_message(message.number, arrived=arrived, answer=answer)
+        while not self._stopping.is_set() and (message := self._store.take_message()) is not None:
+            arrived, answer = self._deliver(message)
+            self._store.settle_message(message.number, arrived=arrived, answer=answer)
 
     def _deliver(self, message: Message) -> tuple[bool, str]:
         """Send a message, and leave a receiver alone that answers without end: a socket's timeout is for each of its bytes."""

@@ -112,6 +112,10 @@ class Submissions:
     ) -> list[tuple[Job, bool]]:
         with self._database.write() as session:
             home = find_project(session, project)
+            if not force:  # or the same question that comes twice at one moment is asked twice (PostgreSQL)
+                session.execute(
+                    select(ProjectRow.number).where(ProjectRow.number == home.number).with_for_update(key_share=True)
+                )
             now = self._database.now(session)
             return [
                 self._submit_one(

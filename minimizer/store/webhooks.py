@@ -83,22 +83,25 @@ class Webhooks:
             query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
             return [_delivery(row) for row in session.scalars(query.order_by(DeliveryRow.number.desc()).limit(limit))]
 
-    def take_messages(self, limit: int = 10) -> list[Message]:
-        """Messages that are due, each counted as one more attempt. With nothing due it writes nothing, not even a lock."""
+    def take_message(self) -> Message | None:
+        """A message that is due, counted as one more attempt. With nothing due it writes nothing, not even a lock.
+
+        One at a time: it is due again after a pause that is measured for one to be sent.
+        """
         with self._database.read() as session:
             now = self._database.now(session)
             if session.scalars(select(DeliveryRow.number).where(DeliveryRow.next_at <= now).limit(1)).first() is None:
-                return []
+                return None
         with self._database.write() as session:
             session.execute(delete(DeliveryRow).where(DeliveryRow.created_at < now - _KEPT))
-            due = select(DeliveryRow).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(limit)
-            messages = []
-            for row in session.scalars(due.with_for_update(skip_locked=True, of=DeliveryRow)).all():
-                row.next_at = now + timedelta(seconds=_FIRST_PAUSE * 3**row.attempts)
-                row.attempts += 1
-                hook = session.get_one(WebhookRow, row.webhook_id)
-                messages.append(Message(row.number, hook.url, hook.secret, row.body))
-            return messages
+            due = select(DeliveryRow).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(1)
+            row = session.scalars(due.with_for_update(skip_locked=True, of=DeliveryRow)).first()
+            if row is None:
+                return None
+            row.next_at = now + timedelta(seconds=_FIRST_PAUSE * 3**row.attempts)
+            row.attempts += 1
+            hook = session.get_one(WebhookRow, row.webhook_id)
+            return Message(row.number, hook.url, hook.secret, row.body)
 
     def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
         """Say what became of an attempt. What has not arrived is tried again, up to `MAX_ATTEMPTS` times."""

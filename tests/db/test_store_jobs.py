@@ -17,6 +17,7 @@ from minimizer.store import (
     InvalidCursor,
     Job,
     JobActive,
+    NewJob,
     QueueFull,
     Store,
     UnknownArtifact,
@@ -111,6 +112,19 @@ def test_the_same_key_at_the_same_moment_makes_one_job(store: Store) -> None:
     assert len({job.id for job, _ in answers}) == 1
     assert [created for _, created in answers].count(True) == 1
     assert store.counts()[Status.QUEUED] == 1
+
+
+def test_the_same_question_at_the_same_moment_makes_one_job(store: Store) -> None:
+    start = Barrier(4)
+
+    def once(_: int) -> tuple[Job, bool]:
+        start.wait()
+        return store.submit_many([NewJob(SCRIPT, "a.py", Options())])[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(once, range(4)))
+    assert len({job.id for job, _ in answers}) == 1
+    assert [created for _, created in answers].count(True) == 1
 
 
 def test_a_full_queue_takes_no_more(open_store: Callable[..., Store]) -> None:

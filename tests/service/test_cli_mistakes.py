@@ -40,6 +40,17 @@ def test_a_variable_that_cannot_be_used_is_named(run: Run, command: str, monkeyp
     assert said.startswith("Error: MINIMIZER_PORT: ") and "docs/settings.md" in said
 
 
+@pytest.mark.parametrize(("lease", "heartbeat"), [("2", None), ("1", "0.6")])
+def test_a_lease_that_ends_before_it_is_renewed_is_refused(
+    run: Run, lease: str, heartbeat: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMIZER_LEASE_SECONDS", lease)
+    if heartbeat is not None:
+        monkeypatch.setenv("MINIMIZER_HEARTBEAT_SECONDS", heartbeat)
+    status, said = run("serve")
+    assert status == 2 and f"more than half of MINIMIZER_LEASE_SECONDS, which is {lease}" in said
+
+
 def test_a_worker_names_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("MINIMIZER_PORT", "eighty")
     assert worker() == 2

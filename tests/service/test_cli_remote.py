@@ -20,7 +20,7 @@ from werkzeug.serving import make_server
 from minimizer.cli import main
 from minimizer.cli.client import Client, NotReachable
 from minimizer.cli.remote import follow
-from minimizer.options import Options
+from minimizer.options import MAX_SCRIPT_BYTES, Options
 from minimizer.report import Failure, Report, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
@@ -273,7 +273,11 @@ def test_what_needs_an_end_is_refused_without_one(service: Service, minimizer: M
 def test_a_known_failure_is_called_known_by_every_gate(service: Service, minimizer: Minimizer, script: Path) -> None:
     def verified(store: Store, claim: Claim) -> Report:
         report = minimized(store, claim)
-        return report.model_copy(update={"verification": Verification(runs=3, failed_same=3)})
+        return report.model_copy(
+            update={
+                "verification": Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
+            }
+        )
 
     service.work = verified
     submit = ("submit", script, "--server", service.url, "--wait", "--fail-on")
@@ -311,6 +315,13 @@ def test_what_the_service_refuses_is_shown(service: Service, minimizer: Minimize
     status, _, said = minimizer("submit", script, "--server", service.url, "--toolchain", "nightly")
     assert status == 2
     assert "toolchain" in said and "nightly" in said
+
+
+def test_how_large_a_script_may_be_is_for_the_service_to_say(minimizer: Minimizer, script: Path) -> None:
+    script.write_text("#" * (MAX_SCRIPT_BYTES + 1))
+    with answering((202, {}, json.dumps({"id": "job1", "status": "queued"}).encode())) as url:
+        status, said, _ = minimizer("submit", script, "--server", url)
+    assert status == 0 and said == f"{url}/jobs/job1\n"
 
 
 def test_a_bad_script_does_not_leave_this_machine(service: Service, minimizer: Minimizer, script: Path) -> None:

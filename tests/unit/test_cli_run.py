@@ -134,7 +134,7 @@ def test_results_go_to_the_out_folder(minimizer: CommandLine, script: Path, tmp_
             failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR),
             culprits=[Culprit(module="blocks.7.activation", ops=["aten.relu"])],
             reduction=Reduction(nodes_before=750, nodes_after=1, trials=21, seconds=30, one_minimal=True),
-            verification=Verification(runs=3, failed_same=3),
+            verification=Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True),
         )
         sink.report(report)
         return report
