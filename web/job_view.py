@@ -20,7 +20,7 @@ from web.charts import Point, reduction_curve
 from web.diagnosis import Diagnosis, diagnosis
 from web.story import Note, Stories, Story
 from web.verdict import STEPS, Verdict, verdict
-from web.workers import is_alive
+from web.workers import may_start
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,7 @@ class JobView:
     @property
     def culprit_lines(self) -> list[int]:
         """The lines of the user's script that hold a culprit."""
-        sources = [culprit.get("source") or {} for culprit in self.culprits]
-        return [source["line"] for source in sources if str(source.get("file", "")).endswith(self.job.filename)]
+        return [culprit["source"]["line"] for culprit in self.culprits if culprit.get("source")]
 
 
 def view(store: Store, stories: Stories, job_id: str) -> JobView:
@@ -105,7 +104,7 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         elapsed=elapsed,
         artifacts=store.artifacts(job_id),
         repro=repro(store, job_id),
-        has_worker=job.status is not Status.QUEUED or any(map(is_alive, store.workers())),
+        has_worker=job.status is not Status.QUEUED or may_start(job, store.workers()),
     )
 
 

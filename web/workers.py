@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from flask import Blueprint, render_template
 
-from minimizer.store import Store, WorkerRow
+from minimizer.store import Job, Store, WorkerRow
 from web.service import service
 
 SILENCE = timedelta(minutes=1)
@@ -66,6 +66,12 @@ def page() -> str:
         jobs=sum(queue.jobs for queue in waiting),
         oldest=min((queue.oldest for queue in waiting if queue.oldest), default=None),
     )
+
+
+def may_start(job: Job, workers: Sequence[WorkerRow]) -> bool:
+    """Whether one of them is alive and can take the job."""
+    device = "cuda" if job.options.device == "cuda" else None
+    return any(is_alive(worker) and _can(worker, device, job.options.toolchain) for worker in workers)
 
 
 def _can(worker: WorkerRow, device: str | None, toolchain: str | None) -> bool:

@@ -56,12 +56,9 @@ class Finding:
 
     @property
     def line(self) -> int:
-        """Of the culprit, where it lies in the script itself; else the first."""
-        for culprit in self.report.get("culprits") or ():
-            source = culprit.get("source")
-            if source and Path(source["file"]).name == self.script.name:
-                return max(1, int(source["line"]))
-        return 1
+        """Of the first culprit of which it is known; else the first. A service may know the script by another name."""
+        sources = (culprit.get("source") for culprit in self.report.get("culprits") or ())
+        return next((max(1, int(source["line"])) for source in sources if source), 1)
 
     @property
     def could_judge(self) -> bool:

@@ -209,9 +209,11 @@ def test_job_page_forgets_what_a_dead_worker_did(client: FlaskClient, hands: Han
 
 
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
-    assert "No worker was seen" in client.get(f"/jobs/{queued.id}").text
+    assert "No worker that can take it was seen" in client.get(f"/jobs/{queued.id}").text
     store.register_worker("w1", device="cpu", torch="2.13.0")
-    assert "No worker was seen" not in client.get(f"/jobs/{queued.id}").text
+    assert "No worker that can take it was seen" not in client.get(f"/jobs/{queued.id}").text
+    needs_gpu, _ = store.submit(b"import torch\n", "gpu.py", Options(device="cuda"))
+    assert "No worker that can take it was seen" in client.get(f"/jobs/{needs_gpu.id}").text
 
 
 def test_every_verdict_has_words(queued: Job) -> None:

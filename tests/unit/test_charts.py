@@ -46,6 +46,13 @@ def test_the_first_offender_is_marked_and_named() -> None:
     assert len(parts(picture, "own")) == 3
 
 
+def test_a_picture_that_is_drawn_again_is_the_same() -> None:
+    """A page leaves alone what has not changed: an open list, a selection, where one has scrolled to."""
+    layers = [layer("a", 0, 1e-7, 1e-7), layer("b", 1, 0.5, 0.5, "bad")]
+    other = [layers[0], layer("b", 1, 0.25, 0.5, "bad")]
+    assert layer_errors(layers, "Errors") == layer_errors(layers, "Errors") != layer_errors(other, "Errors")
+
+
 def test_the_scale_is_logarithmic_and_zero_stands_below_it() -> None:
     rows = [layer(str(i), i, error, None) for i, error in enumerate((0.0, 1e-8, 1e-4, 1.0))]
     heights = [float(point.get("cy") or "nan") for point in parts(layer_errors(rows, "t"), "own")]

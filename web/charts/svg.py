@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import count
+import zlib
 
 from markupsafe import Markup, escape
 
-_numbers = count(1)
-
 
 def picture(kind: str, width: float, height: float, title: str, description: str, body: str) -> Markup:
-    """A whole picture; ``body`` is SVG, the words are plain text."""
-    name = f"picture-{next(_numbers)}"
+    """A whole picture; ``body`` is SVG, the words are plain text. Drawn again it is the same, so that a page leaves it alone."""
+    name = f"picture-{zlib.crc32(f'{title} {description} {body}'.encode()):x}"
     return Markup(  # body is made of numbers and of what went through `text` and `tip`
         f'<svg class="{kind}" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name} {name}-d">'
         f'<title id="{name}">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}</svg>'
