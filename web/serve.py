@@ -33,7 +33,8 @@ def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None
             app, sockets=[listener], max_request_body_size=_MAX_REQUEST_BYTES, ident=None, _dispatcher=threads
         )
         try:
-            on_ready(f"http://{settings.host}:{settings.port}")
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            on_ready(f"http://{host}:{settings.port}")
             server.run()
         finally:
             threads.shutdown()

@@ -12,7 +12,7 @@ from minimizer.report import Report
 from minimizer.store import ArtifactTooLarge, Claim, Store, UnknownArtifact, UnknownJob
 from worker.lease import Lease
 
-# The search reports every trial, dozens a second; a reader cannot tell the difference.
+# The search may take many steps a second; a reader cannot tell the difference.
 _PROGRESS_SECONDS = 0.25
 
 

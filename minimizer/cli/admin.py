@@ -22,6 +22,8 @@ _SCOPE = click.Choice([str(scope) for scope in Scope])
 _KEEP_DAYS = click.IntRange(1, 36_500)
 """A time that a calendar has, counted back from today."""
 _TOKEN_DAYS = click.IntRange(1, 3650)
+_LARGEST = 2**63 - 1
+"""What a database can count to."""
 """As REST and the page have it."""
 
 
@@ -134,7 +136,9 @@ def add_project(name: str) -> None:
 @project.command("keep")
 @click.argument("name")
 @click.option("--days", type=_KEEP_DAYS, help="Days after which a job that has ended is deleted; default: never.")
-@click.option("--bytes", "size", type=click.IntRange(1), help="Room above which the oldest go; default: no limit.")
+@click.option(
+    "--bytes", "size", type=click.IntRange(1, _LARGEST), help="Room above which the oldest go; default: no limit."
+)
 def keep_project(name: str, days: int | None, size: int | None) -> None:
     """Say how long and how much a project keeps. What is pinned is never deleted."""
     with _store("project.keep", name) as store:
@@ -161,7 +165,9 @@ def list_projects() -> None:
 
 
 @admin.command()
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Entries, the newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, _LARGEST), default=50, show_default=True, help="Entries, the newest first."
+)
 def audit(limit: int) -> None:
     """Show who has changed what."""
     with _store() as store:

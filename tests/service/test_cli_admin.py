@@ -50,6 +50,13 @@ def test_a_user_is_added_changed_and_listed(run: Run, store: Store) -> None:
     assert "anna" in run("user list").output and "(inactive)" in run("user list").output
 
 
+@pytest.mark.parametrize("line", ["audit --limit {}", "project keep compiler --bytes {}"])
+def test_a_number_that_no_database_can_count_to_is_refused(run: Run, line: str) -> None:
+    run("project add compiler")
+    assert run(line.format(2**63)).exit_code == 2
+    assert run(line.format(2**63 - 1)).exit_code == 0
+
+
 def test_a_token_is_printed_once_and_revoked(run: Run, store: Store) -> None:
     run("user add anna")
     secret = run("token add anna --scope write --days 30").output.strip()
