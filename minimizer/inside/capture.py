@@ -89,7 +89,7 @@ class Survey:
         let_nothing_check_itself()
         try:
             watched = contextlib.nullcontext() if self._compile else self._told.raised
-            with watched, other_ranks(self._ranks, self._script, self._args):
+            with watched, other_ranks(self._ranks, self._script, self._args, self._text):
                 run_script(self._script, self._args, self._text)
         except SystemExit as stop:
             self._error = stop if stop.code not in (None, 0) else None

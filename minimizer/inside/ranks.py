@@ -1,6 +1,6 @@
 """The other ranks of a script that torchrun would start: plain processes beside the one that is watched.
 
-The watched process is rank 0. The others run the script as it is, with and without the compiler like rank 0, and end with it.
+The watched process is rank 0. The others run the same text, with and without the compiler like rank 0, and end with it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,22 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+
+RUN = (
+    "import os, sys; path, file, *args = sys.argv[1:]; sys.argv = [path, *args]; sys.path[0] = os.path.dirname(path); "
+    "__file__ = path; exec(compile(open(file, 'rb').read(), path, 'exec'))"
+)
+"""Runs the text in a file under the name of another one, as ``run_script`` does."""
 
 
 @contextlib.contextmanager
-def other_ranks(count: int, path: str, args: list[str]) -> Iterator[None]:
-    """Make this process rank 0 of ``count`` on this machine, with the variables that torchrun sets, and start the others."""
+def other_ranks(count: int, path: str, args: list[str], text: str | None = None) -> Iterator[None]:
+    """Make this process rank 0 of ``count`` on this machine, with the variables that torchrun sets, and start the others.
+
+    ``text`` stands in for the script's own, if it is not None.
+    """
     if count == 1:
         yield
         return
@@ -26,6 +36,10 @@ def other_ranks(count: int, path: str, args: list[str]) -> Iterator[None]:
     os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the sandbox has no other interface, and its name is no address
     command = [sys.executable, path, *args]
+    if text is not None:
+        with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False, encoding="utf-8") as file:
+            file.write(text)
+        command = [sys.executable, "-c", RUN, path, file.name, *args]
     others = [
         subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(1, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,31 @@ def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path)
     assert found.finished is not None, found.log
     assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
     assert any("talks to other ranks" in note for note in found.finished.notes)
+
+
+def test_all_ranks_run_a_text_that_stands_in_for_the_scripts(child: Executor, home: Path) -> None:
+    """Or a workaround would be tried on rank 0 alone."""
+    (home / "helper.py").write_text("beside = True\n")
+    text = """
+        import os
+        import sys
+        import helper
+        import torch
+        import torch.distributed as dist
+
+        if {fails} and os.environ["RANK"] == "1":
+            raise RuntimeError("unchanged")
+        dist.init_process_group("gloo")
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x.item() == 2 and sys.argv[0] == __file__ and __name__ == "__main__"
+        torch.compile(lambda x: x + 1, backend="aot_eager")(x)
+        dist.destroy_process_group()
+    """
+    path = script(home, text.format(fails=True))
+    found = survey(child, path, nproc=2, text=textwrap.dedent(text.format(fails=False)))
+    assert found.finished is not None, found.log
+    assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
 
 
 @pytest.mark.parametrize(
