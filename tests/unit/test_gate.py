@@ -96,6 +96,12 @@ def test_exit_status(script: Path, report: Report, plain: int, any_: int, new: i
     assert tell(Gate("new", baseline, None, None), script, report) == known
 
 
+def test_a_report_may_say_more_than_this_client_knows(script: Path) -> None:
+    report = wrong_relu().to_json()
+    report["verification"]["seconds"] = 12.5
+    assert conclude(ANY, script, report, Path("out")) == 6
+
+
 def test_a_baseline_that_cannot_be_read_is_refused(script: Path) -> None:
     with pytest.raises(InvalidOption, match="--baseline absent cannot be read"):
         Gate("new", Path("absent"), None, None).known()
