@@ -158,10 +158,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
         window, best = protocol.parse_program(stored.window), protocol.parse_program(stored.best)
         if stored.signature != case.signature.text:
             return None
-        program = case.program
-        if stored.level == "aot":
-            program = replace(case.survey.program("aot"), setup=program.setup)
-        program = program.as_compiled()  # as the search takes it
+        program = case.lowered() if stored.level == "aot" else case.program.as_compiled()  # as the search takes it
         if _digest(program) == stored.graph and oracle.check([best])[0]:
             oracle.trials += stored.trials
             located = Localized(

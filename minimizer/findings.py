@@ -37,6 +37,14 @@ class Case:
     otherwise: Settled | None = None
     """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
 
+    def lowered(self) -> Program:
+        """The graph in aten operators, as it is compiled.
+
+        Raises:
+            ChildFailed: it cannot be traced.
+        """
+        return replace(self.survey.program("aot"), setup=self.program.setup).as_compiled()
+
 
 @dataclass(frozen=True)
 class Settled:

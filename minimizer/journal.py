@@ -82,7 +82,7 @@ class Journal:
         if self.elapsed < self._undisturbed_until:
             return
         self.watch_owner()
-        if self.left <= self._reserve:
+        if not self.spare:
             raise BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
 
     def watch_owner(self) -> None:

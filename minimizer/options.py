@@ -67,6 +67,11 @@ class Options(BaseModel):
         description="Processes of the script, started as torchrun would; rank 0 is the one that is reduced.",
     )
 
+    @property
+    def needs(self) -> tuple[str | None, str | None]:
+        """The device and the toolchain that a worker must have to take the job; None where any will do."""
+        return ("cuda" if self.device == "cuda" else None), self.toolchain
+
 
 def parse_options(raw: dict[str, object]) -> Options:
     """Validate options that came from outside.

@@ -196,11 +196,10 @@ class Search:
         if program.level != "dynamo":
             return None
         try:
-            lowered = replace(self._case.survey.program("aot"), setup=program.setup)
+            return self._case.lowered()
         except ChildFailed as error:
             self._journal.note(f"The graph could not be traced into aten operators: {error}")
             return None
-        return lowered.as_compiled()
 
     def _confirmed(self, program: Program) -> Localized | None:
         """A window that fails alone; where nothing does at the first attempt, but the graph does now and then, once more."""

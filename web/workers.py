@@ -70,8 +70,8 @@ def page() -> str:
 
 def may_start(job: Job, workers: Sequence[WorkerRow]) -> bool:
     """Whether one of them is alive and can take the job."""
-    device = "cuda" if job.options.device == "cuda" else None
-    return any(is_alive(worker) and _can(worker, device, job.options.toolchain) for worker in workers)
+    device, toolchain = job.options.needs
+    return any(is_alive(worker) and _can(worker, device, toolchain) for worker in workers)
 
 
 def _can(worker: WorkerRow, device: str | None, toolchain: str | None) -> bool:

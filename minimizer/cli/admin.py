@@ -22,9 +22,9 @@ _SCOPE = click.Choice([str(scope) for scope in Scope])
 _KEEP_DAYS = click.IntRange(1, 36_500)
 """A time that a calendar has, counted back from today."""
 _TOKEN_DAYS = click.IntRange(1, 3650)
-_LARGEST = 2**63 - 1
-"""What a database can count to."""
 """As REST and the page have it."""
+_COUNT = click.IntRange(1, 2**63 - 1)
+"""What a database can count to."""
 
 
 @click.group()
@@ -136,9 +136,7 @@ def add_project(name: str) -> None:
 @project.command("keep")
 @click.argument("name")
 @click.option("--days", type=_KEEP_DAYS, help="Days after which a job that has ended is deleted; default: never.")
-@click.option(
-    "--bytes", "size", type=click.IntRange(1, _LARGEST), help="Room above which the oldest go; default: no limit."
-)
+@click.option("--bytes", "size", type=_COUNT, help="Room above which the oldest go; default: no limit.")
 def keep_project(name: str, days: int | None, size: int | None) -> None:
     """Say how long and how much a project keeps. What is pinned is never deleted."""
     with _store("project.keep", name) as store:
@@ -165,9 +163,7 @@ def list_projects() -> None:
 
 
 @admin.command()
-@click.option(
-    "--limit", type=click.IntRange(1, _LARGEST), default=50, show_default=True, help="Entries, the newest first."
-)
+@click.option("--limit", type=_COUNT, default=50, show_default=True, help="Entries, the newest first.")
 def audit(limit: int) -> None:
     """Show who has changed what."""
     with _store() as store:

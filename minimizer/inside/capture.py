@@ -24,6 +24,7 @@ from torch._dynamo.repro import after_dynamo
 
 from . import referee, snapshot, state, steadiness, subsystems
 from .calls import BackwardCall, Backwards, CapturedGraph, HeldCall
+from .collectives import WHY_ONCE
 from .failures import CONTROL_FLOW, describe, raised_while_compiling
 from .graphs import concrete
 from .health import Health, trace_to
@@ -120,9 +121,7 @@ class Survey:
         graph = CapturedGraph(len(self._told.graphs), module, backend)
         self._told.graphs.append(graph)
         if graph.communicates:
-            self._told.note(
-                f"graph {graph.index} talks to other ranks, which do not run it a second time: it is not compared"
-            )
+            self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         rng = snapshot.rng_state()
         try:
             values = list(snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs))))

@@ -17,13 +17,13 @@ import torch
 from torch import fx
 
 from . import referee, snapshot, steadiness
-from .collectives import communicates
+from .collectives import WHY_ONCE, communicates
 from .failures import CONTROL_FLOW, describe
 from .graphs import concrete
 from .lifted import LiftedGraph, Unplayable
 
 Compile = Callable[[], Callable[..., Any]]
-COMMUNICATES = "a graph talks to other ranks, which do not run it a second time: it is not checked"
+COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 

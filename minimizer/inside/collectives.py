@@ -9,6 +9,8 @@ from torch import fx
 
 from .bodies import nodes_of
 
+WHY_ONCE = "talks to other ranks, which do not run it a second time"
+"""Of a graph that `communicates`."""
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "symm_mem")
 
 

@@ -201,6 +201,7 @@ def _same_question(session: Session, question_sha: str, project: ProjectRow) -> 
 
 
 def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:
+    device, toolchain = job.options.needs
     return JobRow(
         id=_new_id(),
         filename=bounds.text(job.filename, 255),
@@ -216,8 +217,8 @@ def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:
         attempt=0,
         pinned=False,
         priority=job.priority,
-        device="cuda" if job.options.device == "cuda" else None,
-        toolchain=job.options.toolchain,
+        device=device,
+        toolchain=toolchain,
         created_at=now,
         queued_at=now,
         rung_at=now,
