@@ -11,8 +11,9 @@ from typing import Any
 
 from minimizer.errors import MissingTool
 
-# Of the search path only what lies in a prefix or is the user's own site-packages: a development install puts a whole
-# checkout there, with whatever secrets lie in it, and that is for the user to open.
+# Of the search path only what lies in a prefix, is the user's own site-packages, or holds torch, which may be that of another
+# environment, with all that torch imports: a development install puts a whole checkout there, with whatever secrets lie in
+# it, and that is for the user to open.
 _ASK = """
 import importlib.util, json, os, site, sys
 paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
@@ -20,7 +21,9 @@ if site.ENABLE_USER_SITE:
     paths.append(site.getusersitepackages())
 torch, bare = importlib.util.find_spec("torch"), None
 if torch and torch.origin:
-    paths.append(os.path.dirname(torch.origin))
+    folder = os.path.dirname(torch.origin)
+    around = os.path.dirname(folder)
+    paths.append(around if os.path.basename(around) in ("site-packages", "dist-packages") else folder)
     try:
         with open(torch.cached, "rb") as file:
             head = file.read(12)
@@ -29,7 +32,7 @@ if torch and torch.origin:
     except (IndexError, OSError):
         fits = False
     if not fits:
-        bare = os.path.dirname(paths[-1])
+        bare = around
 json.dump({"executable": sys.executable, "paths": paths, "bare": bare}, sys.stdout)
 """
 

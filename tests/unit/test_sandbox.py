@@ -293,9 +293,33 @@ def test_runtime_paths_leave_a_development_install_closed(tmp_path: Path) -> Non
     assert checkout not in runtime_paths(python)
 
 
-def test_runtime_paths_include_torch_wherever_it_is() -> None:
-    paths = runtime_paths(PYTHON)
-    assert any(path.name == "torch" and (path / "__init__.py").is_file() for path in paths)
+def test_what_torch_imports_is_open_where_it_lies_in_another_environment(tmp_path: Path) -> None:
+    """So it is when ``make`` reuses the torch of another virtual environment: what lies beside that torch is not installed again."""
+    for name in ("theirs", "ours"):
+        venv.create(tmp_path / name, with_pip=False)
+    [theirs], [ours] = ((tmp_path / name / "lib").glob("python3*/site-packages") for name in ("theirs", "ours"))
+    (theirs / "torch").mkdir()
+    (theirs / "torch" / "__init__.py").write_text("import sympy\n")
+    (theirs / "sympy.py").write_text("")
+    (ours / "reused-torch.pth").write_text(f"{theirs}\n")
+    python, work = tmp_path / "ours" / "bin" / "python", tmp_path / "work"
+    work.mkdir()
+    seen = output(
+        Bubblewrap(), python, "-c", "import torch; print(torch.__file__)", cwd=work, read=runtime_paths(python)
+    )
+    assert seen == str(theirs / "torch" / "__init__.py")
+
+
+def test_a_torch_that_is_built_in_its_checkout_leaves_the_checkout_closed(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=False)
+    checkout = tmp_path / "pytorch"
+    (checkout / "torch").mkdir(parents=True)
+    (checkout / "torch" / "__init__.py").write_text("")
+    [packages] = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    (packages / "torch.pth").write_text(f"{checkout}\n")
+    paths = runtime_paths(tmp_path / "env" / "bin" / "python")
+    assert checkout / "torch" in paths
+    assert checkout not in paths
 
 
 def test_a_launcher_leads_to_the_interpreter(tmp_path: Path) -> None:
