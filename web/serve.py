@@ -30,7 +30,13 @@ def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None
         threads = _Threads(app.extensions["minimizer"])
         threads.set_thread_count(settings.web_threads)
         server = create_server(
-            app, sockets=[listener], max_request_body_size=_MAX_REQUEST_BYTES, ident=None, _dispatcher=threads
+            app,
+            sockets=[listener],
+            max_request_body_size=_MAX_REQUEST_BYTES,
+            ident=None,
+            # The application judges them (`web.factory`); what waitress takes away would not even reach it.
+            clear_untrusted_proxy_headers=not settings.trusted_proxies,
+            _dispatcher=threads,
         )
         try:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -21,7 +21,8 @@ import click
 from minimizer.settings import Settings, settings_from_environment
 
 RESTART_PAUSE_SECONDS = 1.0
-STOP_SECONDS = 10.0
+STOP_SECONDS = 90.0
+"""For a worker to give its job back, which it can while a repro is written for a minute."""
 
 
 @click.command()
@@ -60,7 +61,7 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
             serve_web(settings, ready)
         except KeyboardInterrupt:
             pass
-        click.echo("Stopping ...", err=True)
+        click.echo("Stopping: the worker gives its job back. Ctrl-C again does not wait for that.", err=True)
     return 0
 
 

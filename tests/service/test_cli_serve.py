@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,12 @@ START_SECONDS = 60
 class Service:
     """A running ``minimizer serve``, with its standard error in a file."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, **variables: str) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.database = f"sqlite:///{folder}/data/minimizer.db"
         self._log = folder / "serve.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MINIMIZER_")}
+        environment |= variables
         command = [sys.executable, "-m", "minimizer", "serve", "--port", str(port), "--data-dir", str(folder / "data")]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
@@ -118,6 +123,23 @@ def test_a_worker_ends_in_order_when_the_service_is_killed(service: Service) -> 
     store = Store.open(service.database)
     assert second not in [one.name for one in store.workers()], "it has signed off"
     store.close()
+
+
+def test_it_believes_the_proxy_that_it_is_told_to_trust(tmp_path: Path, port: int) -> None:
+    """Where the browser speaks https to the proxy, its cookie is for https only."""
+    service = Service(tmp_path, port, MINIMIZER_ACCESS="on", MINIMIZER_TRUSTED_PROXIES="1")
+    try:
+        token = service.until(lambda: re.search(r"mnz_[\w-]+", service.log))[0]
+        form = urllib.parse.urlencode({"secret": token, "next": "/"}).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-Proto": "https"}
+        service.until(lambda: service.log.count("minimizer is ready"))
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)) as connection:
+            connection.request("POST", "/login", form, {**headers, "X-Forwarded-For": "192.0.2.1"})
+            answer = connection.getresponse()
+            assert answer.status == 303, answer.read()
+            assert "Secure" in answer.headers["Set-Cookie"]
+    finally:
+        service.stop()
 
 
 def test_a_port_that_is_taken_is_said_so_and_leaves_no_worker(service: Service, tmp_path: Path, port: int) -> None:
