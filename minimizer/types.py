@@ -58,7 +58,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job did not end ``minimized``."""
+    """Why a job did not end ``minimized``; beside that status, that the failure is ``disputed``."""
 
     FAILS_IN_EAGER = "fails_in_eager"
     NONDETERMINISTIC = "nondeterministic"

@@ -134,7 +134,7 @@ def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:
 
 
 def _elapsed(job: Job) -> float:
-    if job.started_at is None:
+    if job.started_at is None or job.status is Status.QUEUED:  # the latter has been taken from a worker
         return 0.0
     return ((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds()
 
@@ -154,7 +154,7 @@ def _steps(job: Job, story: Story) -> list[StepView]:
 
 
 def _state(seen: Literal["working", "done"] | None, status: Status) -> Literal["waiting", "working", "done", "skipped"]:
-    if seen is None:
+    if seen is None or (seen == "working" and status is Status.QUEUED):
         return "skipped" if status.is_final else "waiting"
     # A step that was under way when the job ended did not finish.
     return "skipped" if seen == "working" and status.is_final else seen

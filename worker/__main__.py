@@ -72,18 +72,20 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
 
     worker_shutting_down.connect(stop)
     bell = partial(ring, app)
+    register = partial(
+        store.register_worker,
+        name,
+        device=", ".join(devices) or "cpu",
+        torch=_torch_version(),
+        toolchains=settings.interpreters,
+    )
     # Until Celery has a handler of its own: who has signed on must sign off, however early the signal comes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threads: list[threading.Thread] = []
     try:
-        store.register_worker(
-            name,
-            device=", ".join(devices) or "cpu",
-            torch=_torch_version(),
-            toolchains=settings.interpreters,
-        )
+        register()
         threads += [
-            Reaper(store, settings, name, bell, stopping).start(),
+            Reaper(store, settings, name, register=register, ring=bell, stopping=stopping).start(),
             Courier(store, settings.reap_seconds, stopping).start(),
         ]
         worker = app.Worker(

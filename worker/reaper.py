@@ -24,11 +24,19 @@ class Reaper:
     """
 
     def __init__(
-        self, store: Store, settings: Settings, worker: str, ring: Callable[[Job], None], stopping: threading.Event
+        self,
+        store: Store,
+        settings: Settings,
+        worker: str,
+        *,
+        register: Callable[[], None],
+        ring: Callable[[Job], None],
+        stopping: threading.Event,
     ) -> None:
         self._store = store
         self._settings = settings
         self._worker = worker
+        self._register = register
         self._ring = ring
         self._stopping = stopping
         self._retire_at = self._collect_at = time.monotonic()
@@ -40,7 +48,8 @@ class Reaper:
 
     def sweep(self) -> None:
         """One round."""
-        self._store.worker_seen(self._worker)
+        if not self._store.worker_seen(self._worker):
+            self._register()
         expired = self._store.requeue_expired(self._settings.max_attempts)
         for job in expired:
             log.warning("job %s: its worker fell silent, it waits again", job.id)
@@ -62,4 +71,15 @@ class Reaper:
             except Exception:
                 # Whatever it is (most likely the database is away), the next round must come.
                 log.warning("this round of the reaper failed", exc_info=True)
+            behind = _behind()
             self._stopping.wait(self._settings.reap_seconds)
+            # Where the machine slept, all leases of its workers have run out, and none of them has fallen silent. The
+            # next round comes after their heartbeats.
+            while _behind() - behind > self._settings.lease_seconds / 2 and not self._stopping.is_set():
+                behind = _behind()
+                self._stopping.wait(2 * self._settings.heartbeat_seconds)
+
+
+def _behind() -> float:
+    """Seconds by which the clock that stands still while a machine sleeps is behind the one on the wall."""
+    return time.time() - time.monotonic()

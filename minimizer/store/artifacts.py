@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -46,16 +47,21 @@ def discard(session: Session, row: JobRow, name: str) -> list[str]:
     return [known.sha256]
 
 
+def report_of(session: Session, row: JobRow) -> dict[str, Any] | None:
+    """The report so far, or ``None`` before the first one."""
+    known = session.get(ArtifactRow, (row.number, REPORT))
+    return None if known is None else dict(json.loads(blobs.get(session, known.sha256)))
+
+
 def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
     """Bring the report in line with a job that ended, or waits again, without its worker.
 
     What was found so far stays. The text for people cannot be written here, so one that says something else goes.
     Returns the blobs that may be of no use any more.
     """
-    known = session.get(ArtifactRow, (row.number, REPORT))
-    if known is None:
+    report = report_of(session, row)
+    if report is None:
         return []
-    report = json.loads(blobs.get(session, known.sha256))
     status = row.status if Status(row.status).is_final else Status.RUNNING
     report |= {"status": status, "reason": row.reason, "summary": row.summary}
     content = json.dumps(report, indent=1).encode() + b"\n"

@@ -23,10 +23,14 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
+        # A transaction of SQLite is a snapshot as it comes.
+        is_postgres = self.engine.dialect.name == "postgresql"
+        self._reader = self.engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else self.engine
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        with Session(self.engine) as session:
+        """A transaction that sees one state of everything, whatever others write and delete meanwhile."""
+        with Session(self._reader) as session:
             yield session
 
     @contextmanager

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.store import artifacts, blobs, bounds
+from minimizer.store import artifacts, blobs, bounds, grouping
 from minimizer.store.database import Database
 from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
 from minimizer.store.models import ArtifactRow, JobRow, ProjectRow
@@ -216,8 +216,12 @@ def close(session: Session, row: JobRow, now: datetime, status: Status, reason: 
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)
+    replaced = artifacts.restate(session, row, now)
+    # The row is ahead of the report where the worker died between the two.
+    found = {"failure": row.failure, "culprits": [row.culprit] if row.culprit else [], "status": status}
+    grouping.assign(session, row, {**(artifacts.report_of(session, row) or {}), **found}, now)
     announce_end(session, row, now)
-    return artifacts.restate(session, row, now)
+    return replaced
 
 
 def _in(projects: Collection[str]) -> ColumnElement[bool]:

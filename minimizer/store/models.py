@@ -101,7 +101,7 @@ class JobRow(Base):
     script_sha: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
     # The archive that the script came in, its other files included.
     archive_sha: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"), index=True)
-    # What the answer depends on, script and options, as a digest: the same question needs no second job.
+    # Script, name and options as a digest: the same question needs no second job while torch stays the same.
     question_sha: Mapped[str | None] = mapped_column(String(64), index=True)
 
     project_number: Mapped[int] = mapped_column(ForeignKey("projects.number"), index=True)

@@ -14,11 +14,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.store import blobs, bounds
+from minimizer.store import artifacts, blobs, bounds
 from minimizer.store.database import Database
 from minimizer.store.errors import IdempotencyConflict, QueueFull, QuotaExceeded
 from minimizer.store.jobs import find, touch, view
-from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow
+from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
 from minimizer.store.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.types import Status
@@ -61,7 +61,8 @@ class Submissions:
         """Queue all of the jobs or none.
 
         Returns each with whether it is new. It is not if this key has made it before, or, without ``force``, if the
-        project has a job that answers the same question: the same script, name and options, waiting or ended well.
+        project has a job that answers the same question: the same script, name and options, waiting or ended well, and
+        no worker that would take it has another torch by now.
 
         Raises:
             IdempotencyConflict: the key was used for another script, name or options.
@@ -191,13 +192,40 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow) -> JobRow | None:
+    """The newest job that is under way to the answer, or has it."""
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
         JobRow.project_number == project.number,
         JobRow.status.in_(_ANSWERS),
         JobRow.cancel_requested.is_(False),
     )
-    return session.scalars(query.order_by(JobRow.number.desc()).limit(1)).one_or_none()
+    row = session.scalars(query.order_by(JobRow.number.desc()).limit(1)).one_or_none()
+    return None if row is not None and _is_outdated(session, row) else row
+
+
+def _is_outdated(session: Session, row: JobRow) -> bool:
+    """Whether the workers that would take the job now have another torch than the one that answered it.
+
+    Which torch an interpreter of `MINIMIZER_TOOLCHAINS` has they do not say. It may be another one since they started.
+    """
+    if row.finished_at is None:
+        return False
+    able = [
+        worker
+        for worker in session.scalars(select(WorkerRecord))
+        if (row.device is None or row.device in worker.devices)
+        and (row.toolchain is None or row.toolchain in worker.interpreters)
+    ]
+    if row.toolchain is not None:
+        return any(worker.started_at > row.finished_at for worker in able)
+    answered = ((artifacts.report_of(session, row) or {}).get("environment") or {}).get("torch")
+    known = {_release(worker.torch) for worker in able}
+    return answered is not None and bool(known) and _release(answered) not in known
+
+
+def _release(torch: str) -> str:
+    """A version without its build: what is installed and what torch says of itself need not agree on ``+cu130``."""
+    return torch.partition("+")[0]
 
 
 def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:

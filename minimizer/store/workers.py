@@ -36,11 +36,11 @@ class Workers:
                 )
             )
 
-    def worker_seen(self, name: str) -> None:
-        """Say that a worker is alive."""
+    def worker_seen(self, name: str) -> bool:
+        """Say that a worker is alive; returns whether it is known. One that was cut off for a day may have been forgotten."""
         with self._database.write() as session:
-            seen = update(WorkerRecord).where(WorkerRecord.name == name)
-            session.execute(seen.values(last_seen=self._database.now(session)))
+            seen = update(WorkerRecord).where(WorkerRecord.name == name).returning(WorkerRecord.name)
+            return session.scalars(seen.values(last_seen=self._database.now(session))).one_or_none() is not None
 
     def remove_worker(self, name: str) -> None:
         """Say that a worker has gone in good order."""

@@ -261,6 +261,15 @@ def test_a_retest_that_is_over_at_once_tells_the_group(settings: Settings, store
         assert get(client, RELU)["fixed_in"] == "2.13.1"
 
 
+def test_a_retest_that_is_cancelled_tells_the_group_that_nobody_knows(
+    client: FlaskClient, fail: Fail, store: Store
+) -> None:
+    fail()
+    job = client.post(f"{API}/{RELU}/retest", json={}).get_json()
+    store.request_cancel(job["id"])
+    assert "could not tell" in get(client, RELU)["history"][0]["what"]
+
+
 def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: Fail) -> None:
     report = minimized_report()
     report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED

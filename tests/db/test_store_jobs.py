@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -22,8 +23,9 @@ from minimizer.store import (
     Store,
     UnknownArtifact,
     UnknownJob,
+    blobs,
 )
-from minimizer.store.models import BlobRow
+from minimizer.store.models import ArtifactRow, BlobRow
 from minimizer.types import Kind, Reason, Status
 
 SCRIPT = b"import torch\n"
@@ -125,6 +127,49 @@ def test_the_same_question_at_the_same_moment_makes_one_job(store: Store) -> Non
         answers = list(pool.map(once, range(4)))
     assert len({job.id for job, _ in answers}) == 1
     assert [created for _, created in answers].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "worker", "is_answer"),
+    [
+        (Options(), None, True),
+        (Options(), {"torch": "2.13.0"}, True),
+        (Options(), {"torch": "2.14.0"}, False),
+        (Options(device="cuda"), {"torch": "2.14.0"}, True),
+        (Options(device="cuda"), {"torch": "2.14.0", "device": "cuda"}, False),
+        (Options(toolchain="nightly"), {"torch": "2.13.0"}, True),
+        (Options(toolchain="nightly"), {"torch": "2.13.0", "toolchains": ["nightly"]}, False),
+    ],
+)
+def test_an_old_answer_is_none_for_another_torch(
+    store: Store, options: Options, worker: dict[str, Any] | None, is_answer: bool
+) -> None:
+    """Or a nightly gate would pass for ever on what an earlier torch has answered."""
+    asked = NewJob(SCRIPT, "a.py", options)
+    ((first, _),) = store.submit_many([asked])
+    run_to_end(store, first, environment={"torch": "2.13.0+cpu"})
+    if worker is not None:
+        store.register_worker("w", **{"device": "cpu", **worker})
+    ((job, created),) = store.submit_many([asked])
+    assert (job.id == first.id, created) == (is_answer, not is_answer)
+
+
+def test_a_job_under_way_is_the_answer_whatever_worker_comes(store: Store) -> None:
+    ((first, _),) = store.submit_many([NewJob(SCRIPT, "a.py", Options())])
+    store.register_worker("w", device="cpu", torch="2.14.0")
+    assert store.submit_many([NewJob(SCRIPT, "a.py", Options())])[0][0].id == first.id
+
+
+def test_what_is_read_belongs_together_whatever_is_written_meanwhile(store: Store) -> None:
+    """A file that is replaced while it is read: its old content is there to the end of the reading."""
+    submit(store)
+    claimed = claim(store)
+    store.put_artifact(claimed, "repro.py", b"old")
+    with store._database.read() as session:
+        (sha,) = session.scalars(select(ArtifactRow.sha256))
+        store.put_artifact(claimed, "repro.py", b"new")
+        assert blobs.get(session, sha) == b"old"
+    assert store.artifact(claimed.job_id, "repro.py")[1] == b"new"
 
 
 def test_a_full_queue_takes_no_more(open_store: Callable[..., Store]) -> None:

@@ -193,6 +193,37 @@ def test_a_job_that_silences_its_workers_is_given_up(store: Store) -> None:
     assert claim(store).job.attempt == 1
 
 
+def test_a_failure_whose_worker_died_joins_its_group(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    failure = Failure(kind=Kind.CRASH, signature="crash-1")
+    store.record_event(claimed, "failure", {"failure": failure.model_dump(mode="json")})
+    expire(store, claimed)
+    store.requeue_expired(max_attempts=1)
+    (group,) = store.failures()
+    assert (group.kind, group.jobs) == (Kind.CRASH, 1)
+
+
+def test_a_job_that_fails_otherwise_the_next_time_leaves_its_group(store: Store) -> None:
+    job = submit(store)
+    store.finish(claim(store), Report(status=Status.MINIMIZED, failure=Failure(kind=Kind.WRONG_OUTPUT)))
+    store.retry(job.id)
+    claimed = claim(store)
+    store.record_event(claimed, "failure", {"failure": Failure(kind=Kind.CRASH).model_dump(mode="json")})
+    expire(store, claimed)
+    store.requeue_expired(max_attempts=1)
+    assert {group.kind for group in store.failures() if group.jobs} == {Kind.CRASH}
+
+
+def test_a_job_that_waits_again_is_at_no_step(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.record_event(claimed, "step", {"step": "reduce", "state": "started"})
+    expire(store, claimed)
+    (waiting,) = store.requeue_expired(max_attempts=3)
+    assert (waiting.status, waiting.step) == (Status.QUEUED, None)
+
+
 def test_a_cancelled_job_of_a_silent_worker_is_cancelled(store: Store) -> None:
     submit(store)
     claimed = claim(store)

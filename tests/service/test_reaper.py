@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.settings import Settings
-from minimizer.store import Store, blobs
+from minimizer.store import Job, Store, blobs
 from minimizer.store.models import BlobRow, JobRow
+from worker import reaper as reaping
 from worker.reaper import Reaper
+
+
+def reaper_of(
+    store: Store,
+    worker: str = "w",
+    *,
+    ring: Callable[[Job], None] = lambda job: None,
+    stopping: threading.Event | None = None,
+) -> Reaper:
+    def register() -> None:
+        store.register_worker(worker, device="cpu", torch="2.13.0")
+
+    return Reaper(store, Settings(), worker, register=register, ring=ring, stopping=stopping or threading.Event())
 
 
 def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) -> None:
@@ -26,7 +42,7 @@ def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) 
     def sweep(worker: str, device: str) -> list[str]:
         rung: list[str] = []
         store.register_worker(worker, device=device, torch="2.13.0")
-        reaper = Reaper(store, settings, worker, lambda job: rung.append(job.id), threading.Event())
+        reaper = reaper_of(store, worker, ring=lambda job: rung.append(job.id))
         reaper.sweep()
         reaper.sweep()
         return rung
@@ -39,7 +55,35 @@ def test_content_that_was_left_behind_is_deleted(store: Store) -> None:
     kept = store.submit(b"x = 1\n", "a.py", Options())[0]
     with store._database.write() as session:
         lost = blobs.put(session, b"of a job whose deletion was cut short")
-    Reaper(store, Settings(), "w", lambda job: None, threading.Event()).sweep()
+    reaper_of(store).sweep()
     with store._database.read() as session:
         assert session.get(BlobRow, lost) is None
     assert store.script(kept.id) == b"x = 1\n"
+
+
+def test_a_worker_that_was_forgotten_is_known_again(store: Store) -> None:
+    reaper_of(store).sweep()
+    assert [worker.name for worker in store.workers()] == ["w"]
+
+
+def test_after_the_machine_has_slept_the_heartbeats_come_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every lease has run out, also that of the worker whose reaper this is."""
+    store.submit(b"x = 1\n", "a.py", Options())
+    claimed = store.claim("w", lease_seconds=-1)
+    assert claimed is not None
+    clock = iter([0.0, 3600.0])
+    monkeypatch.setattr(reaping, "_behind", lambda: next(clock, 3600.0))
+    monkeypatch.setattr(Reaper, "sweep", lambda self: swept.append(len(pauses)))
+    swept: list[int] = []
+    pauses: list[float] = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0)
+            if len(pauses) == 3:
+                self.set()
+            return self.is_set()
+
+    reaper_of(store, stopping=Stopping())._run()
+    assert swept == [0, 2], "one round before, and the next one after two pauses"
+    assert pauses == [Settings().reap_seconds, 2 * Settings().heartbeat_seconds, Settings().reap_seconds]
