@@ -76,6 +76,9 @@ def write_further(found: Found, suspects: Sequence[Region], *, place: Place, jou
             number += _write(other, f"repro-{number}.py", found, place, journal)
             if number > MOST:
                 return
+        for spare in range(number, MOST + 1):  # of an earlier run in the same place
+            journal.sink.discard(f"repro-{spare}.py")
+            journal.sink.discard(f"repro-{spare}.zip")
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:

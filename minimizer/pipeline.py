@@ -36,7 +36,7 @@ from minimizer.sandbox import Sandbox, without_bytecode
 from minimizer.scratch import Scratch
 from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
 from minimizer.settings import Settings
-from minimizer.sink import Sink
+from minimizer.sink import REPROS, Sink
 from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
 from minimizer.triage import REPEAT_SECONDS, Triage
 from minimizer.types import Reason, Status, Step
@@ -102,6 +102,9 @@ def minimize(
         scratch.remove()
     if report.reason not in (Reason.BUDGET, Reason.INTERRUPTED):  # those may be tried again, and go on from there
         sink.discard(CHECKPOINT)
+        if journal.repro is None and report.reason is not Reason.INTERNAL_ERROR:
+            for name in REPROS:
+                sink.discard(name)
     sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
     journal.keep()
     return report

@@ -17,6 +17,9 @@ from minimizer.report import Report
 
 Event = dict[str, Any]
 
+REPROS = (*(f"repro{number}.{kind}" for number in ("", "-2", "-3") for kind in ("py", "zip")), "data.pt")
+"""What shows failures. Where a run shows none, those of an earlier run in the same place go."""
+
 
 class Sink(Protocol):
     """What the engine needs of the outside world."""
@@ -24,7 +27,7 @@ class Sink(Protocol):
     def event(self, type_: str, **data: Any) -> None:
         """Tell of progress.
 
-        ``type_`` is one of ``step``, ``progress``, ``failure``, ``culprit``, ``repro``, ``blame``, ``workaround``, ``note``, ``log``.
+        ``type_`` is one of ``step``, ``progress``, ``failure``, ``culprit``, ``repro``, ``blame``, ``workaround``, ``note``.
         """
 
     def artifact(self, name: str, content: bytes) -> None:
@@ -44,12 +47,20 @@ class Sink(Protocol):
 
 
 class FolderSink:
-    """Writes artifacts into a folder, each one whole or not at all, and hands events to a callback."""
+    """Writes artifacts into a folder, each one whole or not at all, and hands events to a callback.
+
+    Only what it has written is ever discarded, in this run or in an earlier one: the folder may hold files of the user's own.
+    """
 
     def __init__(self, folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
         self.folder = folder
         self._on_event = on_event
         folder.mkdir(parents=True, exist_ok=True)
+        self._written = set(self._manifest.read_text().split("\n")) if self._manifest.exists() else set()
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / ".minimizer-files"
 
     def event(self, type_: str, **data: Any) -> None:
         event = {"type": type_, "time": round(time.time(), 3), **data}
@@ -62,9 +73,13 @@ class FolderSink:
             file.write(content)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
+        if name not in self._written:
+            self._written.add(name)
+            self._manifest.write_text("\n".join(sorted(self._written)))
 
     def discard(self, name: str) -> None:
-        (self.folder / name).unlink(missing_ok=True)
+        if name in self._written:
+            (self.folder / name).unlink(missing_ok=True)
 
     def earlier(self, name: str) -> bytes | None:
         path = self.folder / name

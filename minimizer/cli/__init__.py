@@ -31,7 +31,7 @@ COMMANDS = {
     "download": ("minimizer.cli.remote", "Fetch the results of a job."),
     "doctor": ("minimizer.cli.doctor", "Say what this machine lacks and how to get it."),
     "admin": ("minimizer.cli.admin", "Look after users, tokens and projects of a service."),
-    "db": ("minimizer.cli.db", "Bring the database to the current schema."),
+    "db": ("minimizer.cli.db", "Bring the database to the current schema, or back it up."),
 }
 
 
@@ -65,7 +65,7 @@ def cli() -> None:
 
     Exit status of run and of submit --wait: 0 a verified repro was written, 3 the script is healthy, 4 a failure
     was seen but the repro is not verified, 5 there is nothing to reduce (it fails without the compiler too, nothing
-    was compiled, ...), 2 wrong usage, 1 a bug of minimizer, 130 interrupted.
+    was compiled, ...), 2 wrong usage, 1 a bug of minimizer, 130 interrupted; with --fail-on also 6, a failure that counts.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -178,13 +179,21 @@ def _store(action: str | None = None, subject: str = "") -> Iterator[Store]:
     settings = settings_from_environment()
     require_there(settings.resolved_database_url)
     require_current(settings.resolved_database_url)
+    actor = f"cli:{_user()}"
     store = Store.open(settings.resolved_database_url)
     try:
         yield store
         if action is not None:
-            store.record(f"cli:{getpass.getuser()}", action, subject)
+            store.record(actor, action, subject)
     finally:
         store.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container, often: a number without a name
+        return f"uid {os.getuid()}"
 
 
 def _require_projects(store: Store, names: tuple[str, ...]) -> None:

@@ -96,16 +96,20 @@ class Client:
         no_proxy = [urllib.request.ProxyHandler({})] if _host_of(server) in LOOPBACK else []
         self._open = urllib.request.build_opener(_NoRedirect, *no_proxy).open
 
-    def submit(self, script: bytes, filename: str, options: Options, project: str | None = None) -> Job:
-        """Hand in a script. The key makes a repeated send harmless."""
+    def submit(
+        self, script: bytes, filename: str, options: Options, project: str | None = None, *, force: bool = False
+    ) -> tuple[Job, bool]:
+        """Hand in a script. Returns the job, and whether it is one that has ended before. The key makes a repeated send harmless."""
         body = {
             "script": script.decode("utf-8-sig"),
             "filename": filename,
             "options": options.model_dump(exclude_defaults=True),
             **({"project": project} if project else {}),
+            **({"force": True} if force else {}),
         }
         headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
-        return self._job(self._call("/api/v1/jobs", json.dumps(body).encode(), headers))
+        answer = self._call("/api/v1/jobs", json.dumps(body).encode(), headers)
+        return self._job(answer), answer.status == 200
 
     def job(self, job_id: str) -> Job:
         return self._job(self._call(_job_path(job_id)))

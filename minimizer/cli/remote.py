@@ -12,13 +12,13 @@ import click
 
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import job_options, options_from, require_place
+from minimizer.cli.options import job_options, options_from, require_apart, require_place
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
 from minimizer.options import check_script
-from minimizer.sink import FolderSink
+from minimizer.sink import REPROS, FolderSink
 from minimizer.types import Exit, Status
 
 RESULTS = Path("minimizer-out")
@@ -55,7 +55,12 @@ def out_option(command: Command) -> Command:
 @server_option
 @click.option("--wait", is_flag=True, help="Wait for the end, fetch the results, and exit as `run` does.")
 @out_option
-@click.option("--project", metavar="NAME", help="The project that the job goes to; needed if you are in several.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="The project that the job goes to; needed if you are in several and not in `default`.",
+)
+@click.option("--force", is_flag=True, help="Ask anew, even if a job of the same script and options has ended well.")
 @job_options()
 @gate_options
 @click.option("--json", "as_json", is_flag=True, help="The job, or with --wait the report, as JSON on stdout.")
@@ -65,6 +70,7 @@ def submit(
     wait: bool,
     out: Path | None,
     project: str | None,
+    force: bool,
     as_json: bool,
     fail_on: FailOn | None,
     baseline: Path | None,
@@ -91,8 +97,12 @@ def submit(
         )
     gate.check()
     require_place("--out", out or (RESULTS if wait else None))
+    if out is not None:
+        require_apart(script, out)
     client = Client(server, pause=_pause)
-    job = client.submit(content, script.name, options_from(job_values), project)
+    job, was_asked_before = client.submit(content, script.name, options_from(job_values), project, force=force)
+    if was_asked_before:
+        click.echo(f"Asked before: the job of {_moment(job)} is the answer. --force asks anew.", err=True)
     click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
     if not wait:
         if as_json:
@@ -143,6 +153,11 @@ def download(job_id: str, server: str, out: Path | None) -> None:
         raise Refused(f"job {job_id} {so_far}; see `minimizer status {job_id}`")
     for name in names:
         click.echo(str(folder / name))
+
+
+def _moment(job: Job) -> str:
+    """When a job was submitted, to the minute."""
+    return printable(str(job.get("created_at", "")).replace("T", " ")[:16]) + " UTC"
 
 
 def _pause(seconds: float, why: str) -> None:
@@ -206,6 +221,8 @@ def _fetch(client: Client, job: Job, folder: Path) -> list[str]:
         sink = FolderSink(folder)
         for name, content in contents.items():
             sink.artifact(name, content)
+        for name in set(REPROS) - set(contents):  # of another job
+            sink.discard(name)
     return sorted(contents)
 
 

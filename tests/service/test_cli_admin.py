@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +37,20 @@ def run(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
         return result
 
     return run
+
+
+def test_a_secret_is_shown_to_an_operator_whom_the_system_has_no_name_for(
+    run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container that runs under any number, as OpenShift has it."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    run("user add anna")
+    assert "mnz_" in run("token add anna").output
+    assert store.audit(1)[0].actor == f"cli:uid {os.getuid()}"
 
 
 def test_a_user_is_added_changed_and_listed(run: Run, store: Store) -> None:

@@ -131,6 +131,31 @@ def test_submit_and_wait_brings_the_results_home(
     assert service.store.script(job.id) == b"import torch\n"
 
 
+def test_results_of_another_job_do_not_stay_beside_those_of_this_one(
+    service: Service, minimizer: Minimizer, script: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "data.pt").write_bytes(b"of the user's own")
+    service.work = minimized
+    assert minimizer("submit", script, "--server", service.url, "--wait", "--out", out)[0] == 0
+    script.write_text("import torch  # mended\n")
+    service.work = lambda store, claim: Report(status=Status.HEALTHY, summary="All is well.")
+    status, said, _ = minimizer("submit", script, "--server", service.url, "--wait", "--out", out)
+    assert status == 3 and "repro.py" not in said
+    assert not (out / "repro.py").exists()
+    assert (out / "data.pt").read_bytes() == b"of the user's own"
+
+
+def test_an_answer_from_before_is_said_to_be_one(service: Service, minimizer: Minimizer, script: Path) -> None:
+    service.work = minimized
+    asked = ("submit", script, "--server", service.url, "--wait")
+    assert "Asked before" not in minimizer(*asked)[2]
+    assert "Asked before" in minimizer(*asked)[2]
+    assert "Asked before" not in minimizer(*asked, "--force")[2]
+    assert len(service.store.jobs()[0]) == 2
+
+
 @pytest.mark.parametrize(
     ("report", "expected"),
     [

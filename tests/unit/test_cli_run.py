@@ -125,6 +125,17 @@ def test_every_option_of_a_job_is_an_option_here(minimizer: CommandLine, command
     assert "Examples:" in shown
 
 
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_a_script_is_not_overwritten_by_its_result(
+    minimizer: CommandLine, script: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = script.rename(script.with_name("repro.py"))
+    monkeypatch.chdir(script.parent)
+    ran = minimizer(command, "repro.py", "--out", ".", *(["--wait"] if command == "submit" else []))
+    assert ran.status == 2 and "in the place of repro.py" in ran.err
+    assert not minimizer.calls
+
+
 def test_results_go_to_the_out_folder(minimizer: CommandLine, script: Path, tmp_path: Path) -> None:
     def minimize(sink: Sink) -> Report:
         sink.artifact("repro.py", b"import torch\n")

@@ -14,7 +14,7 @@ from minimizer.findings import Case, Settled, unexamined
 from minimizer.journal import Journal
 from minimizer.options import Options
 from minimizer.oracle import Signature, signature_of
-from minimizer.pipeline import _end, _Job, _unanswered
+from minimizer.pipeline import _end, _Job, _unanswered, minimize
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Outcome, parse
 from minimizer.report import Failure, Reduction, Report
@@ -189,3 +189,29 @@ def test_a_repro_is_not_lost_to_the_attempt_at_a_nicer_one(
         assert job._in_public(cast(Any, result), cast(Any, None)) is cast(Any, result)
         assert result.times == 1
     assert report == before
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "stays"),
+    [
+        (Status.HEALTHY, None, False),
+        (Status.FAILED, Reason.FAILS_IN_EAGER, False),
+        (Status.PARTIAL, Reason.BUDGET, True),
+        (Status.CANCELLED, Reason.INTERRUPTED, True),
+        (Status.FAILED, Reason.INTERNAL_ERROR, True),
+    ],
+)
+def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, reason: Reason | None, stays: bool
+) -> None:
+    def end(job: _Job) -> None:
+        job._report.status, job._report.reason = status, reason
+
+    monkeypatch.setattr(_Job, "run", end)
+    script, out = tmp_path / "a.py", tmp_path / "out"
+    script.write_text("import torch\n")
+    FolderSink(out).artifact("repro.py", b"raise SystemExit(1)\n")
+    (out / "repro-2.py").write_text("# of the user's own\n")
+    minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
+    assert (out / "repro.py").exists() == stays
+    assert (out / "repro-2.py").exists()
