@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -18,11 +20,20 @@ LEAST_FILES = 10_000
 LOOK_SECONDS = 1.0
 
 
+PREFIX = "minimizer-"
+LOCK = "lock"
+"""Locked as long as the process lives that the folder is for. The script does not see it: its folders lie beside it."""
+
+
 class Scratch:
-    """A new folder that is removed on `remove`."""
+    """A new folder that is removed on `remove`, or by the next one that is made if its process is killed before."""
 
     def __init__(self, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="minimizer-"))
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = os.open(self.path / f".{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / f".{LOCK}").rename(self.path / LOCK)  # seen only now that it is held
+        _remove_abandoned(self.path.parent)
         self._least_free, self._least_files = least_free, least_files
         self._looked = 0.0
 
@@ -51,6 +62,26 @@ class Scratch:
     def remove(self) -> None:
         """Remove the folder and all in it."""
         remove(self.path)
+        os.close(self._lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the scratch folders of processes that have died."""
+    for lock in folder.glob(f"{PREFIX}*/{LOCK}"):
+        try:
+            place = lock.parent.lstat()
+            if not stat.S_ISDIR(place.st_mode) or place.st_uid != os.getuid():
+                continue
+            held = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:  # somebody else's, or gone by now
+            continue
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(lock.parent)
+        except BlockingIOError:
+            pass  # its process lives
+        finally:
+            os.close(held)
 
 
 def remove(folder: Path) -> None:

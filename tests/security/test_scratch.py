@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -93,3 +94,23 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 
     assert outside.stat().st_mode & 0o777 == 0o500
     assert not folder.exists()
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living = Scratch()
+    make = "from minimizer.scratch import Scratch; import os, signal; Scratch(); os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", make], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "lock").touch(mode=0o600)
+    (precious / "closed").mkdir(mode=0)
+    (tmp_path / "minimizer-planted").symlink_to(precious)
+    (abandoned,) = set(tmp_path.glob("minimizer-*")) - {living.path, tmp_path / "minimizer-planted"}
+    further = Scratch()
+    assert not abandoned.exists()
+    assert living.path.exists() and further.path.exists()
+    assert stat.S_IMODE((precious / "closed").stat().st_mode) == 0
+    living.remove()
+    further.remove()
+    assert not list(tmp_path.glob("minimizer-????????"))
