@@ -73,7 +73,7 @@ def install(app: Flask, settings: Settings) -> None:
         from web.provider import Provider
     except ModuleNotFoundError as error:
         raise MissingTool(
-            f"single sign-on needs {error.name}, which is not installed: pip install 'minimizer[oidc]', or set no "
+            f"single sign-on needs {error.name}, which is not installed: pip install '.[oidc]' in the checkout, or set no "
             "MINIMIZER_OIDC_ISSUER"
         ) from error
     app.extensions["minimizer.oidc"] = Provider(settings.oidc_issuer, settings.oidc_client_id, secret)

@@ -48,13 +48,14 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
     script, draft = forms.read(request.form, request.files, here.settings)
     try:
         submission = forms.submission(script, draft, here.settings)
-        ((job, _),) = here.submit([submission], home(draft.project), submitter(here.settings))
+        ((job, created),) = here.submit([submission], home(draft.project), submitter(here.settings))
     except (UserError, StoreError, Problem) as error:
         problem = problem_of(error)
         if problem is None:
             raise
         return _form(replace(draft, error=problem.detail)), problem.status, problem.headers
-    return redirect(url_for("pages.job", job_id=job.id), 303)
+    asked_before = True if not created and job.status.is_final else None
+    return redirect(url_for("pages.job", job_id=job.id, asked_before=asked_before), 303)
 
 
 @pages.get("/jobs")

@@ -208,6 +208,23 @@ def test_job_page_forgets_what_a_dead_worker_did(client: FlaskClient, hands: Han
     assert "No reduction step yet" in page and page.count('aria-current="step"') == 1
 
 
+def test_a_job_that_waits_again_is_not_shown_at_work(client: FlaskClient, store: Store, hands: Hands) -> None:
+    hands.event("step", step="reduce", state="started")
+    assert 'aria-current="step"' in client.get(f"/jobs/{hands.claim.job_id}").text
+    store.release(hands.claim)
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert "Waiting for a worker" in page and 'aria-current="step"' not in page
+
+
+def test_an_answer_from_before_is_shown_as_one(client: FlaskClient, store: Store) -> None:
+    asked = {"source": "import torch\n"}
+    first = client.post("/jobs", data=asked)
+    Hands(store, store.jobs()[0][0]).minimize()
+    again = client.post("/jobs", data=asked, follow_redirects=True)
+    assert "asked before" not in client.get(first.location).text
+    assert "asked before" in again.text
+
+
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
     assert "No worker that can take it was seen" in client.get(f"/jobs/{queued.id}").text
     store.register_worker("w1", device="cpu", torch="2.13.0")

@@ -336,6 +336,30 @@ def test_workers_come_and_work_before_ones_eyes(page: Page, store: Store, compla
     assert complaints == []
 
 
+def test_what_a_reader_has_opened_or_selected_stays_so(page: Page, store: Store, complaints: list[str]) -> None:
+    page.goto("/workers")
+    with page.expect_response("**/workers"):
+        page.evaluate("getSelection().selectAllChildren(document.getElementById('start-here'))")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert page.evaluate("getSelection().toString()").strip() == "python -m worker"
+
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    report = minimized_report()
+    report.health.frames, report.health.compile_seconds = ["forward, model.py line 3: 1.00 s"], 1.0
+    store.put_report(hands.claim, report)
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    page.get_by_text("Compile time by frame").click()
+    expect(page.get_by_text("forward, model.py line 3")).to_be_visible()
+    report.notes = ["This is new."]
+    store.put_report(hands.claim, report)
+    hands.event("step", step="verify", state="started")
+    expect(page.get_by_text("This is new.")).to_be_visible()
+    expect(page.get_by_text("forward, model.py line 3")).to_be_visible()
+    expect(page.get_by_text("Compile time by frame")).to_be_focused()
+    hands.finish(report)
+    assert complaints == []
+
+
 def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: list[str]) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -18,6 +18,13 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => (button.textContent = label), 1600);
 });
 
+// A part that asks for itself again and has not changed stays as it is, with what the reader has selected in it.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { target, serverResponse } = event.detail;
+  const fresh = new DOMParser().parseFromString(serverResponse, "text/html").getElementById(target.id);
+  if (fresh && fresh.innerHTML === target.innerHTML) event.detail.shouldSwap = false;
+});
+
 // A list that asks for itself again after one has signed out would ask in vain for ever: the page leads to the form to sign in.
 document.addEventListener("htmx:responseError", (event) => {
   if (event.detail.xhr.status === 401) location.reload();
@@ -78,5 +85,5 @@ if (form) {
   });
   // Coming back with the browser's "back" button must not leave it busy.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
-  document.getElementById("refusal")?.focus();
 }
+document.getElementById("refusal")?.focus();

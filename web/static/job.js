@@ -9,12 +9,22 @@
   const TICK_MS = 3000; // for the clock, and for all when no event stream is to be had
   let stream = null;
   let timer = null;
+  let asking = false;
   let ticks = null;
   let wanted = new Set();
   let lost = false;
+  let away = false;
 
+  // One question at a time: an answer that comes late would put an older state over a newer one.
   const refresh = async () => {
     timer = null;
+    asking = true;
+    await take();
+    asking = false;
+    if (wanted.size && stream && !away) ask();
+  };
+
+  const take = async () => {
     const parts = wanted;
     wanted = new Set();
     let page;
@@ -24,8 +34,10 @@
       if (response.status === 404) return lose("This job was deleted, or is not open to you any more", "Show why");
       if (!response.ok) throw new Error(response.statusText);
       page = new DOMParser().parseFromString(await response.text(), "text/html");
+      away = false;
     } catch {
       parts.forEach((part) => wanted.add(part)); // the server is away for a moment; the next tick asks again
+      away = true;
       return;
     }
     const fresh = page.getElementById("job");
@@ -37,12 +49,21 @@
     tell();
   };
 
-  // What the keyboard is at stays so: htmx does the same by id.
+  // What the reader has opened, and what the keyboard is at, stays so.
   const replace = (old, fresh) => {
+    for (const summary of old.querySelectorAll("details[open] > summary")) {
+      const again = counterpart(summary, fresh);
+      if (again) again.parentElement.open = true;
+    }
     if (old.isEqualNode(fresh)) return;
-    const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = old.contains(document.activeElement) ? counterpart(document.activeElement, fresh) : null;
     old.replaceWith(fresh);
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    focused?.focus({ preventScroll: true });
+  };
+
+  const counterpart = (element, fresh) => {
+    const alike = [...fresh.querySelectorAll(element.tagName)];
+    return alike.find((other) => (element.id ? other.id === element.id : other.textContent === element.textContent));
   };
 
   const finish = (fresh) => {
@@ -73,7 +94,7 @@
 
   const ask = (...parts) => {
     parts.forEach((part) => wanted.add(part));
-    timer ??= setTimeout(refresh, REFRESH_MS);
+    if (!asking) timer ??= setTimeout(refresh, REFRESH_MS);
   };
 
   const stop = () => {
