@@ -1,4 +1,4 @@
-# One image for web, worker and migration. Two builds of torch: the CPU one by default, the CUDA one for `worker-gpu`.
+# One image for web, worker and migration, with the torch that is named; `worker-gpu` has arguments of its own.
 #
 #   docker build .                                              the torch that the package index gives
 #   docker build --build-arg TORCH_INDEX=<index of CPU builds> --build-arg TORCH_SPEC=torch==2.13.0+cpu .

@@ -51,7 +51,7 @@ def minimize(
         sandbox: as ``--sandbox`` of the command line.
         bind: further paths the script may read.
         network: whether the script may use the network.
-        on_event: is told of progress, event by event (docs/rest.md has their fields).
+        on_event: is told of progress, event by event (docs/report.md has their fields).
         options: ``budget`` and all others that a job has (docs/cli.md), such as ``args`` of a script.
 
     Raises:

@@ -6,12 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from minimizer.cli import cli
+from minimizer.report import Report
 from minimizer.settings import Settings
 from minimizer.store.migrate import upgrade
 from web.factory import create_app
@@ -81,6 +84,20 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
     files = {f"/api/v1/jobs/{{id}}/{name}" for name in ("repro.py", "report.json", "report.md", "run.log", "script.py")}
     expected = (routes - {("GET", "/api/v1/jobs/{id}/{name}")}) | {("GET", path) for path in files}
     assert expected <= documented
+
+
+def test_every_field_of_the_report_is_documented() -> None:
+    def parts(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+        yield model
+        for field in model.model_fields.values():
+            for inner in (field.annotation, *get_args(field.annotation)):
+                if isinstance(inner, type) and issubclass(inner, BaseModel):
+                    yield from parts(inner)
+
+    fields = {field.alias or name for part in parts(Report) for name, field in part.model_fields.items()}
+    page = (DOCS / "report.md").read_text()
+    documented = {word.rpartition(".")[2].removesuffix("[]") for word in re.findall(r"`([a-z0-9_.\[\]]+)`", page)}
+    assert fields <= documented, fields - documented
 
 
 def test_every_example_is_in_its_readme_and_says_what_it_is() -> None:
