@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 from minimizer.errors import BudgetExceeded
 
@@ -20,22 +22,30 @@ LEAST_FILES = 10_000
 LOOK_SECONDS = 1.0
 
 
-PREFIX = "minimizer-"
+PREFIX = "minimizer-scratch-"
 LOCK = "lock"
-"""Locked as long as the process lives that the folder is for. The script does not see it: its folders lie beside it."""
+"""Names this machine, and is locked as long as the process lives that the folder is for. No script sees it."""
 
 
 class Scratch:
-    """A new folder that is removed on `remove`, or by the next one that is made if its process is killed before."""
+    """A new folder that is removed on `remove`, or by the next one that is made if its process is killed before.
+
+    What scripts may write to lies in folders below it.
+    """
 
     def __init__(self, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self.path / f".{LOCK}", os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        (self.path / f".{LOCK}").rename(self.path / LOCK)  # seen only now that it is held
-        _remove_abandoned(self.path.parent)
+        self._lock = _locked(self.path)
+        if self._lock is not None:
+            _remove_abandoned(self.path.parent)
         self._least_free, self._least_files = least_free, least_files
         self._looked = 0.0
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def watch(self) -> None:
         """Look at the disk, at most once a second. The sandbox bounds a file's size, but not how many there are.
@@ -62,26 +72,39 @@ class Scratch:
     def remove(self) -> None:
         """Remove the folder and all in it."""
         remove(self.path)
-        os.close(self._lock)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _locked(folder: Path) -> IO[str] | None:
+    """The lock of a folder, held; ``None`` where the file system has none, and nobody will then remove what is left."""
+    unseen = folder / f".{LOCK}"
+    lock = unseen.open("x")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(socket.gethostname())
+        lock.flush()
+    except OSError:
+        lock.close()
+        return None
+    unseen.rename(folder / LOCK)
+    return lock
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the scratch folders of processes that have died."""
-    for lock in folder.glob(f"{PREFIX}*/{LOCK}"):
+    """Remove the scratch folders of this machine's processes that have died. Locks of other machines need not be seen here."""
+    for path in folder.glob(f"{PREFIX}*/{LOCK}"):
         try:
-            place = lock.parent.lstat()
+            place = path.parent.lstat()
             if not stat.S_ISDIR(place.st_mode) or place.st_uid != os.getuid():
                 continue
-            held = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # somebody else's, or gone by now
+            with path.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if lock.read() == socket.gethostname():
+                    remove(path.parent)
+        except OSError:  # its process lives, or it is gone by now
             continue
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(lock.parent)
-        except BlockingIOError:
-            pass  # its process lives
-        finally:
-            os.close(held)
 
 
 def remove(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import structlog
 from minimizer import archive
 from minimizer.options import Options
 from minimizer.report import Report
+from minimizer.scratch import Scratch
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Claim, Job, Store
@@ -101,11 +101,13 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
     """The engine's final report, or one that says why there is none."""
     job = claim.job
     try:
-        with tempfile.TemporaryDirectory(prefix="minimizer-job-") as folder:
-            script = _lay_out(store, job, Path(folder))
+        with Scratch() as scratch:
+            folder = scratch.path / "submitted"
+            folder.mkdir()
+            script = _lay_out(store, job, folder)
             toolchain = job.options.toolchain
             python = None if toolchain is None else settings.interpreters[toolchain]
-            binds = [Path(folder)]  # of an archive all files, wherever in it the main script is
+            binds = [folder]  # of an archive all files, wherever in it the main script is
             report = engine(script, options=job.options, settings=settings, sink=sink, python=python, binds=binds)
         if not report.status.is_final:
             raise RuntimeError(f"the engine returned a report that is {report.status}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -105,12 +106,25 @@ def test_what_a_killed_process_has_left_goes_with_the_next_job(tmp_path: Path, m
     precious.mkdir()
     (precious / "lock").touch(mode=0o600)
     (precious / "closed").mkdir(mode=0)
-    (tmp_path / "minimizer-planted").symlink_to(precious)
-    (abandoned,) = set(tmp_path.glob("minimizer-*")) - {living.path, tmp_path / "minimizer-planted"}
+    (tmp_path / "minimizer-scratch-planted").symlink_to(precious)
+    (abandoned,) = set(tmp_path.glob("minimizer-*")) - {living.path, tmp_path / "minimizer-scratch-planted"}
     further = Scratch()
     assert not abandoned.exists()
     assert living.path.exists() and further.path.exists()
     assert stat.S_IMODE((precious / "closed").stat().st_mode) == 0
     living.remove()
     further.remove()
-    assert not list(tmp_path.glob("minimizer-????????"))
+    assert list(tmp_path.glob("minimizer-*")) == [tmp_path / "minimizer-scratch-planted"]
+
+
+def test_where_files_cannot_be_locked_a_job_runs_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living = Scratch()
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    scratch = Scratch()
+    assert living.path.exists() and scratch.path.exists()
+    scratch.remove()
+    living.remove()
