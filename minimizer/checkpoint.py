@@ -102,14 +102,13 @@ def data_of(repro: Repro, case: Case) -> bytes | None:
 
 def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
     """Keep a repro and its data, in place of an earlier one."""
-    sink = journal.sink
     if data is None:
-        sink.discard(DATA_FILE)
-        sink.discard(ARCHIVE)
+        journal.sink.discard(DATA_FILE)
+        journal.sink.discard(ARCHIVE)
     else:
-        sink.artifact(DATA_FILE, data)
-        sink.artifact(ARCHIVE, bundle(repro, data))
-    sink.artifact(SCRIPT_FILE, repro.source.encode())
+        journal.show(DATA_FILE, data)
+        journal.show(ARCHIVE, bundle(repro, data))
+    journal.show(SCRIPT_FILE, repro.source.encode())
     journal.repro = repro.source
 
 

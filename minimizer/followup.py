@@ -10,9 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from minimizer import witness
 from minimizer.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
+from minimizer.emit import Repro
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.evidence import verdict_sentence
 from minimizer.further import Found
@@ -21,7 +23,7 @@ from minimizer.journal import Journal
 from minimizer.layers import describe
 from minimizer.options import Options
 from minimizer.place import Place
-from minimizer.report import Report, Reproducibility
+from minimizer.report import Report, Reproducibility, Verification
 from minimizer.search import FINISH_SECONDS, Result
 from minimizer.settings import Settings
 from minimizer.surveys import Surveys
@@ -32,6 +34,10 @@ from minimizer.watchdog import crowding
 from minimizer.windows import Region
 
 WITNESS_SECONDS = 120.0
+FIRMER = (
+    "What could be reduced further fails among our trials and not in a process of its own, as where code reads memory that nobody "
+    "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
+)
 CHEAP_SECONDS = 60.0
 """A survey that took no longer is worth a run more, to see how healthy the compiled code is."""
 
@@ -51,29 +57,56 @@ class FollowUp:
     def report(self) -> Report:
         return self.journal.report
 
-    def verify(self, result: Result) -> None:
-        """Run the repro in clean processes, and write it anew where they say that it needs more than it has."""
-        report, repro = self.report, result.repro
-        assert report.failure is not None and report.reduction is not None
-        check = partial(
-            verify,
-            data=result.data,
+    def verify(self, result: Result) -> Result:
+        """Run the repro in clean processes, and write it anew where they say that it needs more than it has.
+
+        Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
+        """
+        verification, complaints = self._verified(result)
+        if result.firmer is not None and not (verification.holds or verification.stopped):
+            firmer = result.firmer(self._fails) if verification.passes_with_compiler_off else None
+            if firmer is not None:
+                self.journal.note(FIRMER)
+                result = firmer
+                verification, complaints = self._verified(result)
+        for complaint in complaints:
+            self.journal.note(complaint)
+        self._decide(result, verification)
+        return result
+
+    def _fails(self, repro: Repro, data: bytes | None) -> bool:
+        """Whether a repro of a step on the way holds in two clean processes."""
+        return self._check(repro, data, runs=VERIFY_RUNS - 1, watch=self.journal.watch).holds
+
+    def _check(self, repro: Repro, data: bytes | None, **more: Any) -> Verification:
+        return verify(
+            repro,
+            data,
             sandbox=self.place.sandbox,
             python=self.place.python,
             scratch=self.place.private("verify"),
             timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.left)),
-            runs=VERIFY_RUNS,
-            watch=self.journal.watch_owner,
+            **more,
         )
-        complaints: list[str] = []
-        verification = check(repro, on_note=complaints.append)
+
+    def _verified(self, result: Result) -> tuple[Verification, list[str]]:
+        """The verification, and what its runs complained of."""
+        with self.journal.step(Step.VERIFY):
+            return self._run(result)
+
+    def _run(self, result: Result) -> tuple[Verification, list[str]]:
+        repro, complaints = result.repro, list[str]()
+        check = partial(
+            self._check, data=result.data, runs=VERIFY_RUNS, watch=self.journal.watch_owner, on_note=complaints.append
+        )
+        verification = check(repro)
         missing = missing_module(complaints)
         if missing is not None:
             # Our processes have imported more than the script has, so that the reduction could do without an import.
             repro = repro.importing(missing)
             replace(result, repro=repro).keep(self.journal)
             complaints.clear()
-            verification = check(repro, on_note=complaints.append)
+            verification = check(repro)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
             # It looked as if it always showed, and does not: compiled anew in one process, it may.
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
@@ -81,11 +114,16 @@ class FollowUp:
             repro = repro.importing(missing) if missing is not None else repro
             replace(result, repro=repro).keep(self.journal)
             complaints.clear()
-            verification = check(repro, on_note=complaints.append)
-        for complaint in complaints:
-            self.journal.note(complaint)
+            verification = check(repro)
+        report, reduction = self.report, self.report.reduction
+        assert reduction is not None
         report.verification = verification
-        self.journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=verification.holds)
+        self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
+        return verification, complaints
+
+    def _decide(self, result: Result, verification: Verification) -> None:
+        report = self.report
+        assert report.reduction is not None
         report.summary = verdict_sentence(report)
         if not verification.holds:
             report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED

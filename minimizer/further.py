@@ -76,9 +76,6 @@ def write_further(found: Found, suspects: Sequence[Region], *, place: Place, jou
             number += _write(other, f"repro-{number}.py", found, place, journal)
             if number > MOST:
                 return
-        for spare in range(number, MOST + 1):  # of an earlier run in the same place
-            journal.sink.discard(f"repro-{spare}.py")
-            journal.sink.discard(f"repro-{spare}.zip")
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:
@@ -101,9 +98,9 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     if not verification.passes_with_compiler_off:
         return False
     if verification.holds:
-        journal.sink.artifact(name, repro.source.encode())
+        journal.show(name, repro.source.encode())
         if data is not None:
-            journal.sink.artifact(name.replace(".py", ".zip"), bundle(repro, data))
+            journal.show(name.replace(".py", ".zip"), bundle(repro, data))
         culprit.what = f"fails by itself too: {name}"
     else:
         culprit.what = (

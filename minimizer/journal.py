@@ -9,7 +9,7 @@ from typing import Any
 
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report import Report
-from minimizer.sink import Sink
+from minimizer.sink import REPROS, Sink
 from minimizer.types import Step
 
 LOG_LINES = 20_000
@@ -22,6 +22,7 @@ class Journal:
         self.sink, self.report = sink, report
         self._budget, self._started = budget, time.monotonic()
         self._reserve = self._undisturbed_until = 0.0
+        self._shown: set[str] = set()
         self._lines: list[str] = []
         self.redact: Callable[[str], str] = str
         """Applied to all that is written to ``run.log``."""
@@ -100,6 +101,17 @@ class Journal:
         """Tell the sink and the log."""
         self.sink.event(type_, **data)
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
+
+    def show(self, name: str, content: bytes) -> None:
+        """Keep a file that shows a failure; `hide` takes the others away."""
+        self._shown.add(name)
+        self.sink.artifact(name, content)
+
+    def hide(self) -> None:
+        """Take away what an earlier run in the same place has shown, and this one has not."""
+        for name in REPROS:
+            if name not in self._shown:
+                self.sink.discard(name)
 
     def note(self, message: str) -> None:
         """Something the user should know that is no failure; repeated notes are told once."""

@@ -34,9 +34,9 @@ from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import Sandbox, without_bytecode
 from minimizer.scratch import Scratch
-from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced, run_again
+from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced
 from minimizer.settings import Settings
-from minimizer.sink import REPROS, Sink
+from minimizer.sink import Sink
 from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
 from minimizer.triage import REPEAT_SECONDS, Triage
 from minimizer.types import Reason, Status, Step
@@ -102,9 +102,8 @@ def minimize(
         scratch.remove()
     if report.reason not in (Reason.BUDGET, Reason.INTERRUPTED):  # those may be tried again, and go on from there
         sink.discard(CHECKPOINT)
-        if journal.repro is None and report.reason is not Reason.INTERNAL_ERROR:
-            for name in REPROS:
-                sink.discard(name)
+        if report.reason is not Reason.INTERNAL_ERROR:
+            journal.hide()
     sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
     journal.keep()
     return report
@@ -174,9 +173,10 @@ class _Job:
                     self._settle(otherwise)
                     return
                 result, patient = Result(script_repro), level.patient
-            with self._journal.step(Step.VERIFY):
-                self._journal.watch()
-                follow_up.verify(result)
+            self._journal.watch()
+            verified = follow_up.verify(result)
+            if verified is not result:
+                result, patient = verified, self._patient(verified, surveys)
             self._journal.keep()
             suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
             if result.found is not None:
@@ -198,7 +198,7 @@ class _Job:
         self._announce(case)
         try:
             search = self._search(case, executor)
-            return search.run(lambda seen, enough: beside.submit(run_again, triage.surveys, case, seen, enough))
+            return search.run(lambda seen, enough: beside.submit(triage.surveys.rate, case, seen, enough))
         except (Unreduced, Unanswered) as end:
             case.survey.close()  # before another is held: each holds the whole script
             if case.otherwise is None:

@@ -7,13 +7,13 @@ may have been refused by chance: the reduction goes on from there with a sequent
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from minimizer.alone import Alone, Fails, last_that_fails
 from minimizer.blame import climb
 from minimizer.checkpoint import Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.emit import Details, Repro, emit
@@ -28,18 +28,17 @@ from minimizer.localize import Localized, confirm_discrete, confirm_local, find_
 from minimizer.oracle import Measured, Oracle, Signature, signature_of
 from minimizer.polish import polish
 from minimizer.program import Program
+from minimizer.protocol import Outcome
 from minimizer.publish import publish
-from minimizer.reduce import Reduced, reduce
+from minimizer.reduce import Check, Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
-from minimizer.surveys import Surveys
+from minimizer.surveys import FLAKY_RUNS
 from minimizer.types import Kind, Reason, Status, Step, counted
 from minimizer.windows import Region, cut
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """What a script says that wants gradients. Where it fails before it comes to that, there is nothing else to know it by."""
-FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
-"""How often a script is run, in all, whose failure does not always show; none is begun after that time."""
 FINISH_SECONDS = 45.0
 """Kept free at the end of the budget, so that the best result so far can be written and verified."""
 
@@ -52,21 +51,23 @@ class Unreduced(Exception):
         self.settled = settled
 
 
+ALWAYS = Reproducibility(failed=1, runs=1)
 Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
-"""Runs the script again, behind what is under way: see `run_again`."""
+"""Runs the script again, behind what is under way: see `Surveys.rate`."""
 
 
 @dataclass(frozen=True)
 class Result:
     """What the search ended with.
 
-    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``found``: where further culprits are
-    looked for. ``disputed``: why it may be none, where only the script's own check calls it a failure.
+    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``firmer``: for one that passes in a clean
+    process, a result that does not; None if there is none, or no time. ``found``: where further culprits are looked for. ``disputed``: why it may be none, where only the script's own check calls it a failure.
     """
 
     repro: Repro
     data: bytes | None = None
     rewrite: Callable[[Reproducibility], Repro] | None = None
+    firmer: Callable[[Fails], Result | None] | None = None
     found: Found | None = None
     disputed: str | None = None
 
@@ -94,6 +95,7 @@ class Search:
         self._report = journal.report
         self._oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
         self._finish = _finish_seconds(case.signature.kind)
+        self._accepted: list[Program] = []
 
     def run(self, repeat: Repeat) -> Result:
         """Every step in order. Time is left to finish; where the search is cut short, the best so far is emitted.
@@ -140,7 +142,42 @@ class Search:
             result = self._emit(reduced.best, measured, measured.rate if is_measured else seen)
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
-        return replace(result, found=Found(case, oracle, program, located, reduced.best))
+        found = Found(case, oracle, program, located, reduced.best)
+        firmer = None if result.rewrite is None else partial(self._firmer, start, found)
+        return replace(result, found=found, firmer=firmer)
+
+    def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
+        """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step."""
+        alone, way, before = (
+            Alone(self._oracle, self._repro_of, fails),
+            [start.best, *self._accepted],
+            self._report.reduction,
+        )
+        assert before is not None
+        with self._journal.reserving(self._finish), self._journal.step(Step.REDUCE):
+            try:
+                reached = last_that_fails(way, alone.check)
+            except BudgetExceeded:
+                reached = None
+            if reached is None:
+                return None
+            history = tuple(before.history[: len(start.history) + reached])
+            reduced = self._reduce(
+                replace(start, best=way[reached], seconds=before.seconds, history=history), alone.check
+            )
+        measured = self._blame(reduced.best, found.located)
+        with self._journal.undisturbed(self._finish), self._journal.step(Step.EMIT):
+            seen = self._report.failure.reproducibility if self._report.failure is not None else ALWAYS
+            result = self._emit(reduced.best, measured, seen if measured.is_steady else measured.rate)
+        return replace(result, found=replace(found, reduced=reduced.best))
+
+    def _repro_of(self, program: Program) -> tuple[Repro, bytes | None] | None:
+        outcome = self._oracle.shown(program)
+        with suppress(SyntaxError, ChildFailed):
+            if outcome is not None:
+                repro = self._write(program, self._details(program, outcome), ALWAYS)
+                return repro, data_of(repro, self._case)
+        return None
 
     def _pin(self, window: Program) -> None:
         """Where NaN or infinities are the failure, and the window shows them, they must stay part of it."""
@@ -255,8 +292,10 @@ class Search:
                 )
         return None
 
-    def _reduce(self, start: Checkpoint) -> Reduced[Program]:
+    def _reduce(self, start: Checkpoint, check: Check | None = None) -> Reduced[Program]:
         program, oracle, report = start.program, self._oracle, self._report
+        check = check or oracle.check
+        self._accepted = []
         earlier, keeper = oracle.trials, Keeper(start, self._case, oracle, self._journal)
 
         def record(step: HistoryStep, best: Program) -> None:
@@ -264,29 +303,30 @@ class Search:
             report.reduction = self._reduction(program, step.nodes, trials)
             self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=step.by)
             keeper.step(step, best)
+            self._accepted.append(best)
 
         reduced = reduce(
             start.best,
-            check=oracle.check,
+            check=check,
             literal=self._case.survey.literal,
             on_step=record,
             jobs=self._jobs,
         )
         if reduced.one_minimal:
             with suppress(BudgetExceeded):
-                reduced = replace(reduced, best=self._polished(publish(reduced.best, oracle.check)))
+                reduced = replace(reduced, best=self._polished(publish(reduced.best, check), check))
         reduction = self._reduction(program, reduced.best.size, oracle.trials)
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
         reduction.history, reduction.seconds = keeper.history, round(start.seconds + reduced.seconds, 2)
         report.reduction = reduction
         return reduced
 
-    def _polished(self, program: Program) -> Program:
+    def _polished(self, program: Program, check: Check) -> Program:
         oracle = self._oracle
         if oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
             return program
         seen = oracle.also_seen.copy()
-        polished = polish(program, oracle.check, jobs=self._jobs)
+        polished = polish(program, check, jobs=self._jobs)
         oracle.also_seen = seen  # how a pass fails that lacks a statement says nothing about the script
         return polished
 
@@ -333,17 +373,23 @@ class Search:
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
 
     def _emit(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
-        case = self._case
-        details = details_of(program, measured.outcome, case.tolerance)
+        details = self._details(program, measured.outcome)
         if disputed := self._disputed(program, measured):
             details["disputed"] = disputed
-        if case.signature.kind is Kind.HANG and case.signature.where:
-            details["stuck_in"] = case.signature.where.rpartition(":")[2]
         write = partial(self._write, program, details)
         repro = write(rate)
-        result = Result(repro, data_of(repro, case), write if _always(rate) else None, disputed=details.get("disputed"))
+        result = Result(
+            repro, data_of(repro, self._case), write if _always(rate) else None, disputed=details.get("disputed")
+        )
         result.keep(self._journal)
         return result
+
+    def _details(self, program: Program, outcome: Outcome) -> Details:
+        case = self._case
+        details = details_of(program, outcome, case.tolerance)
+        if case.signature.kind is Kind.HANG and case.signature.where:
+            details["stuck_in"] = case.signature.where.rpartition(":")[2]
+        return details
 
     def _disputed(self, program: Program, measured: Measured) -> str | None:
         if self._case.tolerance is None:
@@ -362,20 +408,6 @@ class Search:
             rate=rate,
             details=details,
         )
-
-
-def run_again(surveys: Surveys, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
-    """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted.
-
-    Fewer, if one could not be run as far as it takes.
-    """
-    failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
-    with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
-        while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
-            if (fails := surveys.fails_again(case)) is None:
-                break
-            failed, runs = failed + fails, runs + 1
-    return Reproducibility(failed=failed, runs=runs)
 
 
 def _finish_seconds(kind: Kind) -> float:

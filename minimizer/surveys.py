@@ -5,14 +5,18 @@ What a run has shown is for `triage` to judge; here only whether a later one sho
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.findings import Case, hang_signature, held_signature, missing_signature
 from minimizer.place import Place
+from minimizer.report import Reproducibility
 from minimizer.types import Kind
 from minimizer.watchdog import Limits, Watchdog
 
@@ -25,6 +29,8 @@ PATIENCE = 300.0
 EAGER_SECONDS = 600.0
 SURVEY_SECONDS = 3600.0
 """For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
+FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
+"""How often a script is run, in all, whose failure does not always show; none is begun after that time."""
 
 
 class Surveys:
@@ -99,6 +105,19 @@ class Surveys:
         if survey.silence is not None:
             return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
         return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
+
+    def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+        """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted.
+
+        Fewer, if one could not be run as far as it takes.
+        """
+        failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
+        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
+            while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
+                if (fails := self.fails_again(case)) is None:
+                    break
+                failed, runs = failed + fails, runs + 1
+        return Reproducibility(failed=failed, runs=runs)
 
     def runs_well(self, case: Case, **changes: Any) -> int | None:
         """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""

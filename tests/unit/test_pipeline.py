@@ -215,3 +215,21 @@ def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
     minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
     assert (out / "repro.py").exists() == stays
     assert (out / "repro-2.py").exists()
+
+
+def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(job: _Job) -> None:
+        job._journal.show("repro.py", b"# new\n")
+        job._journal.show("repro-2.py", b"# new, without data\n")
+        job._report.status = Status.MINIMIZED
+
+    monkeypatch.setattr(_Job, "run", end)
+    script, out = tmp_path / "a.py", tmp_path / "out"
+    script.write_text("import torch\n")
+    for name in ("repro.py", "repro-2.py", "repro-2.zip", "repro-3.py"):
+        FolderSink(out).artifact(name, b"# old\n")
+    minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
+    assert sorted(path.name for path in out.glob("repro*")) == ["repro-2.py", "repro.py"]
+    assert "new" in (out / "repro.py").read_text()
