@@ -16,7 +16,7 @@ from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.options import check_script, parse_options
 from minimizer.report import Checked, Report
 from minimizer.settings import Settings
-from minimizer.sink import Event, FolderSink
+from minimizer.sink import Event, FolderSink, require_apart
 from minimizer.types import Reason, Status, counted
 
 Subject = str | os.PathLike[str] | Callable[..., Any]
@@ -73,6 +73,7 @@ def minimize(
         if inputs or compile:
             raise UserError("inputs and compile= belong to a function; a script takes args=[...]")
         script = Path(subject)
+        require_apart("option 'out':", script, folder)
     try:
         check_script(script.read_bytes(), str(script))
     except OSError as error:

@@ -13,12 +13,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from minimizer.errors import InvalidOption
 from minimizer.report import Report
 
 Event = dict[str, Any]
 
 REPROS = (*(f"repro{number}.{kind}" for number in ("", "-2", "-3") for kind in ("py", "zip")), "data.pt")
 """What shows failures. Where a run shows none, those of an earlier run in the same place go."""
+
+
+def require_apart(option: str, script: Path, folder: Path) -> None:
+    """Refuse a folder in which a result would take the place of the script.
+
+    Raises:
+        InvalidOption: it is the script's own folder, and the script is called as a result is.
+    """
+    script = script.resolve()
+    if script.name in REPROS and script.parent == folder.resolve():
+        raise InvalidOption(f"{option} {folder} would put a result in the place of {script}; name another folder")
 
 
 class Sink(Protocol):

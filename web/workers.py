@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from flask import Blueprint, render_template
 
-from minimizer.store import Job, Store, WorkerRow
+from minimizer.store import SILENCE, Job, Store, WorkerRow
 from web.service import service
-
-SILENCE = timedelta(minutes=1)
-"""A worker that was not seen for longer counts as gone, though its row is kept for a day."""
 
 worker_pages = Blueprint("worker_pages", __name__)
 

@@ -18,7 +18,6 @@ import click
 
 from minimizer.errors import InvalidOption, MissingTool
 from minimizer.options import Options, parse_options
-from minimizer.sink import REPROS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -92,16 +91,6 @@ def _option(name: str) -> Callable[[Command], Command]:
         metavar=METAVARS.get(name, "NAME"),
         help=help_text,
     )
-
-
-def require_apart(script: Path, folder: Path) -> None:
-    """Refuse a folder in which a result would take the place of the script.
-
-    Raises:
-        InvalidOption: it is the script's own folder, and the script is called as a result is.
-    """
-    if script.name in REPROS and script.resolve().parent == folder.resolve():
-        raise InvalidOption(f"--out {folder} would put a result in the place of {script}; name another folder")
 
 
 def require_place(option: str, path: Path | None) -> None:

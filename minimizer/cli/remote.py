@@ -12,13 +12,13 @@ import click
 
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import job_options, options_from, require_apart, require_place
+from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
 from minimizer.options import check_script
-from minimizer.sink import REPROS, FolderSink
+from minimizer.sink import REPROS, FolderSink, require_apart
 from minimizer.types import Exit, Status
 
 RESULTS = Path("minimizer-out")
@@ -98,7 +98,7 @@ def submit(
     gate.check()
     require_place("--out", out or (RESULTS if wait else None))
     if out is not None:
-        require_apart(script, out)
+        require_apart("--out", script, out)
     client = Client(server, pause=_pause)
     job, was_asked_before = client.submit(content, script.name, options_from(job_values), project, force=force)
     if was_asked_before:
@@ -217,7 +217,7 @@ def _fetch(client: Client, job: Job, folder: Path) -> list[str]:
     contents = {name: client.artifact(job["id"], name) for name in client.artifacts(job["id"]) if _is_plain(name)}
     if job.get("report"):
         contents["report.json"] = json.dumps(_report(job), indent=1).encode() + b"\n"
-    if contents:
+    if contents or folder.exists():
         sink = FolderSink(folder)
         for name, content in contents.items():
             sink.artifact(name, content)

@@ -15,13 +15,13 @@ import click
 
 from minimizer.api import default_folder
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import find_interpreter, job_options, options_from, require_apart, require_place
+from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.options import check_script
 from minimizer.settings import settings_from_environment
-from minimizer.sink import Event, FolderSink
+from minimizer.sink import Event, FolderSink, require_apart
 from minimizer.types import Exit
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(
     gate.check()
     folder = out or default_folder(script.stem)
     require_place("--out", folder)
-    require_apart(script, folder)
+    require_apart("--out", script, folder)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_tools(sandbox, interpreter)

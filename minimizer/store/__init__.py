@@ -46,8 +46,10 @@ from minimizer.store.views import (
     Webhook,
     WorkerRow,
 )
+from minimizer.store.workers import SILENCE
 
 __all__ = [
+    "SILENCE",
     "ArtifactInfo",
     "ArtifactTooLarge",
     "AuditEntry",

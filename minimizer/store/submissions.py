@@ -21,6 +21,7 @@ from minimizer.store.jobs import find, touch, view
 from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
 from minimizer.store.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.views import Job, NewJob, Submitter
+from minimizer.store.workers import SILENCE
 from minimizer.types import Status
 
 CHECKPOINT = "checkpoint.json"
@@ -140,7 +141,7 @@ class Submissions:
             if known.payload_sha != question_sha:
                 raise IdempotencyConflict
             return view(session.get_one(JobRow, known.job_number)), False
-        row = None if force else _same_question(session, question_sha, project)
+        row = None if force else _same_question(session, question_sha, project, now)
         created = row is None
         if row is None:
             row = queue(session, job, project, by, self._max_queued_jobs, now)
@@ -191,7 +192,7 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
         raise QuotaExceeded(by.user, by.max_open_jobs)
 
 
-def _same_question(session: Session, question_sha: str, project: ProjectRow) -> JobRow | None:
+def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
     """The newest job that is under way to the answer, or has it."""
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
@@ -200,10 +201,10 @@ def _same_question(session: Session, question_sha: str, project: ProjectRow) -> 
         JobRow.cancel_requested.is_(False),
     )
     row = session.scalars(query.order_by(JobRow.number.desc()).limit(1)).one_or_none()
-    return None if row is not None and _is_outdated(session, row) else row
+    return None if row is not None and _is_outdated(session, row, now) else row
 
 
-def _is_outdated(session: Session, row: JobRow) -> bool:
+def _is_outdated(session: Session, row: JobRow, now: datetime) -> bool:
     """Whether the workers that would take the job now have another torch than the one that answered it.
 
     Which torch an interpreter of `MINIMIZER_TOOLCHAINS` has they do not say. It may be another one since they started.
@@ -212,7 +213,7 @@ def _is_outdated(session: Session, row: JobRow) -> bool:
         return False
     able = [
         worker
-        for worker in session.scalars(select(WorkerRecord))
+        for worker in session.scalars(select(WorkerRecord).where(WorkerRecord.last_seen > now - SILENCE))
         if (row.device is None or row.device in worker.devices)
         and (row.toolchain is None or row.toolchain in worker.interpreters)
     ]

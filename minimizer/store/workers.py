@@ -13,6 +13,8 @@ from minimizer.store.views import Waiting, WorkerRow
 from minimizer.types import Status
 
 _FORGET_AFTER = timedelta(days=1)
+SILENCE = timedelta(minutes=1)
+"""A worker that was not seen for longer counts as gone, though its row is kept for a day."""
 
 
 class Workers:

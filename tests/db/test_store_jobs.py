@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from minimizer.options import Options
 from minimizer.report import Failure, Report
@@ -25,7 +26,7 @@ from minimizer.store import (
     UnknownJob,
     blobs,
 )
-from minimizer.store.models import ArtifactRow, BlobRow
+from minimizer.store.models import ArtifactRow, BlobRow, WorkerRecord
 from minimizer.types import Kind, Reason, Status
 
 SCRIPT = b"import torch\n"
@@ -137,6 +138,7 @@ def test_the_same_question_at_the_same_moment_makes_one_job(store: Store) -> Non
         (Options(), {"torch": "2.14.0"}, False),
         (Options(device="cuda"), {"torch": "2.14.0"}, True),
         (Options(device="cuda"), {"torch": "2.14.0", "device": "cuda"}, False),
+        (Options(), {"torch": "2.14.0", "silent": True}, True),
         (Options(toolchain="nightly"), {"torch": "2.13.0"}, True),
         (Options(toolchain="nightly"), {"torch": "2.13.0", "toolchains": ["nightly"]}, False),
     ],
@@ -149,13 +151,20 @@ def test_an_old_answer_is_none_for_another_torch(
     ((first, _),) = store.submit_many([asked])
     run_to_end(store, first, environment={"torch": "2.13.0+cpu"})
     if worker is not None:
-        store.register_worker("w", **{"device": "cpu", **worker})
+        is_silent = "silent" in worker
+        known = {name: value for name, value in worker.items() if name != "silent"}
+        store.register_worker("w", **{"device": "cpu", **known})
+        if is_silent:
+            with store._database.write() as session:
+                long_ago = store._database.now(session) - timedelta(hours=1)
+                session.execute(update(WorkerRecord).values(last_seen=long_ago))
     ((job, created),) = store.submit_many([asked])
     assert (job.id == first.id, created) == (is_answer, not is_answer)
 
 
 def test_a_job_under_way_is_the_answer_whatever_worker_comes(store: Store) -> None:
     ((first, _),) = store.submit_many([NewJob(SCRIPT, "a.py", Options())])
+    store.put_report(claim(store), Report(environment={"torch": "2.13.0"}))
     store.register_worker("w", device="cpu", torch="2.14.0")
     assert store.submit_many([NewJob(SCRIPT, "a.py", Options())])[0][0].id == first.id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -338,9 +339,12 @@ def test_workers_come_and_work_before_ones_eyes(page: Page, store: Store, compla
 
 def test_what_a_reader_has_opened_or_selected_stays_so(page: Page, store: Store, complaints: list[str]) -> None:
     page.goto("/workers")
-    with page.expect_response("**/workers"):
-        page.evaluate("getSelection().selectAllChildren(document.getElementById('start-here'))")
-    page.evaluate("new Promise(requestAnimationFrame)")
+    page.evaluate(
+        """new Promise(done => {
+            document.addEventListener('htmx:afterRequest', () => setTimeout(done), { once: true });
+            getSelection().selectAllChildren(document.getElementById('start-here'));
+        })"""
+    )
     assert page.evaluate("getSelection().toString()").strip() == "python -m worker"
 
     hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
@@ -356,8 +360,19 @@ def test_what_a_reader_has_opened_or_selected_stays_so(page: Page, store: Store,
     expect(page.get_by_text("This is new.")).to_be_visible()
     expect(page.get_by_text("forward, model.py line 3")).to_be_visible()
     expect(page.get_by_text("Compile time by frame")).to_be_focused()
+    page.get_by_text("Show model.py").click()
+    expect(page.locator("#script")).to_contain_text("torch.compile")
     hands.finish(report)
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    expect(page.locator("#script")).to_contain_text("torch.compile")
     assert complaints == []
+
+
+def test_a_filter_that_finds_the_same_jobs_is_a_filter_all_the_same(page: Page, store: Store) -> None:
+    Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    page.goto("/jobs")
+    page.get_by_label("Status").select_option("running")
+    expect(page).to_have_url(re.compile("status=running"))
 
 
 def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: list[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from minimizer.cli.serve import STOP_SECONDS
 from minimizer.store import Store
 
 START_SECONDS = 60
@@ -63,7 +64,7 @@ class Service:
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(STOP_SECONDS + START_SECONDS)
 
 
 @pytest.fixture

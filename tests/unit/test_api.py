@@ -91,6 +91,15 @@ def test_what_cannot_be_used_is_explained(
     assert calls == []
 
 
+def test_a_script_is_not_overwritten_by_its_result(calls: list[dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "repro.py").write_text("import torch\n")
+    (tmp_path / "linked.py").symlink_to("repro.py")
+    for name in ("repro.py", "linked.py"):
+        with pytest.raises(minimizer.UserError, match="in the place of"):
+            minimizer.minimize(tmp_path / name, out=tmp_path)
+    assert calls == []
+
+
 def test_a_setting_of_the_environment_is_told_from_an_option(
     calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

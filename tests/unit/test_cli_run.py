@@ -132,7 +132,7 @@ def test_a_script_is_not_overwritten_by_its_result(
     script = script.rename(script.with_name("repro.py"))
     monkeypatch.chdir(script.parent)
     ran = minimizer(command, "repro.py", "--out", ".", *(["--wait"] if command == "submit" else []))
-    assert ran.status == 2 and "in the place of repro.py" in ran.err
+    assert ran.status == 2 and f"in the place of {script}" in ran.err
     assert not minimizer.calls
 
 

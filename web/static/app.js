@@ -20,7 +20,8 @@ document.addEventListener("click", async (event) => {
 
 // A part that asks for itself again and has not changed stays as it is, with what the reader has selected in it.
 document.addEventListener("htmx:beforeSwap", (event) => {
-  const { target, serverResponse } = event.detail;
+  const { target, serverResponse, requestConfig } = event.detail;
+  if (requestConfig.elt !== target) return; // somebody has asked: the address changes too
   const fresh = new DOMParser().parseFromString(serverResponse, "text/html").getElementById(target.id);
   if (fresh && fresh.innerHTML === target.innerHTML) event.detail.shouldSwap = false;
 });

@@ -6,6 +6,7 @@
   if (!job || job.dataset.final === "true") return;
 
   const REFRESH_MS = 400; // at most so often, however many events come
+  const ANSWER_MS = 20000; // a connection that has died must not be waited for
   const TICK_MS = 3000; // for the clock, and for all when no event stream is to be had
   let stream = null;
   let timer = null;
@@ -19,8 +20,11 @@
   const refresh = async () => {
     timer = null;
     asking = true;
-    await take();
-    asking = false;
+    try {
+      await take();
+    } finally {
+      asking = false;
+    }
     if (wanted.size && stream && !away) ask();
   };
 
@@ -29,11 +33,15 @@
     wanted = new Set();
     let page;
     try {
-      const response = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+      const response = await fetch(location.pathname, {
+        headers: { Accept: "text/html" },
+        signal: AbortSignal.timeout(ANSWER_MS),
+      });
       if (response.redirected) return lose("You are signed out", "Sign in again");
       if (response.status === 404) return lose("This job was deleted, or is not open to you any more", "Show why");
       if (!response.ok) throw new Error(response.statusText);
       page = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (!page.getElementById("job")) throw new Error("not the page of a job");
       away = false;
     } catch {
       parts.forEach((part) => wanted.add(part)); // the server is away for a moment; the next tick asks again
@@ -70,6 +78,8 @@
     stop();
     replace(document.getElementById("job"), fresh);
     htmx.process(fresh);
+    // What was opened and loads when it is clicked on has not been clicked on in this page. The event loads, and toggles nothing.
+    fresh.querySelectorAll("details[data-once][open] > summary").forEach((summary) => htmx.trigger(summary, "click"));
     tell();
   };
 
