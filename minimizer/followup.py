@@ -24,7 +24,8 @@ from minimizer.layers import describe
 from minimizer.options import Options
 from minimizer.place import Place
 from minimizer.report import Report, Reproducibility, Verification
-from minimizer.search import FINISH_SECONDS, Result
+from minimizer.result import Result
+from minimizer.search import FINISH_SECONDS
 from minimizer.settings import Settings
 from minimizer.surveys import Surveys
 from minimizer.types import Kind, Reason, Status, Step

@@ -32,9 +32,10 @@ from minimizer.place import Place
 from minimizer.publish import is_public
 from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
+from minimizer.result import Result
 from minimizer.sandbox import Sandbox, without_bytecode
 from minimizer.scratch import Scratch
-from minimizer.search import FINISH_SECONDS, Result, Search, Unreduced
+from minimizer.search import FINISH_SECONDS, Search, Unreduced
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys

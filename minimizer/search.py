@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from minimizer.alone import Alone, Fails, last_that_fails
 from minimizer.blame import climb
-from minimizer.checkpoint import Checkpoint, Keeper, data_of, keep_repro, restore
-from minimizer.emit import Details, Repro, emit
+from minimizer.checkpoint import Checkpoint, Keeper, restore
 from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.evidence import culprit_of, details_of, dispute, failure_of
+from minimizer.evidence import culprit_of, failure_of
 from minimizer.executor import Executor
 from minimizer.findings import Case, Settled
 from minimizer.further import Found
@@ -28,10 +27,10 @@ from minimizer.localize import Localized, confirm_discrete, confirm_local, find_
 from minimizer.oracle import Measured, Oracle, Signature, signature_of
 from minimizer.polish import polish
 from minimizer.program import Program
-from minimizer.protocol import Outcome
 from minimizer.publish import publish
 from minimizer.reduce import Check, Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
+from minimizer.result import Result, Writer, always
 from minimizer.surveys import FLAKY_RUNS
 from minimizer.types import Kind, Reason, Status, Step, counted
 from minimizer.windows import Region, cut
@@ -51,33 +50,8 @@ class Unreduced(Exception):
         self.settled = settled
 
 
-ALWAYS = Reproducibility(failed=1, runs=1)
 Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
 """Runs the script again, behind what is under way: see `Surveys.rate`."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What the search ended with.
-
-    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``firmer``: for one that passes in a clean
-    process, a result that does not; None if there is none, or no time. ``found``: where further culprits are looked for. ``disputed``: why it may be none, where only the script's own check calls it a failure.
-    """
-
-    repro: Repro
-    data: bytes | None = None
-    rewrite: Callable[[Reproducibility], Repro] | None = None
-    firmer: Callable[[Fails], Result | None] | None = None
-    found: Found | None = None
-    disputed: str | None = None
-
-    def keep(self, journal: Journal) -> None:
-        """Keep the repro, to be had while it is being verified."""
-        reduction = journal.report.reduction
-        assert reduction is not None
-        reduction.lines_after = self.repro.lines
-        keep_repro(self.repro, self.data, journal)
-        journal.event("repro", lines=self.repro.lines, nodes=reduction.nodes_after, verified=False)
 
 
 class Search:
@@ -94,6 +68,7 @@ class Search:
         self._trains = BACKWARD.search(source) is not None
         self._report = journal.report
         self._oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
+        self._writer = Writer(case, self._oracle, journal)
         self._finish = _finish_seconds(case.signature.kind)
         self._accepted: list[Program] = []
 
@@ -106,7 +81,7 @@ class Search:
         """
         case, oracle, finish = self._case, self._oracle, self._finish
         seen = Reproducibility(failed=1, runs=case.runs)
-        if not _always(seen):
+        if not always(seen):
             oracle.expect(seen)
         try:
             with self._journal.reserving(finish):
@@ -122,7 +97,7 @@ class Search:
                     reduced = self._reduce(start)
                     seen = repeats.result()  # here, where it ends at once if the time does
             measured = self._blame(reduced.best, located)
-            is_flaky = not (measured.is_steady and _always(seen))
+            is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
                 with self._journal.reserving(finish), suppress(BudgetExceeded, Cancelled):
                     repeats = repeat(seen, FLAKY_RUNS)
@@ -139,7 +114,7 @@ class Search:
         self._count(seen, measured.rate)
         with self._journal.undisturbed(finish), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
-            result = self._emit(reduced.best, measured, measured.rate if is_measured else seen)
+            result = self._writer.result(reduced.best, measured, measured.rate if is_measured else seen)
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
         found = Found(case, oracle, program, located, reduced.best)
@@ -148,12 +123,9 @@ class Search:
 
     def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
         """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step."""
-        alone, way, before = (
-            Alone(self._oracle, self._repro_of, fails),
-            [start.best, *self._accepted],
-            self._report.reduction,
-        )
-        assert before is not None
+        alone, way = Alone(self._oracle, self._writer.draft, fails), [start.best, *self._accepted]
+        before, failure = self._report.reduction, self._report.failure
+        assert before is not None and failure is not None
         with self._journal.reserving(self._finish), self._journal.step(Step.REDUCE):
             try:
                 reached = last_that_fails(way, alone.check)
@@ -167,17 +139,9 @@ class Search:
             )
         measured = self._blame(reduced.best, found.located)
         with self._journal.undisturbed(self._finish), self._journal.step(Step.EMIT):
-            seen = self._report.failure.reproducibility if self._report.failure is not None else ALWAYS
-            result = self._emit(reduced.best, measured, seen if measured.is_steady else measured.rate)
+            rate = failure.reproducibility if measured.is_steady else measured.rate
+            result = self._writer.result(reduced.best, measured, rate)
         return replace(result, found=replace(found, reduced=reduced.best))
-
-    def _repro_of(self, program: Program) -> tuple[Repro, bytes | None] | None:
-        outcome = self._oracle.shown(program)
-        with suppress(SyntaxError, ChildFailed):
-            if outcome is not None:
-                repro = self._write(program, self._details(program, outcome), ALWAYS)
-                return repro, data_of(repro, self._case)
-        return None
 
     def _pin(self, window: Program) -> None:
         """Where NaN or infinities are the failure, and the window shows them, they must stay part of it."""
@@ -190,7 +154,7 @@ class Search:
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
         assert self._report.failure is not None
         self._report.failure.reproducibility = script
-        if not (_always(script) and _always(repro)):
+        if not (always(script) and always(repro)):
             self._journal.note(
                 f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
                 f"{repro.failed} of {repro.runs} compilations of the repro."
@@ -372,51 +336,10 @@ class Search:
         sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
 
-    def _emit(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
-        details = self._details(program, measured.outcome)
-        if disputed := self._disputed(program, measured):
-            details["disputed"] = disputed
-        write = partial(self._write, program, details)
-        repro = write(rate)
-        result = Result(
-            repro, data_of(repro, self._case), write if _always(rate) else None, disputed=details.get("disputed")
-        )
-        result.keep(self._journal)
-        return result
-
-    def _details(self, program: Program, outcome: Outcome) -> Details:
-        case = self._case
-        details = details_of(program, outcome, case.tolerance)
-        if case.signature.kind is Kind.HANG and case.signature.where:
-            details["stuck_in"] = case.signature.where.rpartition(":")[2]
-        return details
-
-    def _disputed(self, program: Program, measured: Measured) -> str | None:
-        if self._case.tolerance is None:
-            return None
-        (judged,) = self._oracle.judge([program], tolerance=None)
-        return dispute(measured.outcome, judged)
-
-    def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
-        report = self._report
-        assert report.failure is not None
-        return emit(
-            program,
-            report.failure,
-            report.culprits,
-            environment=report.environment,
-            rate=rate,
-            details=details,
-        )
-
 
 def _finish_seconds(kind: Kind) -> float:
     """Kept free at the end of the budget; a hang has to be awaited once more to be verified."""
     return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
-
-
-def _always(rate: Reproducibility) -> bool:
-    return rate.failed == rate.runs
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:

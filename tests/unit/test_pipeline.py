@@ -17,7 +17,7 @@ from minimizer.oracle import Signature, signature_of
 from minimizer.pipeline import _end, _Job, _unanswered, minimize
 from minimizer.program import Input, Node, Program, Ref, TensorMeta
 from minimizer.protocol import Outcome, parse
-from minimizer.report import Failure, Reduction, Report
+from minimizer.report import Failure, Reduction, Report, Reproducibility
 from minimizer.search import Unreduced
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -94,8 +94,8 @@ class Suspects:
         self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
         self.surveys = self
 
-    def fails_again(self, case: Case) -> bool | None:
-        return True
+    def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+        return Reproducibility(failed=enough, runs=enough)
 
     def next_suspect(self) -> Case | None:
         return self._left.pop(0) if self._left else None

@@ -1,0 +1,102 @@
+"""What a search ends with: the repro of a reduced program, its data, and how to have another one where that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from minimizer.alone import Fails
+from minimizer.checkpoint import data_of, keep_repro
+from minimizer.emit import Details, Repro, emit
+from minimizer.errors import ChildFailed
+from minimizer.evidence import details_of, dispute
+from minimizer.findings import Case
+from minimizer.further import Found
+from minimizer.journal import Journal
+from minimizer.oracle import Measured, Oracle
+from minimizer.program import Program
+from minimizer.protocol import Outcome
+from minimizer.report import Reproducibility
+from minimizer.types import Kind
+
+ALWAYS = Reproducibility(failed=1, runs=1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A repro that is not verified yet.
+
+    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``firmer``: for one that passes in a clean
+    process, a result that does not; None if there is none, or no time. ``found``: where further culprits are looked for.
+    ``disputed``: why it may be none, where only the script's own check calls it a failure.
+    """
+
+    repro: Repro
+    data: bytes | None = None
+    rewrite: Callable[[Reproducibility], Repro] | None = None
+    firmer: Callable[[Fails], Result | None] | None = None
+    found: Found | None = None
+    disputed: str | None = None
+
+    def keep(self, journal: Journal) -> None:
+        """Keep the repro, to be had while it is being verified."""
+        reduction = journal.report.reduction
+        assert reduction is not None
+        reduction.lines_after = self.repro.lines
+        keep_repro(self.repro, self.data, journal)
+        journal.event("repro", lines=self.repro.lines, nodes=reduction.nodes_after, verified=False)
+
+
+class Writer:
+    """Writes repros of a case's programs, with what its report knows by then."""
+
+    def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
+        self._case, self._oracle, self._journal = case, oracle, journal
+
+    def result(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
+        """The result that a reduced program is, kept at once."""
+        details = self._details(program, measured.outcome)
+        if disputed := self._disputed(program, measured):
+            details["disputed"] = disputed
+        write = partial(self._write, program, details)
+        repro = write(rate)
+        rewrite = write if always(rate) else None
+        result = Result(repro, data_of(repro, self._case), rewrite, disputed=details.get("disputed"))
+        result.keep(self._journal)
+        return result
+
+    def draft(self, program: Program) -> tuple[Repro, bytes | None] | None:
+        """The repro of a program that was in the last batch that was judged, and its data; None where there can be none."""
+        outcome = self._oracle.shown(program)
+        with suppress(SyntaxError, ChildFailed):
+            if outcome is not None:
+                repro = self._write(program, self._details(program, outcome), ALWAYS)
+                return repro, data_of(repro, self._case)
+        return None
+
+    def _details(self, program: Program, outcome: Outcome) -> Details:
+        signature = self._case.signature
+        details = details_of(program, outcome, self._case.tolerance)
+        if signature.kind is Kind.HANG and signature.where:
+            details["stuck_in"] = signature.where.rpartition(":")[2]
+        return details
+
+    def _disputed(self, program: Program, measured: Measured) -> str | None:
+        if self._case.tolerance is None:
+            return None
+        (judged,) = self._oracle.judge([program], tolerance=None)
+        return dispute(measured.outcome, judged)
+
+    def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
+        report = self._journal.report
+        assert report.failure is not None
+        return emit(
+            program, report.failure, report.culprits, environment=report.environment, rate=rate, details=details
+        )
+
+
+def always(rate: Reproducibility) -> bool:
+    """Whether it failed every time."""
+    return rate.failed == rate.runs
