@@ -452,7 +452,7 @@ def test_without_authlib_it_says_what_to_install(
     monkeypatch.delitem(sys.modules, "web.provider", raising=False)
     monkeypatch.setitem(sys.modules, "authlib", None)
     monkeypatch.setitem(sys.modules, "authlib.integrations.base_client", None)
-    with pytest.raises(MissingTool, match=r"pip install 'minimizer\[oidc\]'"):
+    with pytest.raises(MissingTool, match=r"pip install '.\[oidc\]'"):
         create_app(settings, store, lambda job: None)
 
 
