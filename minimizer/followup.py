@@ -64,16 +64,30 @@ class FollowUp:
         Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
         """
         verification, complaints = self._verified(result)
-        if result.firmer is not None and not (verification.holds or verification.stopped):
-            firmer = result.firmer(self._fails) if verification.passes_with_compiler_off else None
-            if firmer is not None:
-                self.journal.note(FIRMER)
-                result = firmer
-                verification, complaints = self._verified(result)
+        never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
+        if never_fails and (firm := self._firmer(result)) is not None:
+            self.journal.note(FIRMER)
+            self._decide(firm)
+            return firm
         for complaint in complaints:
             self.journal.note(complaint)
-        self._decide(result, verification)
+        self._decide(result)
         return result
+
+    def _firmer(self, result: Result) -> Result | None:
+        """A result that holds in clean processes, verified; without one all stays as it was."""
+        if result.firmer is None:
+            return None
+        report, known = self.report, self.report.model_copy(deep=True)
+        report.verification = None
+        with suppress(BudgetExceeded, ChildFailed):
+            firm = result.firmer(self._fails)
+            if firm is not None and self._verified(firm)[0].holds:
+                return firm
+        for name in ("failure", "culprits", "ladder", "reduction", "verification"):
+            setattr(report, name, getattr(known, name))
+        result.keep(self.journal)
+        return None
 
     def _fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether a repro of a step on the way holds in two clean processes."""
@@ -122,9 +136,9 @@ class FollowUp:
         self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
         return verification, complaints
 
-    def _decide(self, result: Result, verification: Verification) -> None:
-        report = self.report
-        assert report.reduction is not None
+    def _decide(self, result: Result) -> None:
+        report, verification = self.report, self.report.verification
+        assert report.reduction is not None and verification is not None
         report.summary = verdict_sentence(report)
         if not verification.holds:
             report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED

@@ -236,7 +236,7 @@ class _Job:
             return result
         nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
         report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
-        return replace(result, repro=repro, data=None, rewrite=None)
+        return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
 
     def _patient(self, result: Result, surveys: Surveys) -> Patient | None:
         """What is diagnosed where a graph was reduced."""

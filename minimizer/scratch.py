@@ -83,8 +83,7 @@ def _locked(folder: Path) -> IO[str] | None:
     lock = unseen.open("x")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(socket.gethostname())
-        lock.flush()
+        os.write(lock.fileno(), socket.gethostname().encode())
     except OSError:
         lock.close()
         return None

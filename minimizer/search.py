@@ -15,7 +15,7 @@ from functools import partial
 
 from minimizer.alone import Alone, Fails, last_that_fails
 from minimizer.blame import climb
-from minimizer.checkpoint import Checkpoint, Keeper, restore
+from minimizer.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.emit.idioms import REPRO_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.evidence import culprit_of, failure_of
@@ -118,12 +118,14 @@ class Search:
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
         found = Found(case, oracle, program, located, reduced.best)
-        firmer = None if result.rewrite is None else partial(self._firmer, start, found)
+        firmer = None if is_flaky or result.rewrite is None else partial(self._firmer, start, found)
         return replace(result, found=found, firmer=firmer)
 
     def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
         """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step."""
-        alone, way = Alone(self._oracle, self._writer.draft, fails), [start.best, *self._accepted]
+        # A checkpoint has its last program only: before that, we know of the window.
+        earlier = [start.located.window] if start.history else []
+        alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
         before, failure = self._report.reduction, self._report.failure
         assert before is not None and failure is not None
         with self._journal.reserving(self._finish), self._journal.step(Step.REDUCE):
@@ -133,10 +135,10 @@ class Search:
                 reached = None
             if reached is None:
                 return None
-            history = tuple(before.history[: len(start.history) + reached])
-            reduced = self._reduce(
-                replace(start, best=way[reached], seconds=before.seconds, history=history), alone.check
-            )
+            steps = len(start.history) + reached - len(earlier) if reached >= len(earlier) else 0
+            start = replace(start, best=way[reached], seconds=before.seconds, history=tuple(before.history[:steps]))
+            save(start, self._case, self._journal.sink)
+            reduced = self._reduce(start, alone.check)
         measured = self._blame(reduced.best, found.located)
         with self._journal.undisturbed(self._finish), self._journal.step(Step.EMIT):
             rate = failure.reproducibility if measured.is_steady else measured.rate

@@ -1,0 +1,81 @@
+"""What a clean process says decides which result a job ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.followup import FIRMER, FollowUp
+from minimizer.journal import Journal
+from minimizer.options import Options
+from minimizer.report import Failure, Reduction, Report, Verification
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.types import Kind, Reason, Status
+
+HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
+PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
+FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_compiler_off=True)
+
+
+class Found:
+    """A result of so many nodes, and the one that is to be had in its place."""
+
+    disputed = None
+
+    def __init__(self, report: Report, nodes: int, seen: Verification, firmer: object = None) -> None:
+        self._report, self.nodes, self.seen, self._next = report, nodes, seen, firmer
+        self.firmer = None if firmer is None else self._reduce_again
+        self.kept = 0
+
+    def _reduce_again(self, fails: object) -> object:
+        self._report.reduction = Reduction(nodes_after=5, one_minimal=True)
+        if isinstance(self._next, Exception):
+            raise self._next
+        return self._next
+
+    def keep(self, journal: Journal) -> None:
+        self.kept += 1
+
+
+@pytest.fixture
+def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+
+    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str]]:
+        report.verification = result.seen
+        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"]
+
+    monkeypatch.setattr(FollowUp, "_run", run)
+    none = cast(Any, None)
+    return FollowUp(tmp_path / "a.py", none, none, journal, Options(), Settings())
+
+
+def test_what_fails_in_trials_only_gives_way_to_what_fails_by_itself(follow_up: FollowUp) -> None:
+    report = follow_up.report
+    firm = Found(report, 5, HOLDS)
+    assert follow_up.verify(cast(Any, Found(report, 1, PASSES, firm))) is cast(Any, firm)
+    assert (report.status, report.reduction) == (Status.MINIMIZED, Reduction(nodes_after=5, one_minimal=True))
+    assert report.notes == [FIRMER]
+
+
+@pytest.mark.parametrize("further", ["passes", BudgetExceeded("over"), ChildFailed("gone")])
+def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -> None:
+    report = follow_up.report
+    first = Found(report, 1, PASSES, Found(report, 5, PASSES) if further == "passes" else further)
+    assert follow_up.verify(cast(Any, first)) is cast(Any, first)
+    assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
+    assert (report.notes, first.kept) == (["1 nodes passed"], 1)
+
+
+@pytest.mark.parametrize("seen", [HOLDS, FLICKERS])
+def test_what_fails_now_and_then_is_no_matter_of_memory(follow_up: FollowUp, seen: Verification) -> None:
+    report = follow_up.report
+    first = Found(report, 1, seen, Found(report, 5, HOLDS))
+    assert follow_up.verify(cast(Any, first)) is cast(Any, first)
+    assert report.reduction == Reduction(nodes_after=1, one_minimal=True)
