@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from minimizer.emit import Repro
 from minimizer.oracle import Oracle
 from minimizer.program import Program
+from minimizer.reduce import Check
 
 Fails = Callable[[Repro, bytes | None], bool]
 """Whether a repro, with its data, fails in a clean process, and not without the compiler."""
@@ -33,7 +34,7 @@ class Alone:
         return written is not None and self._fails(*written)
 
 
-def last_that_fails(way: Sequence[Program], check: Callable[[Sequence[Program]], list[bool]]) -> int | None:
+def last_that_fails(way: Sequence[Program], check: Check) -> int | None:
     """The index of the smallest program on the way of a reduction that still fails; None if the first one does not.
 
     By bisection, as if all before it did: if not, it is one that fails, and smaller ones are found by reducing it again.

@@ -122,17 +122,18 @@ class Search:
         return replace(result, found=found, firmer=firmer)
 
     def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
-        """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step."""
+        """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step.
+
+        Raises:
+            BudgetExceeded: before there was one.
+        """
         # A checkpoint has its last program only: before that, we know of the window.
         earlier = [start.located.window] if start.history else []
         alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
         before, failure = self._report.reduction, self._report.failure
         assert before is not None and failure is not None
         with self._journal.reserving(self._finish), self._journal.step(Step.REDUCE):
-            try:
-                reached = last_that_fails(way, alone.check)
-            except BudgetExceeded:
-                reached = None
+            reached = last_that_fails(way, alone.check)
             if reached is None:
                 return None
             steps = len(start.history) + reached - len(earlier) if reached >= len(earlier) else 0

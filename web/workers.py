@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from flask import Blueprint, render_template
 
-from minimizer.store import SILENCE, Job, Store, WorkerRow
+from minimizer.store import SILENCE, Job, Store, WorkerRow, can_take
 from web.service import service
 
 worker_pages = Blueprint("worker_pages", __name__)
@@ -42,7 +42,7 @@ def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
     found = []
     for device, toolchain in sorted(needs, key=lambda need: (need[0] or "", need[1] or "")):
         here = waiting.get((device, toolchain))
-        able = [worker for worker in alive if _can(worker, device, toolchain)]
+        able = [worker for worker in alive if can_take(worker.devices, worker.toolchains, (device, toolchain))]
         found.append(
             Queue(device, toolchain, here.jobs if here else 0, here.oldest if here else None, workers=len(able))
         )
@@ -67,9 +67,5 @@ def page() -> str:
 
 def may_start(job: Job, workers: Sequence[WorkerRow]) -> bool:
     """Whether one of them is alive and can take the job."""
-    device, toolchain = job.options.needs
-    return any(is_alive(worker) and _can(worker, device, toolchain) for worker in workers)
-
-
-def _can(worker: WorkerRow, device: str | None, toolchain: str | None) -> bool:
-    return device in (None, *worker.devices) and toolchain in (None, *worker.toolchains)
+    needs = job.options.needs
+    return any(is_alive(worker) and can_take(worker.devices, worker.toolchains, needs) for worker in workers)

@@ -46,7 +46,7 @@ from minimizer.store.views import (
     Webhook,
     WorkerRow,
 )
-from minimizer.store.workers import SILENCE
+from minimizer.store.workers import SILENCE, can_take
 
 __all__ = [
     "SILENCE",
@@ -92,4 +92,5 @@ __all__ = [
     "Waiting",
     "Webhook",
     "WorkerRow",
+    "can_take",
 ]

@@ -21,7 +21,7 @@ from minimizer.store.jobs import find, touch, view
 from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
 from minimizer.store.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.views import Job, NewJob, Submitter
-from minimizer.store.workers import SILENCE
+from minimizer.store.workers import SILENCE, can_take
 from minimizer.types import Status
 
 CHECKPOINT = "checkpoint.json"
@@ -214,8 +214,7 @@ def _is_outdated(session: Session, row: JobRow, now: datetime) -> bool:
     able = [
         worker
         for worker in session.scalars(select(WorkerRecord).where(WorkerRecord.last_seen > now - SILENCE))
-        if (row.device is None or row.device in worker.devices)
-        and (row.toolchain is None or row.toolchain in worker.interpreters)
+        if can_take(worker.devices, worker.interpreters, (row.device, row.toolchain))
     ]
     if row.toolchain is not None:
         return any(worker.started_at > row.finished_at for worker in able)

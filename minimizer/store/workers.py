@@ -17,6 +17,12 @@ SILENCE = timedelta(minutes=1)
 """A worker that was not seen for longer counts as gone, though its row is kept for a day."""
 
 
+def can_take(devices: Collection[str], toolchains: Collection[str], needs: tuple[str | None, str | None]) -> bool:
+    """Whether a worker that has these can take a job that needs this device and this toolchain; ``None``: any will do."""
+    device, toolchain = needs
+    return device in (None, *devices) and toolchain in (None, *toolchains)
+
+
 class Workers:
     """The part of the store that knows the worker processes."""
 
