@@ -45,6 +45,10 @@ class NotReachable(MinimizerError):
     """No service answers, or it answers with a fault of its own."""
 
 
+class StillBusy(NotReachable):
+    """A service that was asked again as often as is decent, and is too busy all the same."""
+
+
 def sleep(seconds: float, why: str) -> None:
     """Wait, without a word."""
     time.sleep(seconds)
@@ -156,6 +160,8 @@ class Client:
             if seconds is None:
                 break
             self.pause(seconds, answer.detail or "The service is busy.")
+        else:
+            answer = self._ask(path, data, headers or {})
         if answer.status < 300 or answer.status == 304:
             return answer
         raise self._refusal(answer, path, has_sent=data is not None)
@@ -201,7 +207,8 @@ class Client:
         # Too many jobs are a refusal; too many questions say nothing about the job that is asked after.
         if status < 500 and (status != 429 or has_sent):
             return Refused(detail)
-        return NotReachable(f"the service at {self.server} has a problem: {detail}")
+        trouble = NotReachable if _busy(answer) is None else StillBusy
+        return trouble(f"the service at {self.server} has a problem: {detail}")
 
     def _job(self, answer: Answer) -> Job:
         return self._checked(answer.json())

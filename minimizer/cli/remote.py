@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused
+from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused, StillBusy
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view, printable
@@ -176,6 +176,8 @@ def follow(client: Client, job_id: str) -> Job:
         while True:
             try:
                 job, etag = client.next_job(job_id, etag)
+            except StillBusy:
+                raise
             except NotReachable:
                 misses += 1
                 if misses > PATIENCE:

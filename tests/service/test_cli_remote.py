@@ -18,7 +18,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from minimizer.cli import main
-from minimizer.cli.client import Client, NotReachable
+from minimizer.cli.client import BUSY_TRIES, Client, NotReachable
 from minimizer.cli.remote import follow
 from minimizer.options import MAX_SCRIPT_BYTES, Options
 from minimizer.report import Failure, Report, Verification
@@ -605,4 +605,4 @@ def test_a_service_that_stays_busy_is_given_up(capsys: pytest.CaptureFixture[str
         client = Client(url, pause=lambda seconds, why: paused.append(seconds))
         with pytest.raises(NotReachable, match="asked too often"):
             follow(client, "job1")
-    assert paused
+    assert paused == [1] * BUSY_TRIES
