@@ -52,12 +52,14 @@ def minimize(
         bind: further paths the script may read.
         network: whether the script may use the network.
         on_event: is told of progress, event by event (docs/report.md has their fields).
-        options: ``budget`` and all others that a job has (docs/cli.md), such as ``args`` of a script.
+        options: ``budget`` and all others that a job has (docs/cli.md), but ``toolchain``, such as ``args`` of a script.
 
     Raises:
         UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
         MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter.
     """
+    if "toolchain" in options:
+        raise InvalidOption("'toolchain': names an interpreter of a service; here it is python=PATH")
     chosen = parse_options({"witness": False, **options})
     settings = _settings(sandbox, jobs)
     name = _name(subject)

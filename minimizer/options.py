@@ -30,7 +30,7 @@ class Options(BaseModel):
         "auto", description="Device the script needs; auto takes what the script asks for."
     )
     expect: Literal["auto", "crash", "accuracy", "hang"] = Field(
-        "auto", description="The failure to look for; auto finds out."
+        "auto", description="The failure to look for; with crash or hang no values are compared."
     )
     target: str | None = Field(
         None, max_length=200, description="Which of several failures to reduce: its index, module path or signature."

@@ -53,7 +53,9 @@ class ListQuery(BaseModel):
 
     status: Status | None = Field(None, description="Only jobs of this status.")
     kind: Kind | None = Field(None, description="Only jobs with this kind of failure.")
-    q: str | None = Field(None, max_length=200, description="Only jobs whose file name or verdict contains this.")
+    q: str | None = Field(
+        None, max_length=200, description="Only jobs whose id, file name, verdict or failure signature contains this."
+    )
     cursor: str | None = Field(
         None, max_length=200, description="Where to go on; taken from next_cursor or the Link header."
     )
@@ -125,7 +127,9 @@ class JobBody(BaseModel):
     id: str = Field(examples=["x3Vb1kQz_0aA"])
     status: Status
     final: bool = Field(description="Whether the status will not change any more.")
-    reason: Reason | None = Field(description="Why the job did not end minimized.")
+    reason: Reason | None = Field(
+        description="Why the job did not end minimized, or what is in doubt about a repro (disputed)."
+    )
     summary: str = Field(description="The verdict in plain English.")
     stage: str | None = Field(description="The step of the pipeline the job is at.")
     progress: dict[str, Any] = Field(description="Nodes left, trials, elapsed seconds.")

@@ -65,7 +65,7 @@ def gate_options(command: Command) -> Command:
         click.option(
             "--fail-on",
             type=click.Choice(("any", "new")),
-            help="Exit as a gate: 6 for a verified failure (new: one that the baseline does not name), 0 if there is none.",
+            help="Exit as a gate: 6 for a verified failure (new: unless it is known), 0 for a known, an unverified or no failure.",
         ),
         click.option(
             "--baseline",

@@ -42,11 +42,19 @@ def test_etag_follows_the_job(client: FlaskClient, hands: Hands) -> None:
     assert changed.status_code == 200 and changed.headers["ETag"] != etag
 
 
+def until_it_waits(client: FlaskClient, poll: threading.Thread) -> None:
+    """What happens before a poll has its place would be in its first answer."""
+    polls = client.application.extensions["minimizer"].polls
+    while not polls.taken and poll.is_alive():
+        poll.join(timeout=0.01)
+
+
 def test_long_poll_wakes_when_the_job_ends(client: FlaskClient, hands: Hands) -> None:
     url = f"/api/v1/jobs/{hands.claim.job_id}"
     answers: list[str] = []
     poll = threading.Thread(target=lambda: answers.append(client.get(f"{url}?wait=60").get_json()["status"]))
     poll.start()
+    until_it_waits(client, poll)
     hands.event("note", message="a change that is no end does not wake it")
     hands.finish(minimized_report())
     poll.join(timeout=30)
@@ -57,14 +65,12 @@ def test_long_poll_wakes_when_the_job_ends(client: FlaskClient, hands: Hands) ->
 def test_long_poll_with_etag_wakes_on_any_change(client: FlaskClient, hands: Hands, prefix: str) -> None:
     url = f"/api/v1/jobs/{hands.claim.job_id}"
     etag = prefix + client.get(url).headers["ETag"]
-    polls = client.application.extensions["minimizer"].polls
     answers: list[int] = []
     poll = threading.Thread(
         target=lambda: answers.append(client.get(f"{url}?wait=60", headers={"If-None-Match": etag}).status_code)
     )
     poll.start()
-    while not polls.taken and poll.is_alive():
-        poll.join(timeout=0.01)
+    until_it_waits(client, poll)
     hands.event("step", step="survey", state="started")
     poll.join(timeout=30)
     assert answers == [200]
@@ -81,6 +87,7 @@ def test_long_poll_of_a_deleted_job_ends(client: FlaskClient, store: Store, queu
     answers: list[int] = []
     poll = threading.Thread(target=lambda: answers.append(client.get(f"/api/v1/jobs/{queued.id}?wait=60").status_code))
     poll.start()
+    until_it_waits(client, poll)
     store.delete(queued.id)
     poll.join(timeout=30)
     assert answers == [404]

@@ -222,7 +222,7 @@ def test_cannot_write_outside_its_folders(inside: Victim, outside: Victim, tmp_p
             target.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("folder", ["/", "/usr", "/etc", "/dev", "/sys/devices/system", "/proc/sys"])
+@pytest.mark.parametrize("folder", ["/", "/usr", "/etc", "/dev"])
 def test_the_system_is_read_only(inside: Victim, folder: str) -> None:
     outcome = inside.run(WRITE, f"{folder}/minimizer-test")
     assert re.search("Read-only file system|Permission denied|No such file", outcome.text), outcome.text

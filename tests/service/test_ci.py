@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -27,7 +26,11 @@ if TYPE_CHECKING:
     from conftest import Service
 
 ROOT = Path(__file__).parents[2]
-SERVE = "from web.serve import serve; from minimizer.settings import Settings; serve(Settings())"
+SERVE = """
+from minimizer.settings import Settings
+from web.serve import serve
+serve(Settings(), lambda url: print(url, flush=True))
+"""
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
@@ -96,14 +99,15 @@ def web(service: Service, folder: Path, **variables: str) -> Iterator[Ci]:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE],
             env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
-            stdout=log,
+            stdout=subprocess.PIPE,
             stderr=log,
+            text=True,
         )
+    assert process.stdout is not None
     try:
-        while not _listens(port):
-            assert process.poll() is None, (folder / "web.log").read_text()
-            time.sleep(0.05)
-        yield Ci(folder / "checkout", f"http://127.0.0.1:{port}")
+        address = process.stdout.readline().strip()
+        assert address == f"http://127.0.0.1:{port}", (folder / "web.log").read_text()
+        yield Ci(folder / "checkout", address)
     finally:
         process.terminate()
         process.wait()
@@ -115,11 +119,6 @@ def ci(embedded: Service, tmp_path: Path) -> Iterator[Ci]:
     embedded.start_worker()
     with web(embedded, tmp_path) as ci:
         yield ci
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def write(ci: Ci, **scripts: str) -> None:

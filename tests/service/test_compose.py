@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import yaml
 from sqlalchemy import create_engine, make_url, text
 
@@ -51,15 +50,6 @@ def database(postgres_server: str) -> Iterator[str]:
     with engine.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     engine.dispose()
-
-
-@pytest.fixture
-def broker(redis_url: str) -> Iterator[str]:
-    url = re.sub(r"/\d+$", "/14", redis_url)
-    with redis.Redis.from_url(url) as client:
-        client.flushdb()
-        yield url
-        client.flushdb()
 
 
 def interpolated(environment: dict[str, str], shell: dict[str, str]) -> dict[str, str]:
@@ -126,11 +116,11 @@ class Stack:
 
 
 @pytest.fixture
-def stack(compose: dict[str, Any], tmp_path: Path, database: str, broker: str) -> Stack:
+def stack(compose: dict[str, Any], tmp_path: Path, database: str, redis_url: str) -> Stack:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return Stack(compose, tmp_path, database, broker, port)
+    return Stack(compose, tmp_path, database, redis_url, port)
 
 
 @pytest.mark.parametrize("worker", ["worker", "worker-gpu"])

@@ -101,9 +101,15 @@ def test_a_worker_outlives_its_connections(service: Service, redis_url: str, pos
     service.start_worker()
     service.until_status(first, Status.MINIMIZED)
     with redis.Redis.from_url(redis_url) as client:
-        for other in client.client_list():
-            if other["db"] == "15" and int(other["id"]) != client.client_id():
-                client.client_kill_filter(_id=other["id"])
+        database = str(client.connection_pool.connection_kwargs.get("db", 0))
+        others = [
+            other["id"]
+            for other in client.client_list()
+            if other["db"] == database and int(other["id"]) != client.client_id()
+        ]
+        assert others, "the worker waits at the broker"
+        for other in others:
+            client.client_kill_filter(_id=other)
     server = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text(TERMINATE_OTHERS))

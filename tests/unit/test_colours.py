@@ -54,5 +54,6 @@ def test_fields_marks_and_lines_can_be_seen(dark: bool) -> None:
 
 
 def test_buttons_can_be_read() -> None:
-    for colour in re.findall(r"--pico-primary(?:-hover)?-background: (#[0-9a-f]{6})", CSS):
-        assert contrast("#ffffff", colour) >= 4.5
+    colours = re.findall(r"--pico-primary(?:-hover)?-background: (#[0-9a-f]{6})", CSS)
+    assert len(colours) >= 2
+    assert all(contrast("#ffffff", colour) >= 4.5 for colour in colours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -39,14 +40,21 @@ def test_a_guard_stops_the_job_wherever_it_waits(tmp_path: Path) -> None:
             wait()
 
 
-def test_the_search_ends_before_the_budget_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "kept_free"), [(100, 100), (2000, 250)])
+def test_the_search_ends_before_the_budget_does(tmp_path: Path, wanted: int, kept_free: int) -> None:
+    """At most a quarter is kept free, however much is asked for."""
     journal = Journal(FolderSink(tmp_path), Report(), budget=1000)
 
-    with journal.reserving(2000):
-        journal.watch()  # at most a quarter is kept free
-        journal._budget = 0.0
+    def stand_at(seconds: float) -> None:
+        journal._started = time.monotonic() - seconds
+
+    with journal.reserving(wanted):
+        stand_at(1000 - kept_free - 30)
+        journal.watch()
+        stand_at(1000 - kept_free + 1)
         with pytest.raises(BudgetExceeded):
             journal.watch()
+    journal.watch()
 
 
 @pytest.mark.parametrize("sink", [FolderSink, Stopped])
