@@ -1,4 +1,4 @@
-"""A small decoder: two transformer blocks, the second of which uses relu. It never compares anything."""
+"""A small decoder: four transformer blocks, the third of which uses relu. It never compares anything."""
 
 import torch
 import torch.nn as nn
