@@ -220,9 +220,8 @@ def change(signature: str) -> BaseResponse:
     try:
         match request.form.get("action"):
             case "describe":
-                fields = {name: request.form.get(name, "") for name in DescribeBody.model_fields}
-                known = DescribeBody.model_validate(fields).model_dump()
-                store.describe_failure(signature, who.label, projects=projects, **known)
+                changes = DescribeBody.model_validate(_changed(store.failure(signature, projects)))
+                store.describe_failure(signature, who.label, projects=projects, **changes.model_dump())
             case "merge":
                 body = MergeBody.model_validate({"other": request.form.get("other")})
                 store.merge_failures(signature, body.other, who.label, projects)
@@ -245,6 +244,13 @@ def _among(project: str | None) -> Projects:
     if project is None:
         return who.projects
     return [project] if who.sees(project) else []
+
+
+def _changed(group: FailureGroup) -> dict[str, str]:
+    """What of the posted form differs from what is known; a note that two groups had may be longer than one that is written."""
+    # Browsers send line breaks of a text area as CRLF.
+    posted = {name: request.form.get(name, "").replace("\r\n", "\n") for name in DescribeBody.model_fields}
+    return {name: value for name, value in posted.items() if value != (getattr(group, name) or "")}
 
 
 def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:

@@ -24,6 +24,12 @@ from web.problems import Problem
 log = logging.getLogger(__name__)
 
 _STRANGER_PER_MINUTE = 20
+_REDIS_SECONDS = 1.0
+"""For which a request waits for Redis."""
+_ALONE_SECONDS = 10.0
+"""For which Redis is not asked again after it has not answered: every request would wait for it."""
+
+Question = Callable[[MovingWindowRateLimiter, RateLimitItemPerMinute, str], bool]
 
 
 class Limits:
@@ -32,8 +38,10 @@ class Limits:
     def __init__(self, settings: Settings) -> None:
         url = settings.resolved_broker_url
         is_redis = urlsplit(url).scheme in ("redis", "rediss")
-        shared: Storage = storage_from_string(url) if is_redis else MemoryStorage()  # type: ignore[assignment]
+        patience = {"socket_timeout": _REDIS_SECONDS, "socket_connect_timeout": _REDIS_SECONDS}
+        shared: Storage = storage_from_string(url, **patience) if is_redis else MemoryStorage()  # type: ignore[assignment]
         self._shared = MovingWindowRateLimiter(shared)
+        self._alone_until = 0.0
         self._own = MovingWindowRateLimiter(MemoryStorage())
         self._known = RateLimitItemPerMinute(settings.requests_per_minute)
         self._stranger = RateLimitItemPerMinute(_STRANGER_PER_MINUTE)
@@ -72,23 +80,30 @@ class Limits:
 
     def _ask(
         self,
-        question: Callable[[MovingWindowRateLimiter, RateLimitItemPerMinute, str], bool],
+        question: Question,
         item: RateLimitItemPerMinute,
         key: str,
         words: str,
     ) -> None:
-        limiter = self._shared
-        try:
-            free = question(limiter, item, key)
-        except Exception:
-            # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
-            log.warning("the shared request counter cannot be reached", exc_info=True)
-            limiter = self._own
-            free = question(limiter, item, key)
-        if not free:
-            reset = limiter.get_window_stats(item, key).reset_time
-            wait = max(1, math.ceil(reset - time.time()))
+        wait = None
+        if time.monotonic() >= self._alone_until:
+            try:
+                wait = _wait(self._shared, question, item, key)
+            except Exception:
+                # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
+                log.warning("the shared request counter cannot be reached", exc_info=True)
+                self._alone_until = time.monotonic() + _ALONE_SECONDS
+        if time.monotonic() < self._alone_until:
+            wait = _wait(self._own, question, item, key)
+        if wait is not None:
             raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})
+
+
+def _wait(limiter: MovingWindowRateLimiter, question: Question, item: RateLimitItemPerMinute, key: str) -> int | None:
+    """The seconds after which there is room in a window again; ``None`` if there is now."""
+    if question(limiter, item, key):
+        return None
+    return max(1, math.ceil(limiter.get_window_stats(item, key).reset_time - time.time()))
 
 
 def _guesses(address: str, user: str) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ import structlog
 from flask import Flask, Response, g, jsonify, render_template, request
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as AllConnectionsTaken
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from minimizer.errors import InvalidOption, InvalidScript, UserError
@@ -100,7 +101,7 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(404, "unknown-token", str(error))
         case UnknownWebhook():
             return Problem(404, "unknown-webhook", str(error))
-        case OperationalError():
+        case OperationalError() | InterfaceError() | AllConnectionsTaken():
             log.error("the database does not answer", exc_info=error)
             return Problem(
                 503, "unavailable", "The database does not answer at the moment. Try again soon.", {"Retry-After": "5"}

@@ -135,14 +135,20 @@ class Client:
     def jobs(self, limit: int) -> list[Job]:
         return [self._checked(job) for job in self._list(self._call(f"/api/v1/jobs?limit={limit}"), "jobs")]
 
-    def is_known(self, fingerprint: str, project: str) -> bool:
-        """Whether somebody has given this failure of a project a note or an issue on the service."""
-        query = urllib.parse.urlencode({"project": project})
+    def is_known(self, job: Job) -> bool:
+        """Whether somebody has given the failure that a job has ended with a note or an issue on the service.
+
+        Its group is where the service has put the job: of groups that were split, several have the same fingerprint.
+        """
+        links = job.get("links")
+        group = links.get("failure") if isinstance(links, dict) else None
+        if not isinstance(group, str) or not group.startswith("/api/"):
+            return False
         try:
-            group = self._call(f"/api/v1/failures/{urllib.parse.quote(fingerprint, safe='')}?{query}").json()
+            known = self._call(group).json()
         except Refused:
             return False
-        return bool(group.get("note") or group.get("issue_url"))
+        return isinstance(known, dict) and bool(known.get("note") or known.get("issue_url"))
 
     def artifacts(self, job_id: str) -> list[str]:
         listing = self._list(self._call(_job_path(job_id) + "/artifacts"), "artifacts")

@@ -242,11 +242,10 @@ def _report(job: Job) -> Report:
 
 def _is_known(client: Client, job: Job, report: Report, *, decides: bool) -> bool:
     """Whether the service knows the failure. Where nothing depends on it, a service that has just gone spoils no verdict."""
-    name = fingerprint(report)
-    if name is None:
+    if fingerprint(report) is None:
         return False
     try:
-        return client.is_known(name, job["project"])
+        return client.is_known(job)
     except NotReachable:
         if decides:
             raise

@@ -25,7 +25,7 @@ _MEDIA_TYPES = {
 }
 
 
-def put(session: Session, row: JobRow, name: str, content: bytes, now: datetime) -> list[str]:
+def put(session: Session, row: JobRow, name: str, content: blobs.Packed, now: datetime) -> list[str]:
     """Keep a file; returns the blobs that may be of no use any more."""
     name = bounds.text(name, 255)
     sha = blobs.put(session, content)
@@ -64,5 +64,5 @@ def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
         return []
     status = row.status if Status(row.status).is_final else Status.RUNNING
     report |= {"status": status, "reason": row.reason, "summary": row.summary}
-    content = json.dumps(report, indent=1).encode() + b"\n"
+    content = blobs.pack(json.dumps(report, indent=1).encode() + b"\n")
     return [*discard(session, row, REPORT_FOR_PEOPLE), *put(session, row, REPORT, content, now)]

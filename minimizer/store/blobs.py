@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -21,14 +22,26 @@ _UNUSED = [
 ]
 
 
-def put(session: Session, content: bytes) -> str:
+class Packed(NamedTuple):
+    """Content as it is stored."""
+
+    sha256: str
+    size: int
+    compressed: bytes
+
+
+def pack(content: bytes) -> Packed:
+    """Make content ready for `put`, outside of the transaction: nobody else can write to SQLite while one lasts."""
+    return Packed(hashlib.sha256(content).hexdigest(), len(content), zlib.compress(content))
+
+
+def put(session: Session, packed: Packed) -> str:
     """Store content and return its sha256. The row is locked, so nobody collects it before we have referred to it."""
-    sha = hashlib.sha256(content).hexdigest()
+    sha = packed.sha256
     if session.get(BlobRow, sha, with_for_update={"read": True, "key_share": True}) is not None:
         return sha
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
-    row = {"sha256": sha, "size": len(content), "compressed": zlib.compress(content)}
-    statement = dialect.insert(BlobRow).values(row)
+    statement = dialect.insert(BlobRow).values(packed._asdict())
     # Another job may store the same content at this moment; the update that changes nothing waits for it and takes the lock.
     session.execute(statement.on_conflict_do_update(index_elements=["sha256"], set_={"size": statement.excluded.size}))
     return sha

@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 from minimizer.errors import InvalidOption
 
 _BUSY_SECONDS = 30
+_PATIENCE = {"connect_timeout": 10, "keepalives_idle": 15, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
+"""Of libpq: a PostgreSQL that falls silent is an error before long, and not a thread that waits for ever."""
 
 
 class Database:
@@ -60,7 +62,8 @@ def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, pool_pre_ping=True)
+        patience = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
+        return create_engine(parsed, pool_pre_ping=True, connect_args=patience)
     if parsed.database:
         _make_folder(Path(parsed.database).parent)
     engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
@@ -101,7 +104,7 @@ def _configure_sqlite(connection: Any, foreign_keys: bool) -> None:
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
 

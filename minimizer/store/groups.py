@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, true, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from minimizer.store import bounds, grouping, submissions
@@ -129,10 +130,16 @@ class Groups:
             gone = _find(session, other, [session.get_one(ProjectRow, group.project_number).name])
             if group.number == gone.number:
                 return _group(session, group)
+            if gone.signature != other:  # it has gone already, and somebody has split off what bears its fingerprint
+                raise UnknownFailure(other)
             now = self._database.now(session)
             _touch(
                 session, select(FailureMemberRow.job_number).where(FailureMemberRow.group_number == gone.number), now
             )
+            # A job that ends at this moment would enter a group that is about to go, and go with it.
+            locked = select(FailureGroupRow.number).where(FailureGroupRow.number == gone.number).with_for_update()
+            if session.scalars(locked).one_or_none() is None:
+                raise UnknownFailure(other)
             moved = update(FailureMemberRow).where(FailureMemberRow.group_number == gone.number)
             session.execute(
                 moved.values(
@@ -190,10 +197,19 @@ class Groups:
             QueueFull, QuotaExceeded: too many jobs are open.
             UnknownFailure: there is no such group.
         """
+        asked = submissions.prepare(job)
+        try:
+            return self._retest(signature, asked, by, actor, projects)
+        except IntegrityError:  # the group was merged with another at this moment, and is found there
+            return self._retest(signature, asked, by, actor, projects)
+
+    def _retest(
+        self, signature: str, asked: submissions.Prepared, by: Submitter, actor: str, projects: Projects
+    ) -> Job:
         with self._database.write() as session:
             group, now = _find(session, signature, projects), self._database.now(session)
             project = session.get_one(ProjectRow, group.project_number)
-            row = submissions.queue(session, job, project, by, self._max_queued_jobs, now)
+            row = submissions.queue(session, asked, project, by, self._max_queued_jobs, now)
             session.add(RetestRow(job_number=row.number, group_number=group.number))
             grouping.note(session, group.number, actor, f"retest: job {row.id}", now)
             return view(row)

@@ -103,11 +103,13 @@ class Jobs:
             return None if sha is None else blobs.get(session, sha)
 
     def request_cancel(self, job_id: str) -> Job:
-        """Cancel a waiting job at once and ask for the end of a running one; a job that has ended stays as it is."""
+        """Cancel a job that no worker is at, and ask for the end of a running one; a job that has ended stays as it is."""
         replaced: list[str] = []
         with self._changing(job_id) as (session, row, now):
             match Status(row.status):
                 case Status.QUEUED:
+                    replaced = close_cancelled(session, row, now)
+                case Status.RUNNING if has_expired(row, now):  # whoever would tell its worker may be gone too
                     replaced = close_cancelled(session, row, now)
                 case Status.RUNNING if not row.cancel_requested:
                     row.cancel_requested = True
@@ -131,7 +133,7 @@ class Jobs:
         """
         with self._database.write() as session:
             row = find(session, job_id, lock=True)
-            if row.status == Status.RUNNING:
+            if row.status == Status.RUNNING and not has_expired(row, self._database.now(session)):
                 raise JobActive(job_id)
             made = select(ArtifactRow.sha256).where(ArtifactRow.job_number == row.number)
             shas = {row.script_sha, row.archive_sha, *session.scalars(made)}
@@ -194,6 +196,11 @@ def view(row: JobRow) -> Job:
         version=row.version,
         cancel_requested=row.cancel_requested,
     )
+
+
+def has_expired(row: JobRow, now: datetime) -> bool:
+    """Whether the worker of a running job has been silent for so long that the job is taken from it."""
+    return row.lease_until is not None and row.lease_until < now
 
 
 def touch(row: JobRow, now: datetime) -> None:

@@ -304,6 +304,9 @@ class DeliveryRow(Base):
     delivered_at: Mapped[datetime | None]
     answer: Mapped[str] = mapped_column(String(255))
 
+    # Receivers know by its number what they have had already.
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
 
 class FailureGroupRow(Base):
     """Jobs of a project that failed in the same way, and what people know of that failure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -66,10 +66,11 @@ class Results:
         """
         if len(content) > MAX_ARTIFACT_BYTES:
             raise ArtifactTooLarge(name, len(content), MAX_ARTIFACT_BYTES)
+        packed = blobs.pack(content)
         with self._database.write() as session:
             row = held(session, claim)
             now = self._database.now(session)
-            replaced = artifacts.put(session, row, name, content, now)
+            replaced = artifacts.put(session, row, name, packed, now)
             touch(row, now)
         blobs.collect(self._database, replaced)
 
@@ -92,10 +93,11 @@ class Results:
         Raises:
             LeaseLost: the job is not this worker's any more.
         """
+        written = _written(report)
         with self._database.write() as session:
             row = held(session, claim)
             now = self._database.now(session)
-            replaced = self._put_report(session, row, report, now)
+            replaced = _put_report(session, row, written, now)
             touch(row, now)
         blobs.collect(self._database, replaced)
 
@@ -108,10 +110,11 @@ class Results:
         """
         if not report.status.is_final:
             raise ValueError(f"job {claim.job_id} cannot end as {report.status}")
+        written = _written(report)
         with self._database.write() as session:
             row = held(session, claim)
             now = self._database.now(session)
-            replaced = self._put_report(session, row, report, now)
+            replaced = _put_report(session, row, written, now)
             row.status = report.status
             row.reason = report.reason
             row.lease_until = None
@@ -175,16 +178,28 @@ class Results:
         report: dict[str, Any] = json.loads(content)
         return report
 
-    def _put_report(self, session: Session, row: JobRow, report: Report, now: datetime) -> list[str]:
-        whole = bounds.plain(report.to_json(), items=MAX_REPORT_ITEMS)
-        row.summary = whole["summary"]
-        _keep_failure(row, whole["failure"])
-        row.culprit = next(iter(whole["culprits"]), None)
-        row.reduction = whole["reduction"]
-        return artifacts.put(session, row, REPORT, json.dumps(whole, indent=1).encode() + b"\n", now)
-
 
 _ARTIFACTS = select(ArtifactRow, BlobRow.size).join(BlobRow, BlobRow.sha256 == ArtifactRow.sha256)
+
+
+class _Written(NamedTuple):
+    """A report as it is kept: as a file, and what of it the job's own row has."""
+
+    whole: dict[str, Any]
+    packed: blobs.Packed
+
+
+def _written(report: Report) -> _Written:
+    whole = bounds.plain(report.to_json(), items=MAX_REPORT_ITEMS)
+    return _Written(whole, blobs.pack(json.dumps(whole, indent=1).encode() + b"\n"))
+
+
+def _put_report(session: Session, row: JobRow, report: _Written, now: datetime) -> list[str]:
+    row.summary = report.whole["summary"]
+    _keep_failure(row, report.whole["failure"])
+    row.culprit = next(iter(report.whole["culprits"]), None)
+    row.reduction = report.whole["reduction"]
+    return artifacts.put(session, row, REPORT, report.packed, now)
 
 
 def _find_artifact(session: Session, job_id: str, name: str) -> ArtifactInfo:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
@@ -23,9 +23,6 @@ from minimizer.store.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.workers import SILENCE, can_take
 from minimizer.types import Status
-
-CHECKPOINT = "checkpoint.json"
-"""The artifact that a later attempt goes on from (`minimizer.checkpoint` writes it)."""
 
 # What a job that has ended otherwise says is worth no second look: somebody stopped it, or the machine was in the way.
 _ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
@@ -71,20 +68,21 @@ class Submissions:
             QuotaExceeded: too many jobs of this submitter are open.
             UnknownProject: there is no such project.
         """
+        asked = [prepare(job) for job in jobs]
         try:
-            return self._submit(jobs, idempotency_key, project, by, force)
+            return self._submit(asked, idempotency_key, project, by, force)
         except IntegrityError:
             if idempotency_key is None:
                 raise
             # The same key came twice at the same moment and the other was first: now its job is there to be found.
-            return self._submit(jobs, idempotency_key, project, by, force)
+            return self._submit(asked, idempotency_key, project, by, force)
 
     def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
         """Queue a job that has ended once more; one that has not ended stays as it is.
 
         Args:
-            budget: seconds for the next run, which then goes on from where the last one stopped. Without it, the job
-                forgets all it has found and begins at the beginning.
+            budget: seconds for the next run, which then goes on from where the last one stopped; what was found stays
+                until it finds more. Without it, the job forgets all it has found and begins at the beginning.
             max_open_jobs: how many jobs of its submitter may be open; it stays that one's, whoever runs it again.
 
         Raises:
@@ -99,18 +97,21 @@ class Submissions:
                 now = self._database.now(session)
                 refuse_if_full(session, self._max_queued_jobs)
                 _refuse_over_quota(session, Submitter(row.submitted_by, max_open_jobs))
-                shas = _forget_results(session, row, keep=() if budget is None else (CHECKPOINT,))
-                if budget is not None:
+                _forget_run(session, row)
+                if budget is None:
+                    shas = _forget_results(session, row)
+                else:
                     row.options = {**row.options, "budget": budget}
                 row.question_sha = None  # what it answers from now on is not what was asked at first
                 row.queued_at = row.rung_at = now
                 row.status = Status.QUEUED
                 touch(row, now)
+                shas += artifacts.restate(session, row, now)
         blobs.collect(self._database, shas)
         return view(row)
 
     def _submit(
-        self, jobs: Sequence[NewJob], key: str | None, project: str, by: Submitter, force: bool
+        self, jobs: Sequence[Prepared], key: str | None, project: str, by: Submitter, force: bool
     ) -> list[tuple[Job, bool]]:
         with self._database.write() as session:
             home = find_project(session, project)
@@ -129,30 +130,44 @@ class Submissions:
     def _submit_one(
         self,
         session: Session,
-        job: NewJob,
+        job: Prepared,
         key_sha: str | None,
         project: ProjectRow,
         by: Submitter,
         force: bool,
         now: datetime,
     ) -> tuple[Job, bool]:
-        question_sha = _question_sha(job)
         if key_sha is not None and (known := session.get(IdempotencyRow, key_sha)) is not None:
-            if known.payload_sha != question_sha:
+            if known.payload_sha != job.question_sha:
                 raise IdempotencyConflict
             return view(session.get_one(JobRow, known.job_number)), False
-        row = None if force else _same_question(session, question_sha, project, now)
+        row = None if force else _same_question(session, job.question_sha, project, now)
         created = row is None
         if row is None:
             row = queue(session, job, project, by, self._max_queued_jobs, now)
         if key_sha is not None:
-            session.add(IdempotencyRow(key_sha=key_sha, payload_sha=question_sha, job_number=row.number))
+            session.add(IdempotencyRow(key_sha=key_sha, payload_sha=job.question_sha, job_number=row.number))
             session.flush()
         return view(row), created
 
 
+class Prepared(NamedTuple):
+    """A job to be, with all of the work done that needs no transaction."""
+
+    job: NewJob
+    question_sha: str
+    script: blobs.Packed
+    archive: blobs.Packed | None
+
+
+def prepare(job: NewJob) -> Prepared:
+    """Make a job ready for `queue`."""
+    archive = None if job.archive is None else blobs.pack(job.archive)
+    return Prepared(job, _question_sha(job), blobs.pack(job.script), archive)
+
+
 def queue(
-    session: Session, job: NewJob, project: ProjectRow, by: Submitter, max_queued_jobs: int, now: datetime
+    session: Session, job: Prepared, project: ProjectRow, by: Submitter, max_queued_jobs: int, now: datetime
 ) -> JobRow:
     """Add a job that waits.
 
@@ -162,8 +177,10 @@ def queue(
     """
     refuse_if_full(session, max_queued_jobs)
     _refuse_over_quota(session, by)
-    row = _new_job(session, job, now)
-    row.question_sha = _question_sha(job)
+    row = _new_job(job.job, now)
+    row.question_sha = job.question_sha
+    row.script_sha = blobs.put(session, job.script)
+    row.archive_sha = None if job.archive is None else blobs.put(session, job.archive)
     row.project = project
     row.submitted_by = by.name
     session.add(row)
@@ -228,14 +245,12 @@ def _release(torch: str) -> str:
     return torch.partition("+")[0]
 
 
-def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:
+def _new_job(job: NewJob, now: datetime) -> JobRow:
     device, toolchain = job.options.needs
     return JobRow(
         id=_new_id(),
         filename=bounds.text(job.filename, 255),
         options=job.options.model_dump(mode="json"),
-        script_sha=blobs.put(session, job.script),
-        archive_sha=None if job.archive is None else blobs.put(session, job.archive),
         status=Status.QUEUED,
         progress={},
         cancel_requested=False,
@@ -255,19 +270,24 @@ def _new_job(session: Session, job: NewJob, now: datetime) -> JobRow:
     )
 
 
-def _forget_results(session: Session, row: JobRow, keep: Collection[str]) -> list[str]:
-    """Empty a job for its next run. Fence, event numbers and version go on rising: somebody may still hold old ones."""
-    made = (ArtifactRow.job_number == row.number) & ArtifactRow.name.not_in(keep)
-    shas = list(session.scalars(select(ArtifactRow.sha256).where(made)))
-    session.execute(delete(ArtifactRow).where(made))
+def _forget_run(session: Session, row: JobRow) -> None:
+    """Empty a job of its last run. Fence, event numbers and version go on rising: somebody may still hold old ones."""
     session.execute(delete(EventRecord).where(EventRecord.job_number == row.number))
-    row.reason = row.step = row.kind = row.signature = None
-    row.failure = row.culprit = row.reduction = None
+    row.reason = row.step = None
     row.started_at = row.finished_at = row.worker = None
     row.progress = {}
     row.summary = ""
     row.attempt = 0
     row.cancel_requested = False
+
+
+def _forget_results(session: Session, row: JobRow) -> list[str]:
+    """Empty a job of what it has found; returns the blobs that may be of no use any more."""
+    made = ArtifactRow.job_number == row.number
+    shas = list(session.scalars(select(ArtifactRow.sha256).where(made)))
+    session.execute(delete(ArtifactRow).where(made))
+    row.kind = row.signature = None
+    row.failure = row.culprit = row.reduction = None
     return shas
 
 

@@ -385,6 +385,40 @@ def test_the_list_is_searched(client: FlaskClient, fail: Fail, asked: str, found
     assert client.get("/failures?kind=gone").status_code == 200
 
 
+def test_a_merge_that_is_asked_twice_merges_once(client: FlaskClient, fail: Fail) -> None:
+    """The second time the name has gone, and leads to whatever bears its fingerprint now."""
+    first, second = fail(), fail()
+    gelu = fail(lowering("m", "aten.gelu"))
+    other = next(name for name in listed(client) if name != RELU)
+    split = client.post(f"{API}/{RELU}/split", json={"jobs": [second.id]}).get_json()["signature"]
+    for status in (200, 404):
+        assert client.post(f"{API}/{other}/merge", json={"other": RELU}).status_code == status
+    assert [member["job"]["id"] for member in get(client, split)["members"]] == [second.id]
+    assert get(client, other)["jobs"] == 2
+    assert {first.id, gelu.id} == {member["job"]["id"] for member in get(client, other)["members"]}
+    again = fail(lowering("m", "aten.gelu"))
+    assert client.post(f"{API}/{other}/merge", json={"other": other}).status_code == 200, "with itself"
+    assert again.id in str(get(client, other))
+
+
+def test_a_form_changes_what_was_changed_in_it(client: FlaskClient, fail: Fail) -> None:
+    fail()
+    fail(lowering("m", "aten.gelu"))
+    other = next(name for name in listed(client) if name != RELU)
+    for name, letter in ((RELU, "a"), (other, "b")):
+        client.patch(f"{API}/{name}", json={"note": f"{letter}\n" + letter * 2500})
+    note = client.post(f"{API}/{RELU}/merge", json={"other": other}).get_json()["note"]
+    assert len(note) > 4000
+    form = {"action": "describe", "note": note.replace("\n", "\r\n"), "fixed_in": "2.14.0"}
+    assert client.post(f"/failures/{RELU}", data=form).status_code == 303, "it may stay as long as it is"
+    known = get(client, RELU)
+    assert (known["note"], known["fixed_in"]) == (note, "2.14.0")
+    assert known["history"][0]["what"] == "fixed_in: 2.14.0"
+    assert not any(line["what"].startswith("note") for line in known["history"][:2])
+    longer = client.post(f"/failures/{RELU}", data={**form, "note": note + "!"})
+    assert longer.status_code == 422 and "note" in longer.text
+
+
 def test_the_pages(client: FlaskClient, fail: Fail) -> None:
     job, other = fail(), fail(lowering("<script>alert(1)</script>", "aten.gelu"))
     index = client.get("/failures").text

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import exc
 from webtest import SCRIPT, Hands, refused
 
 from minimizer.options import Options
 from minimizer.settings import Settings
-from minimizer.store import Job, Store
-from web import create_app, workers
+from minimizer.store import Job, Store, database
+from minimizer.store.database import open_engine
+from web import create_app, limits, workers
+from web.problems import Problem
 
 
 def test_probes(client: FlaskClient) -> None:
@@ -28,6 +33,46 @@ def test_not_ready_without_a_database(tmp_path: Path) -> None:
     assert client.get("/healthz").status_code == 200
     refused(client.get("/readyz"), 503, "database")
     refused(client.get("/api/v1/jobs"), 503, "database")
+
+
+def test_a_service_whose_connections_are_all_taken_is_unavailable(
+    client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: object) -> Any:
+        raise exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached, connection timed out")
+
+    monkeypatch.setattr(store._database.engine.pool, "connect", taken)
+    for path in ("/readyz", "/api/v1/jobs"):
+        refused(client.get(path), 503, "database")
+
+
+def test_a_postgres_that_falls_silent_is_an_error_before_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a request, or the heartbeat of a job, would wait for ever for an answer that is not on its way."""
+    monkeypatch.setitem(database._PATIENCE, "connect_timeout", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        engine = open_engine(f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/nothing")
+        with pytest.raises(exc.OperationalError, match="timeout"):
+            engine.connect()
+
+
+def test_a_redis_that_falls_silent_is_asked_once_and_not_by_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.limits._REDIS_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        broker = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        counters = limits.Limits(Settings(broker_url=broker, requests_per_minute=2))
+        asked: list[bool] = []
+
+        def ask(limiter: Any, *given: Any) -> int | None:
+            asked.append(limiter is counters._shared)
+            return wait(limiter, *given)
+
+        wait = limits._wait
+        monkeypatch.setattr(limits, "_wait", ask)
+        for _ in range(2):
+            counters.count("anna")
+        with pytest.raises(Problem, match="asked too often"):
+            counters.count("anna")
+    assert asked == [True, False, False, False]
 
 
 def test_metrics_count_jobs_and_requests(client: FlaskClient, queued: Job) -> None:

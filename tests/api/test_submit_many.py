@@ -11,10 +11,10 @@ from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
 
-from minimizer.report import Report
+from minimizer.report import Failure, Report
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.types import Reason, Status
+from minimizer.types import Kind, Reason, Stage, Status
 
 BODY = {"script": SCRIPT.decode(), "filename": "model.py"}
 
@@ -121,14 +121,18 @@ def test_a_batch_with_one_bad_job_makes_none(client: FlaskClient, store: Store) 
 def test_a_larger_budget_goes_on_from_the_checkpoint(client: FlaskClient, store: Store, hands: Hands) -> None:
     job_id = hands.claim.job_id
     hands.artifact("checkpoint.json", b"so far")
-    hands.artifact("repro.py", b"old")
-    hands.finish(Report(status=Status.PARTIAL, reason=Reason.BUDGET))
+    hands.artifact("repro.py", b"so far")
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="known")
+    hands.finish(Report(status=Status.PARTIAL, reason=Reason.BUDGET, summary="Time was up.", failure=failure))
     body = client.post(f"/api/v1/jobs/{job_id}/retry?budget=1800").get_json()
     assert (body["status"], body["options"]["budget"]) == ("queued", 1800)
-    assert [(info.name) for info in store.artifacts(job_id)] == ["checkpoint.json"]
-    store.request_cancel(job_id)
-    client.post(f"/api/v1/jobs/{job_id}/retry")
-    assert store.artifacts(job_id) == [], "without a budget it begins at the beginning"
+    assert body["failure"]["signature"] == "known" and body["finished_at"] is None
+    assert client.get(f"/api/v1/jobs/{job_id}/repro.py").data == b"so far", "until there is a smaller one"
+    assert (store.report(job_id) or {})["status"] == "running"
+    assert "what it has found so far is kept" in store.request_cancel(job_id).summary
+    assert [info.name for info in store.artifacts(job_id)] == ["checkpoint.json", "report.json", "repro.py"]
+    body = client.post(f"/api/v1/jobs/{job_id}/retry").get_json()
+    assert store.artifacts(job_id) == [] and body["failure"] is None, "without a budget it begins at the beginning"
     refused(client.post(f"/api/v1/jobs/{job_id}/retry?budget=5"), 422, "budget")
 
 

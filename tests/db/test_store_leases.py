@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.report import Failure, Report
-from minimizer.store import Claim, Job, LeaseLost, NewJob, Store, UnknownArtifact
+from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob
 from minimizer.store.models import JobRow
 from minimizer.types import Kind, Reason, Status
 
@@ -227,10 +227,26 @@ def test_a_job_that_waits_again_is_at_no_step(store: Store) -> None:
 def test_a_cancelled_job_of_a_silent_worker_is_cancelled(store: Store) -> None:
     submit(store)
     claimed = claim(store)
-    expire(store, claimed)
     store.request_cancel(claimed.job_id)
+    assert store.heartbeat(claimed, lease_seconds=-1) is True
     assert store.requeue_expired(max_attempts=3) == []
     assert store.job(claimed.job_id).status is Status.CANCELLED
+
+
+def test_the_job_of_a_silent_worker_is_cancelled_and_deleted_with_no_other_there(store: Store) -> None:
+    for _ in range(2):
+        submit(store)
+    first, second = claim(store), claim(store)
+    expire(store, first)
+    assert store.request_cancel(first.job_id).status is Status.CANCELLED
+    with pytest.raises(LeaseLost):
+        store.finish(first, Report(status=Status.HEALTHY))
+    with pytest.raises(JobActive):
+        store.delete(second.job_id)
+    expire(store, second)
+    store.delete(second.job_id)
+    with pytest.raises(UnknownJob):
+        store.job(second.job_id)
 
 
 def cancel(store: Store, claimed: Claim) -> None:

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import IntegrityError
 
 from minimizer.options import Options
 from minimizer.report import Culprit, Error, Failure, Layer, Reduction, Report
-from minimizer.store import ArtifactTooLarge, Claim, LeaseLost, Store, UnknownArtifact, bounds, results
+from minimizer.store import (
+    ArtifactTooLarge,
+    Claim,
+    LeaseLost,
+    NewJob,
+    Store,
+    UnknownArtifact,
+    bounds,
+    grouping,
+    results,
+)
+from minimizer.store.database import open_engine
 from minimizer.types import Kind, Reason, Status
 
 
@@ -209,3 +224,65 @@ def test_a_job_does_not_end_with_a_report_that_is_not_final(store: Store, claim:
     with pytest.raises(ValueError, match="cannot end as running"):
         store.finish(claim, Report())
     assert store.job(claim.job_id).status is Status.RUNNING
+
+
+def test_nobody_waits_for_content_to_be_packed(store: Store, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a transaction of SQLite lasts nobody else can write."""
+    compress = zlib.compress
+
+    def compress_while_others_write(content: bytes) -> bytes:
+        monkeypatch.setattr("minimizer.store.blobs.zlib.compress", compress)
+        store.submit(b"x = 1\n", "meanwhile.py", Options())
+        return compress(content)
+
+    def written(write: Callable[[], object]) -> list[str]:
+        monkeypatch.setattr("minimizer.store.blobs.zlib.compress", compress_while_others_write)
+        with ThreadPoolExecutor(1) as pool:  # a deadlock ends as an error of its thread
+            pool.submit(write).result()
+        return [job.filename for job in store.jobs()[0]]
+
+    new = NewJob(b"y = 2\n", "job.py", Options(), b"archive")
+    assert written(lambda: store.put_artifact(claim, "data.pt", b"values"))[0] == "meanwhile.py"
+    assert written(lambda: store.put_report(claim, Report(summary="So far.")))[0] == "meanwhile.py"
+    assert written(lambda: store.submit_many([new], force=True))[:2] == ["job.py", "meanwhile.py"]
+    assert written(lambda: store.finish(claim, Report(status=Status.HEALTHY)))[0] == "meanwhile.py"
+
+
+def test_a_job_that_ends_while_its_group_is_merged_is_in_a_group(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(operator: str, claimed: Claim | None = None) -> str:
+        if claimed is None:
+            job, _ = store.submit(b"import torch\n", "a.py", Options())
+            claimed = store.claim_job(job.id, "w", lease_seconds=60)
+            assert claimed is not None
+        failure = Failure(kind=Kind.COMPILE_ERROR, exception_type="KeyError", message="m", signature=operator)
+        report = Report(status=Status.MINIMIZED, failure=failure, culprits=[Culprit(ops=[operator])])
+        try:
+            store.finish(claimed, report)
+        except IntegrityError:  # as `Lease.write` does
+            store.finish(claimed, report)
+        return claimed.job_id
+
+    relu, gelu = (store.failures_of([fail(name)]).popitem()[1] for name in ("aten.relu", "aten.gelu"))
+    late, _ = store.submit(b"import torch\n", "a.py", Options())
+    claimed = store.claim_job(late.id, "w", lease_seconds=60)
+    note = grouping.note
+    with ThreadPoolExecutor(1) as pool:
+
+        def note_while_it_ends(*given: Any) -> None:
+            monkeypatch.setattr("minimizer.store.grouping.note", note)
+            ending.append(pool.submit(fail, "aten.gelu", claimed))
+            wait(ending, timeout=0.5)  # it waits for us, or it is done
+            note(*given)
+
+        ending: list[Future[str]] = []
+        monkeypatch.setattr("minimizer.store.grouping.note", note_while_it_ends)
+        store.merge_failures(relu, gelu, "anna")
+        assert ending[0].result() == late.id
+    assert store.failures_of([late.id]) == {late.id: relu}
+
+
+def test_what_was_answered_survives_a_loss_of_power(sqlite_url: str) -> None:
+    engine = open_engine(sqlite_url)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2, "FULL"
+    engine.dispose()

@@ -313,12 +313,16 @@ def test_a_known_failure_is_called_known_by_every_gate(service: Service, minimiz
     status, _, said = minimizer(*submit, "any")
     assert (status, "(known)" in said) == (6, True)
     assert minimizer(*submit, "new")[0] == 0
+    assert minimizer(*submit, "new", "--force")[0] == 0
+    newest = service.store.jobs()[0][0]
+    service.store.split_failure(group.signature, [newest.id], "anna")
+    assert minimizer(*submit, "new", "--force")[0] == 6, "what was split off follows its own group, which has no note"
 
 
 def test_a_service_that_goes_at_the_last_moment_spoils_only_what_depends_on_it(
     service: Service, minimizer: Minimizer, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(client: Client, fingerprint: str, project: str) -> bool:
+    def gone(client: Client, job: Any) -> bool:
         raise NotReachable("no service answers")
 
     service.work = minimized

@@ -54,7 +54,7 @@ def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) 
 def test_content_that_was_left_behind_is_deleted(store: Store) -> None:
     kept = store.submit(b"x = 1\n", "a.py", Options())[0]
     with store._database.write() as session:
-        lost = blobs.put(session, b"of a job whose deletion was cut short")
+        lost = blobs.put(session, blobs.pack(b"of a job whose deletion was cut short"))
     reaper_of(store).sweep()
     with store._database.read() as session:
         assert session.get(BlobRow, lost) is None
