@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import AuditEntry, Project, Token
 from minimizer.types import Role, Scope
+from web import audit
 from web.access import identity
 from web.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.problems import Problem
@@ -165,7 +166,9 @@ def new_token(body: NewTokenBody) -> tuple[Token, str]:
         raise Problem(409, "access-off", "Access control is off: there are no users, and nobody needs a token.")
     expires = None if body.days is None else datetime.now(UTC) + timedelta(days=body.days)
     who = identity()
-    return service().store.create_token(who.name, body.name, body.scope, expires, asked_with=who.token)
+    token, secret = service().store.create_token(who.name, body.name, body.scope, expires, asked_with=who.token)
+    audit.made(token.id)
+    return token, secret
 
 
 def token_body(token: Token) -> TokenBody:

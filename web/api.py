@@ -15,7 +15,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
 from minimizer.store import Job
-from web import filters, stream
+from web import audit, filters, stream
 from web.access import home, identity, still_sees, submitter
 from web.answers import BROKEN, COMMON, SECURITY, UNKNOWN, problem_response
 from web.problems import Problem, explain, problem_of
@@ -123,6 +123,7 @@ def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
             assert problem is not None
             raise Problem(problem.status, problem.slug, f"jobs.{index}: {problem.detail}") from None
     answers = _submit(submissions, body.project, body.force)
+    audit.made(*(job.id for job, _ in answers))
     return JobsBody(jobs=_bodies([job for job, _ in answers]), next_cursor=None).model_dump(mode="json"), 202
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from flask import Flask, Response, g, request
 
 from minimizer.store import Store
 from web.security import SAFE_METHODS
+
+
+def made(*names: str) -> None:
+    """Say what a request has made, where neither its own address nor the one it leads to does."""
+    g.made = names
 
 
 def install(app: Flask, store: Store) -> None:
@@ -15,7 +22,8 @@ def install(app: Flask, store: Store) -> None:
     def remember(response: Response) -> Response:
         who = g.get("identity")
         if who is not None and request.endpoint and request.method not in SAFE_METHODS and response.status_code < 400:
-            made = response.headers.get("Location", "")
-            subject = next(iter((request.view_args or {}).values()), None) or made.rpartition("/")[2]
-            store.record(who.label, request.endpoint, str(subject), request.remote_addr or "")
+            leads_to = urlsplit(response.headers.get("Location", "")).path.rpartition("/")[2]
+            subjects = g.get("made") or [next(iter((request.view_args or {}).values()), None) or leads_to]
+            for subject in subjects:
+                store.record(who.label, request.endpoint, str(subject), request.remote_addr or "")
         return response

@@ -25,7 +25,7 @@ from minimizer.types import Role
 from web.problems import Problem
 from web.security import is_loopback
 from web.service import service
-from web.sign_in import let_in, own_path, turn_away
+from web.sign_in import let_in, limits, own_path, turn_away
 
 if TYPE_CHECKING:
     from web.provider import Provider
@@ -96,6 +96,7 @@ def start() -> BaseResponse | tuple[str, int]:
     if len(following) > _MAX_PATH:
         following = url_for("pages.index")
     try:
+        limits().refuse_guessing(request.remote_addr or "")
         address, kept = _provider().begin(url_for("oidc.callback", _external=True))
     except Problem as problem:
         return turn_away(problem.detail, problem.status, following)
@@ -108,6 +109,7 @@ def callback() -> BaseResponse | tuple[str, int]:
     kept = session.pop("under_way", {})  # it counts once, however it ends
     following = kept.get("next", url_for("pages.index"))
     try:
+        limits().refuse_guessing(request.remote_addr or "")  # before the provider is asked in our name
         user = _user(_name(_claims(kept)))
     except Problem as problem:
         return turn_away(problem.detail, problem.status, following)

@@ -35,7 +35,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
         return redirect(url_for("pages.index"), 303)
     following = own_path(request.form.get("next"))
     name, secret = request.form.get("name", "").strip(), request.form.get("secret", "")
-    _limits().refuse_guessing(request.remote_addr or "", _account(name))
+    limits().refuse_guessing(request.remote_addr or "", _account(name))
     found = None if name else here.store.identify_token(secret.strip())
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
@@ -84,7 +84,7 @@ def turn_away(error: str, status: int, following: str, name: str = "") -> tuple[
     Raises:
         Problem: 429, too many tries from this address, or for this user.
     """
-    _limits().count_stranger(request.remote_addr or "", _account(name))
+    limits().count_stranger(request.remote_addr or "", _account(name))
     return _page(following, error, name), status
 
 
@@ -93,7 +93,7 @@ def own_path(wanted: str | None) -> str:
     return wanted if wanted and _OWN_PATH.fullmatch(wanted) else url_for("pages.index")
 
 
-def _limits() -> Limits:
+def limits() -> Limits:
     found: Limits = current_app.extensions["minimizer.limits"]
     return found
 

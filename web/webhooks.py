@@ -10,6 +10,7 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
+from web import audit
 from web.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.service import service
 
@@ -92,8 +93,9 @@ def list_webhooks() -> dict[str, Any]:
     responses={201: WebhookSecretBody, **BROKEN},
 )
 def create_webhook(body: NewWebhookBody) -> tuple[dict[str, Any], int]:
-    made, secret = service().store.create_webhook(body.project, body.url)
-    return WebhookSecretBody(**_fields(made), secret=secret).model_dump(mode="json"), 201
+    webhook, secret = service().store.create_webhook(body.project, body.url)
+    audit.made(webhook.id)
+    return WebhookSecretBody(**_fields(webhook), secret=secret).model_dump(mode="json"), 201
 
 
 @webhooks.delete("/<webhook_id>", summary="Forget a webhook and its log", responses={204: None, **_UNKNOWN})

@@ -23,6 +23,8 @@ from minimizer.store import Message, Store
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 10
+_SLOW_SECONDS = 2
+"""A receiver that has not taken a message in this time gets no other one in the same round."""
 _UNANSWERED = 32
 """Receivers that may still be talking after their time; each of them holds a thread."""
 
@@ -47,10 +49,14 @@ class Courier:
         return thread
 
     def round(self) -> None:
-        """Send all that is due now."""
-        while not self._stopping.is_set() and (message := self._store.take_message()) is not None:
+        """Send all that is due now, but to a receiver that keeps us waiting one message only: others wait behind it."""
+        slow: set[str] = set()
+        while not self._stopping.is_set() and (message := self._store.take_message(to_none_of=slow)) is not None:
+            begun = time.monotonic()
             arrived, answer = self._deliver(message)
             self._store.settle_message(message.number, arrived=arrived, answer=answer)
+            if not arrived and time.monotonic() - begun >= _SLOW_SECONDS:
+                slow.add(message.webhook_id)
 
     def _deliver(self, message: Message) -> tuple[bool, str]:
         """Send a message, and leave a receiver alone that answers without end: a socket's timeout is for each of its bytes."""

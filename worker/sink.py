@@ -31,8 +31,7 @@ class DatabaseSink:
     def event(self, type_: str, **data: Any) -> None:
         if type_ == "progress":
             self._waiting = data
-            if time.monotonic() - self._told >= _PROGRESS_SECONDS:
-                self._tell_progress()
+            self._tell_progress_in_time()
             return
         self._tell_progress()  # first, so that the order of events holds
         self._record(type_, data)
@@ -57,7 +56,12 @@ class DatabaseSink:
         self._lease.write(lambda: self._store.put_report(self._claim, report))
 
     def cancelled(self) -> bool:
+        self._tell_progress_in_time()  # the engine asks all along, and what it told last may stand for minutes
         return self._lease.cancelled or self._lease.lost or self._stopping.is_set()
+
+    def _tell_progress_in_time(self) -> None:
+        if time.monotonic() - self._told >= _PROGRESS_SECONDS:
+            self._tell_progress()
 
     def _tell_progress(self) -> None:
         if (data := self._waiting) is not None:

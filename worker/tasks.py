@@ -100,6 +100,9 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
 def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, engine: Engine) -> Report:
     """The engine's final report, or one that says why there is none."""
     job = claim.job
+    if job.submitted_by:
+        # By somebody who had to sign in, hence perhaps by one whom this machine does not trust, whatever its own settings are.
+        settings = settings.model_copy(update={"sandbox": "required"})
     try:
         with Scratch() as scratch:
             folder = scratch.path / "submitted"
@@ -131,4 +134,5 @@ def _lay_out(store: Store, job: Job, folder: Path) -> Path:
 
 
 def _was_cut_short(report: Report) -> bool:
-    return report.status is Status.CANCELLED or report.reason is Reason.INTERNAL_ERROR
+    """Whether the stop of the worker may be what the job ended by: the same signal may have reached the script's processes."""
+    return report.status not in (Status.MINIMIZED, Status.HEALTHY)

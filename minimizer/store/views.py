@@ -267,6 +267,7 @@ class Message:
     """What is to be sent to a webhook, once more or for the first time."""
 
     number: int
+    webhook_id: str
     url: str
     secret: str
     body: str

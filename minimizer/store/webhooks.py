@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -83,25 +84,29 @@ class Webhooks:
             query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
             return [_delivery(row) for row in session.scalars(query.order_by(DeliveryRow.number.desc()).limit(limit))]
 
-    def take_message(self) -> Message | None:
+    def take_message(self, to_none_of: Collection[str] = ()) -> Message | None:
         """A message that is due, counted as one more attempt. With nothing due it writes nothing, not even a lock.
 
         One at a time: it is due again after a pause that is measured for one to be sent.
+
+        Args:
+            to_none_of: webhooks whose messages stay where they are.
         """
         with self._database.read() as session:
             now = self._database.now(session)
-            if session.scalars(select(DeliveryRow.number).where(DeliveryRow.next_at <= now).limit(1)).first() is None:
+            is_due = (DeliveryRow.next_at <= now) & DeliveryRow.webhook_id.not_in(to_none_of)
+            if session.scalars(select(DeliveryRow.number).where(is_due).limit(1)).first() is None:
                 return None
         with self._database.write() as session:
             session.execute(delete(DeliveryRow).where(DeliveryRow.created_at < now - _KEPT))
-            due = select(DeliveryRow).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(1)
+            due = select(DeliveryRow).where(is_due).order_by(DeliveryRow.next_at).limit(1)
             row = session.scalars(due.with_for_update(skip_locked=True, of=DeliveryRow)).first()
             if row is None:
                 return None
             row.next_at = now + timedelta(seconds=_FIRST_PAUSE * 3**row.attempts)
             row.attempts += 1
             hook = session.get_one(WebhookRow, row.webhook_id)
-            return Message(row.number, hook.url, hook.secret, row.body)
+            return Message(row.number, hook.id, hook.url, hook.secret, row.body)
 
     def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
         """Say what became of an attempt. What has not arrived is tried again, up to `MAX_ATTEMPTS` times."""

@@ -569,8 +569,16 @@ def test_changes_are_audited(client: FlaskClient, job: Job, tokens: dict[str, st
     client.post(f"/api/v1/jobs/{job.id}/retry", headers=bearer(tokens["owner"]))
     client.post(f"/api/v1/jobs/{job.id}/cancel", headers=bearer(tokens["viewer"]))
     made = client.post("/api/v1/jobs", json={"script": "x = 1"}, headers=bearer(tokens["mate"])).get_json()
+    batch = {"jobs": [{"script": "x = 2"}, {"script": "x = 3"}]}
+    many = client.post("/api/v1/batches", json=batch, headers=bearer(tokens["mate"])).get_json()["jobs"]
+    token = client.post("/api/v1/tokens", json={"name": "ci"}, headers=bearer(tokens["mate"])).get_json()
+    hook = {"project": "default", "url": "http://127.0.0.1:9/"}
+    hook = client.post("/api/v1/webhooks", json=hook, headers=bearer(tokens["admin"])).get_json()
     entries = client.get("/api/v1/audit", headers=bearer(tokens["admin"])).get_json()["entries"]
     assert [(one["actor"].partition("/")[0], one["action"], one["subject"]) for one in entries] == [
+        ("admin", "webhooks.create_webhook", hook["id"]),
+        ("mate", "account.create_token", token["id"]),
+        *(("mate", "api.submit_batch", job["id"]) for job in reversed(many)),
         ("mate", "api.submit_job", made["id"]),
         ("owner", "api.retry_job", job.id),
     ]

@@ -22,6 +22,7 @@ from minimizer.settings import Settings
 from minimizer.store import Store
 from minimizer.types import Role
 from web import create_app
+from web.provider import Provider
 
 ANNA = "anna@example.com"
 # What a browser says when another site sends it here.
@@ -401,6 +402,25 @@ def test_a_session_that_was_there_before_is_not_taken_over(
 def test_failing_counts_as_guessing(client: FlaskClient) -> None:
     answers = [client.get("/login/oidc/callback?state=guess").status_code for _ in range(21)]
     assert answers == [401] * 20 + [429]
+
+
+def test_who_guesses_does_not_make_us_ask_the_provider(
+    client: FlaskClient, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cookie of a sign-in under way can be kept, and sent again and again with codes that are none."""
+    address = urllib.parse.urlsplit(leave(client))
+    state = dict(urllib.parse.parse_qsl(address.query))["state"]
+    kept = client.get_cookie("minimizer_sign_in", path="/login/oidc")
+    assert kept is not None
+    asked = []
+    finish = Provider.finish
+    monkeypatch.setattr(Provider, "finish", lambda *given: asked.append(1) or finish(*given))
+    for _ in range(25):
+        client.set_cookie("minimizer_sign_in", kept.value, path="/login/oidc")
+        last = client.get("/login/oidc/callback", query_string={"state": state, "code": "junk"}, headers=ARRIVING)
+    assert last.status_code == 429
+    assert len(asked) == 20
+    assert client.get("/login/oidc").status_code == 429
 
 
 def test_the_callback_is_where_the_proxy_says(

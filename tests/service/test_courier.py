@@ -167,6 +167,34 @@ def test_an_answer_without_end_stops_no_other_message(
     assert store.deliveries(fine.id)[0].answer.startswith("204")
 
 
+def test_a_slow_receiver_gets_one_message_a_round_and_others_do_not_wait_for_it(
+    store: Store, courier: Courier, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.courier._TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("worker.courier._SLOW_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow, _ = store.create_webhook("default", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        fine, _ = store.create_webhook("default", receiver.url)
+        for _ in range(3):
+            store.finish(claimed(store), Report(status=Status.HEALTHY))
+        courier.round()
+        assert [one.attempts for one in store.deliveries(slow.id)] == [0, 0, 1]
+        assert [one.attempts for one in store.deliveries(fine.id)] == [1, 1, 1]
+        courier.round()
+        assert [one.attempts for one in store.deliveries(slow.id)] == [0, 1, 1]
+
+
+def test_the_number_of_a_message_is_never_given_twice(store: Store, courier: Courier, receiver: Receiver) -> None:
+    """A secret is changed by making the webhook anew; the receiver still knows what it has had."""
+    for _ in range(2):
+        hook, _ = store.create_webhook("default", receiver.url)
+        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        courier.round()
+        store.delete_webhook(hook.id)
+    first, second = (int(headers["x-minimizer-delivery"]) for headers, _ in receiver.got)
+    assert second > first
+
+
 def drip(listener: socket.socket, over: threading.Event) -> None:
     connection, _ = listener.accept()
     with connection:

@@ -15,7 +15,7 @@ from minimizer.options import Options
 from minimizer.report import Failure, Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.store import Job, NewJob, Store, results
+from minimizer.store import Job, NewJob, Store, Submitter, results
 from minimizer.types import Kind, Reason, Status
 from worker.tasks import take_jobs
 
@@ -158,6 +158,36 @@ def test_a_job_that_ends_while_the_worker_stops_has_ended(store: Store) -> None:
     assert run(store, submit(store), work, stopping).status is Status.MINIMIZED
 
 
+@pytest.mark.parametrize("reason", [Reason.NOT_RUNNABLE, Reason.FAILS_IN_EAGER, Reason.INTERNAL_ERROR])
+def test_what_the_stop_itself_may_have_caused_is_no_verdict(store: Store, reason: Reason) -> None:
+    """Whoever stops a service may send the signal to all of its processes, those of the script too."""
+    stopping = threading.Event()
+
+    def work(script: Path, sink: Sink) -> Report:
+        stopping.set()
+        return Report(status=Status.FAILED, reason=reason, summary="The process went away.")
+
+    job = run(store, submit(store), work, stopping)
+    assert (job.status, job.attempt) == (Status.QUEUED, 0)
+
+
+@pytest.mark.parametrize(("user", "sandbox"), [("", "auto"), ("anna/5f1b9a3c2d4e", "required")])
+def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(store: Store, user: str, sandbox: str) -> None:
+    """Whatever the worker's own settings are: that access control is on is a setting of the web server."""
+    given = []
+
+    def engine(
+        script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+    ) -> Report:
+        given.append(settings.sandbox)
+        return DONE
+
+    assert (SETTINGS.access, SETTINGS.sandbox) == ("off", "auto")
+    store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter(user))
+    take_jobs(store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=engine)
+    assert given == [sandbox]
+
+
 def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) -> None:
     job, stopping, cancelled = submit(store), threading.Event(), threading.Event()
 
@@ -217,6 +247,22 @@ def test_a_burst_of_progress_is_thinned_out_but_its_last_word_is_kept(store: Sto
     assert types[0] == "progress" and types[-2:] == ["progress", "step"]
     assert len(types) < 100
     assert job.progress == {"nodes": 1}
+
+
+def test_the_last_progress_is_told_though_nothing_follows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    job = submit(store)
+
+    def work(script: Path, sink: Sink) -> Report:
+        for nodes in (3, 2, 1):
+            sink.event("progress", nodes=nodes)
+        monkeypatch.setattr("worker.sink._PROGRESS_SECONDS", 0)
+        assert not sink.cancelled()
+        shown.append(store.job(job.id).progress)
+        return DONE
+
+    run(store, job, work)
+    assert shown == [{"nodes": 1}]
 
 
 def test_an_artifact_that_is_too_large_is_noted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
