@@ -59,7 +59,7 @@ def minimize(
         MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter.
     """
     if "toolchain" in options:
-        raise InvalidOption("'toolchain': names an interpreter of a service; here it is python=PATH")
+        raise InvalidOption("option 'toolchain': names an interpreter of a service; here it is python=PATH")
     chosen = parse_options({"witness": False, **options})
     settings = _settings(sandbox, jobs)
     name = _name(subject)

@@ -72,6 +72,7 @@ def test_the_default_folder_is_named_after_the_script(calls: list[dict[str, Any]
     [
         ("absent.py", {}, "absent.py cannot be read: No such file"),
         ("train.py", {"budgets": 3}, "unknown option 'budgets'"),
+        ("train.py", {"toolchain": "nightly"}, "'toolchain': names an interpreter of a service"),
         ("train.py", {"compile": {"dynamic": True}}, "belong to a function"),
         (len, {"compile": {"backend": "eager"}}, "cannot name a backend"),
         (5, {}, "nothing to minimize in 5: give the path of a script, or a function"),
