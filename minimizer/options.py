@@ -110,7 +110,9 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""
         raise InvalidScript(f"{filename} is not Python: {error.msg}{line}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except ValueError as error:  # a NUL, to Python before 3.11.4
+        raise InvalidScript(f"{filename} is not Python: {error}") from None
+    except (RecursionError, MemoryError) as error:
         raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
     return text
 
