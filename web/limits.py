@@ -85,15 +85,13 @@ class Limits:
         key: str,
         words: str,
     ) -> None:
-        wait = None
-        if time.monotonic() >= self._alone_until:
-            try:
-                wait = _wait(self._shared, question, item, key)
-            except Exception:
-                # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
-                log.warning("the shared request counter cannot be reached", exc_info=True)
-                self._alone_until = time.monotonic() + _ALONE_SECONDS
-        if time.monotonic() < self._alone_until:
+        limiter = self._own if time.monotonic() < self._alone_until else self._shared
+        try:
+            wait = _wait(limiter, question, item, key)
+        except Exception:
+            # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
+            log.warning("the shared request counter cannot be reached", exc_info=True)
+            self._alone_until = time.monotonic() + _ALONE_SECONDS
             wait = _wait(self._own, question, item, key)
         if wait is not None:
             raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})
