@@ -43,9 +43,6 @@ def main(engine: Engine = minimize) -> int:
     logs.configure(settings)
     for chatty in ("alembic", "celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    if settings.access == "on":
-        # Whoever may submit is not always somebody whom this machine trusts.
-        settings = settings.model_copy(update={"sandbox": "required"})
     try:
         require_current(settings.resolved_database_url)
     except UserError as error:

@@ -100,8 +100,8 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
 def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, engine: Engine) -> Report:
     """The engine's final report, or one that says why there is none."""
     job = claim.job
-    if job.submitted_by:
-        # By somebody who had to sign in, hence perhaps by one whom this machine does not trust, whatever its own settings are.
+    if settings.access == "on" or job.submitted_by:
+        # Whoever may submit is not always somebody whom this machine trusts, and it need not know of access control itself.
         settings = settings.model_copy(update={"sandbox": "required"})
     try:
         with Scratch() as scratch:

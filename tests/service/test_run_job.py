@@ -171,8 +171,13 @@ def test_what_the_stop_itself_may_have_caused_is_no_verdict(store: Store, reason
     assert (job.status, job.attempt) == (Status.QUEUED, 0)
 
 
-@pytest.mark.parametrize(("user", "sandbox"), [("", "auto"), ("anna/5f1b9a3c2d4e", "required")])
-def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(store: Store, user: str, sandbox: str) -> None:
+@pytest.mark.parametrize(
+    ("access", "user", "sandbox"),
+    [("off", "", "auto"), ("off", "anna/5f1b9a3c2d4e", "required"), ("on", "", "required")],
+)
+def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(
+    store: Store, access: str, user: str, sandbox: str
+) -> None:
     """Whatever the worker's own settings are: that access control is on is a setting of the web server."""
     given = []
 
@@ -182,9 +187,10 @@ def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(store: Stor
         given.append(settings.sandbox)
         return DONE
 
-    assert (SETTINGS.access, SETTINGS.sandbox) == ("off", "auto")
+    settings = SETTINGS.model_copy(update={"access": access})
+    assert settings.sandbox == "auto"
     store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter(user))
-    take_jobs(store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=engine)
+    take_jobs(store, settings, worker="w", devices=(), stopping=threading.Event(), engine=engine)
     assert given == [sandbox]
 
 
