@@ -33,6 +33,7 @@ from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.versions import compare
 from minimizer.watchdog import crowding
 from minimizer.windows import Region
+from minimizer.witness import Testimony
 
 WITNESS_SECONDS = 120.0
 FIRMER = (
@@ -192,22 +193,23 @@ class FollowUp:
             report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
         self.journal.keep()
 
-    def hear_witnesses(self) -> None:
+    def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""
-        assert self.report.failure is not None
+        failure = self.report.failure
         testimonies = witness.hear(
             self.place,
             self.script.resolve(),
             self.options.args,
-            self.report.failure.kind,
+            failure.kind if failure is not None else Kind.WRONG_OUTPUT,
             seconds=lambda: min(WITNESS_SECONDS, self.journal.left),
             parallel=self.settings.trial_jobs,
             watch=self.journal.watch_owner,
             nproc=self.options.nproc,
-            message=self.report.failure.message,
+            message=failure.message if failure is not None else "",
         )
         for testimony in testimonies:
-            self.report.witnesses.append(testimony.witness)
+            self.report.witnesses.append(testimony.witness(fails=failure is not None))
             self.journal.log(testimony.log)
             if testimony.dump is not None:
-                self.journal.sink.artifact(f"witness-{testimony.witness.after}.txt", testimony.dump)
+                self.journal.sink.artifact(f"witness-{testimony.after}.txt", testimony.dump.launcher.encode())
+        return testimonies

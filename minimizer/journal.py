@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,6 +106,14 @@ class Journal:
         """Keep a file that shows a failure; `hide` takes the others away."""
         self._shown.add(name)
         self.sink.artifact(name, content)
+
+    def show_instead(self, files: Mapping[str, bytes]) -> None:
+        """Keep these files in place of all that was shown."""
+        for name in self._shown - files.keys():
+            self.sink.discard(name)
+        self._shown.clear()
+        for name, content in files.items():
+            self.show(name, content)
 
     def hide(self) -> None:
         """Take away what an earlier run in the same place has shown, and this one has not."""

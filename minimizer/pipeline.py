@@ -23,7 +23,7 @@ from minimizer.diagnose.trials import ProgramTrials
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
 from minimizer.executor import Executor
 from minimizer.findings import Case, ScriptCase, Settled, unexamined
-from minimizer.followup import WITNESS_SECONDS, FollowUp
+from minimizer.followup import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
 from minimizer.further import write_further
 from minimizer.journal import Journal
 from minimizer.options import Options
@@ -41,6 +41,7 @@ from minimizer.sink import Sink
 from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
 from minimizer.triage import REPEAT_SECONDS, Triage
 from minimizer.types import Reason, Status, Step
+from minimizer.uptake import take_up
 from minimizer.verify import VERIFY_SECONDS
 from minimizer.workplace import granted, open_place
 
@@ -145,49 +146,95 @@ class _Job:
                 executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
                 stack.enter_context(executor)
                 self._start(executor)
-            surveys, patient = self._surveys(executor), None
-            triage = self._triage(surveys)
+            surveys = self._surveys(executor)
             follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-            with self._journal.step(Step.SURVEY):
-                beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
-                found = triage.run()
-            if isinstance(found, Settled):
-                self._conclude(found, follow_up)
-                return
-            try:
-                if isinstance(found, ScriptCase):
-                    raise Unreduced(found.otherwise)
-                result = self._reduce(found, executor, triage, beside)
-                patient = self._patient(result, surveys)
-                if result.found is not None and not is_public(result.found.reduced):
-                    result = self._in_public(result, executor)
-            except (Unreduced, ChildFailed) as end:
-                otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
-                if otherwise.status is Status.HEALTHY:
-                    self._conclude(otherwise, follow_up)
-                    return
-                level = self._python_level(executor)
-                is_one_process = self._options.nproc == 1  # as a repro is
-                is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
-                script_repro = level.repro(otherwise) if is_one_process and is_steady else None
-                if script_repro is None:
-                    self._settle(otherwise)
-                    return
-                result, patient = Result(script_repro), level.patient
-            self._journal.watch()
-            verified = follow_up.verify(result)
-            if verified is not result:
-                result, patient = verified, self._patient(verified, surveys)
-            self._journal.keep()
-            suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
-            if result.found is not None:
-                with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
-                    write_further(
-                        result.found, suspects, place=place, journal=self._journal, jobs=self._settings.trial_jobs
-                    )
-        if self._options.witness:
+            result = self._result(executor, surveys, follow_up, beside)
+            if result is not None:
+                self._follow(*result, surveys, follow_up)
+        if self._options.witness and self._wants_witnesses():
             with self._journal.step(Step.WITNESS):
-                follow_up.hear_witnesses()
+                self._hear(follow_up)
+
+    def _result(
+        self, executor: Executor, surveys: Surveys, follow_up: FollowUp, beside: ThreadPoolExecutor
+    ) -> tuple[Result, Patient | None] | None:
+        """A repro that is not verified yet, and what is to be diagnosed; None where the verdict is reached without one."""
+        triage = self._triage(surveys)
+        with self._journal.step(Step.SURVEY):
+            beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
+            found = triage.run()
+        if isinstance(found, Settled):
+            self._conclude(found, follow_up)
+            return None
+        try:
+            if isinstance(found, ScriptCase):
+                raise Unreduced(found.otherwise)
+            result = self._reduce(found, executor, triage, beside)
+            patient = self._patient(result, surveys)
+            if result.found is not None and not is_public(result.found.reduced):
+                result = self._in_public(result, executor)
+            return result, patient
+        except (Unreduced, ChildFailed) as end:
+            otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
+        if otherwise.status is Status.HEALTHY:
+            self._conclude(otherwise, follow_up)
+            return None
+        level = self._python_level(executor)
+        is_one_process = self._options.nproc == 1  # as a repro is
+        is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
+        script_repro = level.repro(otherwise) if is_one_process and is_steady else None
+        if script_repro is None:
+            self._settle(otherwise)
+            return None
+        return Result(script_repro), level.patient
+
+    def _follow(self, result: Result, patient: Patient | None, surveys: Surveys, follow_up: FollowUp) -> None:
+        """Verify, and find out what is worth knowing beside the repro."""
+        self._journal.watch()
+        verified = follow_up.verify(result)
+        if verified is not result:
+            result, patient = verified, self._patient(verified, surveys)
+        self._journal.keep()
+        suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
+        if result.found is not None:
+            with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
+                write_further(
+                    result.found, suspects, place=follow_up.place, journal=self._journal, jobs=self._settings.trial_jobs
+                )
+
+    def _wants_witnesses(self) -> bool:
+        """Whether the compiler may be to blame for something, and a healthy script costs no more than a run or two of it."""
+        report = self._report
+        if report.status is Status.HEALTHY:
+            return report.timings[Step.SURVEY] <= CHEAP_SECONDS
+        return report.status is not Status.FAILED or report.reason is Reason.NOTHING_COMPILED
+
+    def _hear(self, follow_up: FollowUp) -> None:
+        """Hear the witnesses, and take up the graph that only one of them has found."""
+        report = self._report
+        self._journal.keep()
+        testimonies = follow_up.hear_witnesses()
+        if report.verification is not None and report.verification.holds:
+            return
+        for testimony in testimonies:
+            if testimony.dump is not None and testimony.sees:
+                folder = self._scratch.with_name(f"witness-{testimony.after}")
+                if take_up(testimony, self._journal, folder=folder, minimize=self._minimize_dump):
+                    report.witnesses = [heard.witness(fails=True) for heard in testimonies]
+                    return
+
+    def _minimize_dump(self, script: Path, sink: Sink) -> Report:
+        changes = {"budget": int(self._journal.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
+        none = dict.fromkeys(("target", "steps", "hang_after"))
+        return minimize(
+            script,
+            options=self._options.model_copy(update=changes | none),
+            settings=self._settings,
+            sink=sink,
+            python=self._python,
+            binds=self._binds,
+            network=self._network,
+        )
 
     def _reduce(self, case: Case, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Result:
         """Reduce a failing call, or of several that are only suspects the first that is confirmed.

@@ -7,10 +7,11 @@ correct programs, is blind to faults of passes, and goes silent on a warm cache;
 
 from __future__ import annotations
 
+import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,8 @@ from minimizer.untrusted import read_untrusted, tail, walk_untrusted
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
 LAUNCHER = "minifier_launcher.py"
+STORAGES = "checkpoints/storages"
+"""Beside the launcher: what the graph's inputs hold, each in a file that is named after its content."""
 OWN_ERRORS = (
     "'NoneType' object has no attribute",
     "AttributeError: __code__",
@@ -36,16 +39,34 @@ OWN_ERRORS = (
 )
 """What the tool says when it breaks by itself."""
 DUMP_BYTES = 1 << 20
+INPUT_BYTES = 64 << 20
+"""How much of what a dumped graph is called with is kept."""
 LOG_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
-class Testimony:
-    """A witness and the minifier launcher it dumped, if it did."""
+class Dump:
+    """A graph that a witness dumped: the text of its launcher, and what the graph was called with, by the names used there."""
 
-    witness: Witness
-    dump: bytes | None
+    launcher: str
+    storages: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What a witness said. ``sees``: whether it sees a failure (None: it cannot be used)."""
+
+    after: After
+    level: int
+    outcome: str
+    sees: bool | None
+    dump: Dump | None
     log: str
+
+    def witness(self, *, fails: bool) -> Witness:
+        """As the report has it, beside our own verdict: whether the script fails."""
+        agrees = None if self.sees is None else self.sees == fails
+        return Witness(after=self.after, level=self.level, outcome=self.outcome, agrees=agrees)
 
 
 def hear(
@@ -107,9 +128,10 @@ def _hear(
     log = place.redacted(tail(output, LOG_BYTES))
     dump = _dumped(folder)
     scratch.remove(folder)
-    outcome, agrees = _judge(status, log, dump is not None, limit, message)
-    found = Witness(after=after, level=level, outcome=outcome, agrees=agrees)
-    return Testimony(found, place.redacted(dump).encode() if dump is not None else None, log)
+    outcome, sees = _judge(status, log, dump is not None, limit, message)
+    if dump is not None:
+        dump = replace(dump, launcher=place.redacted(dump.launcher))
+    return Testimony(after, level, outcome, sees, dump, log)
 
 
 def _is_own(line: str) -> bool:
@@ -121,15 +143,29 @@ def _is_users(line: str, message: str) -> bool:
     return any(_is_own(said) and said.strip() in line for said in message.splitlines())
 
 
-def _dumped(folder: Path) -> str | None:
-    """The minifier launcher that a witness wrote, if it did; whatever else the script left there is not followed."""
+def _dumped(folder: Path) -> Dump | None:
+    """The first graph that a witness wrote, if it did; whatever else the script left there is not followed."""
     launchers = (path for path in walk_untrusted(folder, Path("debug")) if path.name == LAUNCHER)
-    found = (read_untrusted(folder, path, DUMP_BYTES) for path in launchers)
-    return next((content.decode("utf-8", "replace") for content in found if content is not None), None)
+    for path in launchers:
+        if (content := read_untrusted(folder, path, DUMP_BYTES)) is not None:
+            launcher = content.decode("utf-8", "replace")
+            return Dump(launcher, _storages(folder, path.parent / STORAGES, launcher))
+    return None
+
+
+def _storages(folder: Path, where: Path, launcher: str) -> dict[str, bytes]:
+    """The storages that a launcher names, as far as they are there and not too large all together."""
+    room, found = INPUT_BYTES, dict[str, bytes]()
+    for name in sorted(set(re.findall(r"\b[0-9a-f]{40}\b", launcher))):
+        content = read_untrusted(folder, where / name, room + 1)
+        if content is not None and len(content) <= room:
+            room -= len(content)
+            found[name] = content
+    return found
 
 
 def _judge(status: int | None, log: str, dumped: bool, seconds: float, message: str = "") -> tuple[str, bool | None]:
-    """What the witness found, in words, and whether it agrees that there is a failure (None: it cannot be used)."""
+    """What the witness found, in words, and whether it sees a failure (None: it cannot be used)."""
     if status is None:
         return f"did not end within {seconds:.0f} s", None
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
@@ -137,7 +173,7 @@ def _judge(status: int | None, log: str, dumped: bool, seconds: float, message: 
     if own is not None:
         return f"broke by itself: {own[:200]}", None
     if dumped:
-        return "saw the failure and dumped a graph to minify", True
+        return "saw a failure and dumped a graph to minify", True
     if status == 0:
         return "saw nothing: the script ended well under it", False
     return f"the script failed under it and nothing was dumped: {last[:200]}", None
