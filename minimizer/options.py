@@ -58,7 +58,8 @@ class Options(BaseModel):
         description="After the repro also look for the part of the compiler to blame and a workaround, and measure every layer; off: about half the time.",
     )
     witness: bool = Field(
-        True, description="Also rerun the script under PyTorch's own minifier and report what it finds."
+        True,
+        description="Also rerun the script under PyTorch's own minifier, report what it finds, and take up a graph that only it has found.",
     )
     nproc: int = Field(
         1,

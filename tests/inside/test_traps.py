@@ -78,8 +78,8 @@ def test_trap_01_the_witness_that_breaks_a_correct_script_is_not_believed(child:
         parallel=1,
         watch=lambda: None,
     )
-    assert [testimony.witness.after for testimony in heard] == ["dynamo", "aot"]
-    assert not any(testimony.witness.agrees for testimony in heard)
+    assert [testimony.after for testimony in heard] == ["dynamo", "aot"]
+    assert not any(testimony.sees for testimony in heard)
 
 
 def test_trap_02_a_fault_of_a_post_grad_pass_is_seen(child: Executor, home: Path) -> None:
@@ -292,8 +292,9 @@ def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: py
     )
     assert report.status is Status.MINIMIZED, report.summary
     assert [heard.after for heard in report.witnesses] == ["dynamo", "aot"]
+    assert report.witnesses[1].agrees is True
     written = {file.name: file.read_bytes() for file in out.iterdir()}
-    assert {"repro.py", "report.json", "report.md", "run.log"} <= written.keys()
+    assert {"repro.py", "report.json", "report.md", "run.log", "witness-aot.txt"} <= written.keys()
     for name, content in list(written.items()):
         if name.endswith(".zip"):
             pages = zipfile.ZipFile(io.BytesIO(content))

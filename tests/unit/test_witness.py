@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minimizer import witness
 from minimizer.witness import OWN_ERRORS, _judge
 
 
@@ -39,7 +40,7 @@ def test_what_the_users_failure_says_is_no_error_of_its_own(own: str) -> None:
     message = f"AttributeError: {own} 'shape'"
     log = f"Traceback\n  ...\n  torch._dynamo.exc.InternalTorchDynamoError: {message}\n"
     for said in (message, f"{message}\n\nfrom user code:\n"):
-        assert _judge(1, log, True, 60, said) == ("saw the failure and dumped a graph to minify", True)
+        assert _judge(1, log, True, 60, said) == ("saw a failure and dumped a graph to minify", True)
     outcome, agrees = _judge(1, f"{log}TypeError: {own} in the harness\n", True, 60, message)
     assert agrees is None
     assert outcome.startswith("broke by itself: TypeError: ")
@@ -67,3 +68,14 @@ def test_a_silent_end_is_no_evidence(status: int) -> None:
 
 def test_a_long_last_line_is_cut() -> None:
     assert len(_judge(1, "x" * 5000, False, 60)[0]) < 300
+
+
+@pytest.mark.parametrize(
+    ("sees", "fails", "agrees"),
+    [(True, True, True), (False, True, False), (True, False, False), (False, False, True), (None, True, None)],
+)
+def test_a_witness_agrees_with_the_verdict_and_not_with_a_failure(
+    sees: bool | None, fails: bool, agrees: bool | None
+) -> None:
+    heard = witness.Testimony("aot", 4, "so it is", sees, None, "")
+    assert heard.witness(fails=fails).agrees is agrees

@@ -1,0 +1,98 @@
+"""The script really rerun under PyTorch's own minifier, and a graph that nobody else has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from children import SECONDS, place, script
+
+from minimizer import witness
+from minimizer.options import Options
+from minimizer.pipeline import minimize
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.types import Kind, Stage, Status
+
+NAME = "a97eb8da8aa99cf28dfad09ca68ea30c2e56b426"
+DUMPS = f"""
+import os
+from pathlib import Path
+
+folder = Path(os.environ["TORCH_COMPILE_DEBUG_DIR"]) / "torch_compile_debug" / "run_1" / "minifier"
+storages = folder / "checkpoints" / "storages"
+storages.mkdir(parents=True)
+told = {{name: value for name, value in os.environ.items() if name.startswith("TORCHDYNAMO_REPRO")}}
+(folder / "minifier_launcher.py").write_text(f"{{sorted(told.items())}} {NAME} {{'b' * 40}} {{'c' * 40}}")
+(storages / "{NAME}").write_bytes(b"values")
+(storages / ("b" * 40)).symlink_to("/etc/hostname")
+(storages / ("c" * 40)).write_bytes(b"too much for what is left of the room")
+(storages / ("d" * 40)).write_bytes(b"not named")
+raise SystemExit(1)
+"""
+"""A script that leaves behind what the minifier does."""
+SPAWNS = """
+import torch
+import torch.multiprocessing
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x))).tanh()
+
+
+def train(rank):
+    torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+    torch.manual_seed(rank)
+    print(torch.compile(Block())(torch.randn(4, 8)).sum().item())
+
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=1)
+"""
+
+
+@pytest.mark.parametrize(("kind", "level"), [(Kind.WRONG_OUTPUT, 4), (Kind.COMPILE_ERROR, 2), (Kind.CRASH, 2)])
+def test_both_witnesses_are_heard_at_the_level_that_dumps_such_a_failure(
+    kind: Kind, level: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness, "INPUT_BYTES", 10)
+    heard = witness.hear(
+        place(tmp_path / "shared", home),
+        script(home, DUMPS),
+        [],
+        kind,
+        seconds=lambda: SECONDS,
+        parallel=2,
+        watch=lambda: None,
+    )
+    assert [(one.after, one.level, one.sees) for one in heard] == [("dynamo", level, True), ("aot", level, True)]
+    for one in heard:
+        assert one.dump is not None
+        told = [("TORCHDYNAMO_REPRO_AFTER", one.after), ("TORCHDYNAMO_REPRO_LEVEL", str(level))]
+        assert one.dump.launcher.startswith(str(told))
+        assert one.dump.storages == {NAME: b"values"}
+
+
+def test_a_graph_that_only_the_witness_has_found_is_taken_up(tmp_path: Path) -> None:
+    """The script compiles in a process that it starts, where we do not look."""
+    (tmp_path / "home").mkdir()
+    path = script(tmp_path / "home", SPAWNS)
+    report = minimize(
+        path,
+        options=Options(budget=400, diagnosis=False),
+        settings=Settings(trial_jobs=2),
+        sink=FolderSink(tmp_path / "out"),
+    )
+    assert report.status is Status.MINIMIZED, report.summary
+    assert report.failure is not None and report.verification is not None
+    assert (report.failure.kind, report.failure.stage) == (Kind.WRONG_OUTPUT, Stage.INDUCTOR)
+    assert report.verification.holds
+    assert [culprit.ops for culprit in report.culprits] == [["aten.relu"]]
+    assert {one.after: one.agrees for one in report.witnesses}["aot"] is True
+    assert "Linear" not in (tmp_path / "out" / "repro.py").read_text()
+    assert "class Repro" in (tmp_path / "out" / "witness-aot.txt").read_text()
