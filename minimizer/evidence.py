@@ -81,6 +81,7 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
     if differentiated := {place: dtype for place, dtype in places.items() if place is not None}:
         details["differentiated"] = differentiated
     differences = list(outcome.verdict.differences) if outcome.verdict else []
+    is_comparable = outcome.verdict is not None and outcome.verdict.equals_itself
     if not differences:
         return details
     mutated = [name for d in differences if (name := _input_at(program, d.where)) and d.kind == "wrong_output"]
@@ -93,6 +94,8 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
             details["unused"] = True
     if differences[0].kind == "wrong_metadata":
         _add_aspect(details, program, differences[0])
+    elif is_comparable and all(difference.what in ("value", *NONFINITE) for difference in differences):
+        details["comparable"] = "tensor" if any(d.where == "output" for d in differences) else "values"
     return details
 
 

@@ -65,6 +65,8 @@ class Verdict(Loose):
     eager_error: Number = None
     differences: list[Difference] = Field(default_factory=list, max_length=10_000)
     note: Text = ""
+    equals_itself: bool = False
+    """Of a fault: whether eager's values are known to equal themselves. NaN does not."""
 
 
 class NonFinite(Loose):

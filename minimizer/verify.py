@@ -25,8 +25,9 @@ PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro."""
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
 """How often a repro is run, and how long one run may take."""
-OUTPUT_BYTES = 64 << 10
-"""How much of the end of a run's output is read."""
+OUTPUT_BYTES = 256 << 10
+"""How much of the end of a run's output is read. What an assertion says comes last and begins with its evidence: tensors of a thousand
+elements each take ten or twenty kilobytes."""
 SHOWN = 4000
 """How many characters of it a report shows."""
 FILE_BYTES = 2 << 30

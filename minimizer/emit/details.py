@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class Details(TypedDict, total=False):
@@ -12,6 +12,8 @@ class Details(TypedDict, total=False):
     atol: float
     disputed: str
     """Why the difference may be no fault, as a sentence: only the script's own tolerance calls it one."""
+    comparable: Literal["tensor", "values"]
+    """For wrong values: eager's hold no NaN, and nothing else is wrong. They are one tensor, or any number of values."""
     aspect: str
     """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class`` or ``aliasing``."""
     output: str

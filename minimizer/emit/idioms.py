@@ -38,6 +38,8 @@ SUFFIXES = {
     "device": ".device",
 }  # fmt: skip
 """How each aspect of a tensor is asked for."""
+BOTH = "{expected=}, {actual=}"
+"""What an assertion says."""
 REPRO_SECONDS = 30.0
 """After which a repro takes compilation for hung: what is left of a graph compiles in a few seconds, on a cold machine too."""
 
@@ -165,7 +167,9 @@ def evidence(kind: Kind, subject: Subject) -> str:
         return f"expected {_short(details)}, actual None\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
         return "actual   "  # what follows was already searched for the telltale words
-    return "expected " if kind is Kind.WRONG_METADATA else "AssertionError: "
+    if kind is Kind.WRONG_METADATA:
+        return f"AssertionError: {_shared(details)}expected="
+    return "AssertionError: expected=" if BOTH in _assertion(details) else "AssertionError: "
 
 
 def _signal(subject: Subject) -> str:
@@ -229,12 +233,20 @@ def _gradients(subject: Subject) -> str:
 
 
 def _close(subject: Subject, measure: Callable[[str], str]) -> str:
-    tolerance = "".join(f", {key}={subject.details[key]:g}" for key in ("rtol", "atol") if key in subject.details)
-    return _repeated(
-        subject,
-        f"{_compared(subject, measure)}\n"
+    return _repeated(subject, f"{_compared(subject, measure)}\n{_assertion(subject.details)}\n")
+
+
+def _assertion(details: Details) -> str:
+    """What fails where values differ, and says both; in one statement where neither NaN nor a tolerance makes it too long."""
+    tolerance = {key: details[key] for key in ("rtol", "atol") if key in details}
+    if "comparable" in details and not tolerance:
+        return f'torch.testing.assert_close(actual, expected, msg=f"{BOTH}")'
+    if details.get("comparable") == "tensor" and not any(tolerance.values()):
+        return f'assert torch.equal(actual, expected), f"{BOTH}"'
+    given = "".join(f", {key}={value:g}" for key, value in tolerance.items())
+    return (
         'print(f"expected {expected}\\nactual   {actual}")\n'
-        f"torch.testing.assert_close(actual, expected{tolerance}, equal_nan=True)\n",
+        f"torch.testing.assert_close(actual, expected{given}, equal_nan=True)"
     )
 
 
@@ -262,16 +274,18 @@ def _metadata(subject: Subject) -> str:
 
     text = (
         _compared(subject, measure, lambda side: [subject.call(side)] if "input" in details else [])
-        + '\nif actual != expected:\n    raise SystemExit(f"expected {expected}, actual {actual}")\n'
+        + f'\nassert actual == expected, f"{_shared(details)}{BOTH}"\n'
     )
     if f"{describe}(" in text:
         seen = "out.dtype, out.shape, out.stride(), out.requires_grad"
         if "alias_of_output" in details:
             seen = f"out{place}{STORAGE} == out{details['alias_of_output']}{STORAGE}"
         text = f"def {describe}(out):\n{_block(f'return {seen}')}\n{text}"
-    if aspect == "aliasing":
-        text = text.replace("expected {expected}", "expected shared memory: {expected}")
     return _repeated(subject, text)
+
+
+def _shared(details: Details) -> str:
+    return "shared memory: " if details.get("aspect") == "aliasing" else ""
 
 
 # One side raises ---------------------------------------------------------------------------------------------------

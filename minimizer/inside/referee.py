@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, places
+from .boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of, places
 from .compare import compare
 from .distance import (
     ELEMENTWISE,
@@ -50,7 +51,7 @@ from .elements import plain, wide
 from .marks import Mark
 from .reruns import Reruns, Side
 from .rounding import is_inexact
-from .snapshot import rng_state
+from .snapshot import has_plain_storage, rng_state
 from .steadiness import Program
 
 ULPS = 4
@@ -63,6 +64,7 @@ class Verdict:
 
     ``discrete`` without ``fault`` marks a suspect that the caller must confirm locally. ``differences`` are those that count
     (faults, or suspects), or all of them when none does. Errors are relative to the norm of the fp64 truth, of the worst place.
+    ``equals_itself``: see the function of that name; asked of eager's side of a fault only.
     """
 
     fault: bool = False
@@ -75,6 +77,7 @@ class Verdict:
     compiled_error: float | None = None
     eager_error: float | None = None
     noise: float | None = None
+    equals_itself: bool = False
 
     def to_json(self) -> dict[str, Any]:
         errors = {name: getattr(self, name) for name in ("compiled_error", "eager_error", "noise")}
@@ -85,6 +88,7 @@ class Verdict:
             "discrete": self.discrete,
             "nondeterministic": self.nondeterministic,
             "note": self.note,
+            "equals_itself": self.equals_itself,
             "differences": [difference.to_json() for difference in self.differences],
             **{name: str(e) if e is not None and not math.isfinite(e) else e for name, e in errors.items()},
         }
@@ -127,7 +131,10 @@ def judge(
             return function(*values), values, []
 
     sides = (places(expected, expected_inputs), places(actual, actual_inputs))
-    return _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+    verdict = _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+    is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
+    verdict.equals_itself = verdict.fault and equals_itself([expected, *expected_inputs] if is_beside else expected)
+    return verdict
 
 
 def judge_gradients(
@@ -148,7 +155,23 @@ def judge_gradients(
         return None, [], list(gradients(function, values, cotangents))
 
     sides = (places(None, (), expected), places(None, (), actual))
-    return _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+    verdict = _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
+    verdict.equals_itself = verdict.fault and equals_itself(expected)
+    return verdict
+
+
+def equals_itself(values: Any) -> bool:
+    """Whether ``torch.equal`` and ``==`` can tell that all in these containers is right: there is no NaN, and no unusual tensor."""
+    return all(_equals_itself(pair.expected) for pair in boundary_of([("", values, values)]).pairs)
+
+
+def _equals_itself(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        with contextlib.suppress(RuntimeError, NotImplementedError), torch.no_grad():
+            is_usual = type(value) in (Tensor, torch.nn.Parameter) and has_plain_storage(value)
+            return is_usual and torch.equal(value, value.clone())
+        return False
+    return value is None or (isinstance(value, numbers.Number) and value == value)
 
 
 def gradients(

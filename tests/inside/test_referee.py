@@ -48,6 +48,60 @@ def judged_gradients(function: Function, inputs: list[Any], compiled: Function) 
     return judge_gradients(function, inputs, rng, None, expected, actual)
 
 
+# --- what is told of eager's side -----------------------------------------------------------------------------------------------
+
+
+class Own(torch.Tensor):
+    pass
+
+
+NAN, ONES = torch.tensor([1.0, float("nan")]), torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("values", "does"),
+    [
+        (ONES, True),
+        (torch.nn.Parameter(ONES), True),
+        (torch.arange(3), True),
+        (torch.ones(2, dtype=torch.bool), True),
+        (torch.ones(2, dtype=torch.complex64).conj(), True),
+        (torch.tensor([float("inf")]), True),
+        (torch.ones(0), True),
+        ([ONES, (None, 3, 1.0, True)], True),
+        (NAN, False),
+        (NAN.half(), False),
+        (torch.complex(NAN, torch.ones(2)), False),
+        ([ONES, {"a": NAN}], False),
+        ((ONES, float("nan")), False),
+        (torch.eye(2).to_sparse(), False),
+        (ONES.as_subclass(Own), False),
+        (object(), False),
+    ],
+)
+def test_what_has_no_nan_and_is_usual_equals_itself(values: Any, does: bool) -> None:
+    assert referee.equals_itself(values) is does
+
+
+def test_nan_is_told_of_what_is_compared() -> None:
+    nan = lambda x: x / x  # noqa: E731
+    wrong = lambda x: x / x + 1  # noqa: E731
+    assert judged(nan, [torch.ones(2)], wrong).to_json()["equals_itself"] is True
+    assert judged(nan, [torch.tensor([0.0, 1.0])], wrong).to_json()["equals_itself"] is False
+    number = lambda x: x.nan_to_num(1.0)  # noqa: E731
+    assert judged(number, [NAN], lambda x: x.nan_to_num(2.0)).equals_itself
+    assert not judged(number, [NAN], number).equals_itself  # no fault
+    in_place = judged(number, [NAN], lambda x: (x.nan_to_num(1.0), x.zero_())[0])
+    assert in_place.fault and not in_place.equals_itself
+
+
+@pytest.mark.parametrize(("start", "does"), [([1.0, 4.0], True), ([1.0, 0.0], False)])
+def test_nan_is_told_of_gradients(start: list[float], does: bool) -> None:
+    x = torch.tensor(start, requires_grad=True)
+    verdict = judged_gradients(lambda x: x.sqrt() * 0.0 + x, [x], lambda x: x.sqrt() * 0.0 + 2 * x)
+    assert verdict.fault and verdict.equals_itself is does
+
+
 # --- what is undefined ----------------------------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,48 @@ torch.testing.assert_close(actual, expected, equal_nan=True)
     assert not repro.needs_data
 
 
+ASSERT_EQUAL = 'assert torch.equal(actual, expected), f"{expected=}, {actual=}"\n'
+ASSERT_CLOSE = 'torch.testing.assert_close(actual, expected, msg=f"{expected=}, {actual=}")\n'
+IN_TWO_LINES = """\
+print(f"expected {{expected}}\\nactual   {{actual}}")
+torch.testing.assert_close(actual, expected{}, equal_nan=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("details", "check", "evidence"),
+    [
+        ({"comparable": "tensor", "rtol": 0.0, "atol": 0.0}, ASSERT_EQUAL, "AssertionError: expected="),
+        ({"comparable": "tensor"}, ASSERT_CLOSE, "AssertionError: expected="),
+        ({"comparable": "values"}, ASSERT_CLOSE, "AssertionError: expected="),
+        ({"comparable": "values", "rtol": 0.0, "atol": 0.0}, IN_TWO_LINES.format(", rtol=0, atol=0"), "AssertionError: "),
+        ({"comparable": "tensor", "rtol": 0.0, "atol": 1e-6}, IN_TWO_LINES.format(", rtol=0, atol=1e-06"), "AssertionError: "),
+        ({"rtol": 0.0, "atol": 0.0}, IN_TWO_LINES.format(", rtol=0, atol=0"), "AssertionError: "),
+        ({}, IN_TWO_LINES.format(""), "AssertionError: "),
+    ],
+)  # fmt: skip
+def test_one_statement_checks_values_among_which_is_no_nan(details: Details, check: str, evidence: str) -> None:
+    repro = written(one_op(".relu"), details=details)
+    assert repro.source.endswith(f"125)\n\n{check}")
+    assert repro.evidence == evidence
+    looped = written(one_op(".relu"), details=details, rate=Reproducibility(failed=1, runs=2)).source
+    assert looped.endswith("".join(f"    {line}\n" for line in check.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"aspect": "dtype", "output": ""}, "expected="),
+        ({"aspect": "aliasing", "output": "", "alias_of": "L_x_"}, "shared memory: expected="),
+    ],
+)
+def test_wrong_metadata_is_asserted(details: Details, said: str) -> None:
+    repro = written(one_op(".relu"), Kind.WRONG_METADATA, details)
+    message = said.replace("expected=", "{expected=}, {actual=}")
+    assert repro.source.endswith(f'\nassert actual == expected, f"{message}"\n')
+    assert repro.evidence == f"AssertionError: {said}"
+
+
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_is_formatted_clean_and_free_of_paths(kind: Kind) -> None:
     grad = kind is Kind.WRONG_GRADIENT

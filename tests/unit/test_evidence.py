@@ -73,6 +73,32 @@ def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, 
     assert details(wrong) == {"gradients": ["x"]}
 
 
+@pytest.mark.parametrize(
+    ("equals_itself", "places", "comparable"),
+    [
+        (True, [("output", "value"), ("output", "nan")], "tensor"),
+        (True, [("output[0]", "inf")], "values"),
+        (True, [("input[0]", "value")], "values"),
+        (False, [("output", "value")], None),
+        (True, [("output", "value"), ("output", "dtype")], None),
+        (True, [("output", "python")], None),
+        (True, [("output", "shape")], None),
+    ],
+)
+def test_values_are_compared_plainly_only_where_nothing_else_is_wrong(
+    equals_itself: bool, places: list[tuple[str, str]], comparable: str | None
+) -> None:
+    differences = [Difference(where=where, what=what) for where, what in places]
+    verdict = Verdict(fault=True, equals_itself=equals_itself, differences=differences)
+    details = details_of(calling(".sin"), Outcome(outcome="different", verdict=verdict), None)
+    assert details.get("comparable") == comparable
+
+
+def test_a_child_that_says_nothing_of_nan_may_have_some() -> None:
+    verdict = Verdict.model_validate({"fault": True, "differences": [{"where": "output"}]})
+    assert "comparable" not in details_of(calling(".sin"), Outcome(outcome="different", verdict=verdict), None)
+
+
 def test_inputs_that_are_written_to_are_named_and_a_child_can_name_no_others() -> None:
     """What a child says is not to be trusted: it runs the user's script."""
     outcome = Outcome(outcome="same", writes=[0, 7, -1])
