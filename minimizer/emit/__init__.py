@@ -75,8 +75,9 @@ def emit(
     settings = list(own.settings)
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
-    function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
     is_f_free = "F" not in own.names or layout.KNOWN_IMPORTS["F"] in own.imports
+    alone = prose.alone(named, short=is_f_free)
+    function = alone or ("f" if "f" not in own.names else prose.fresh("function", set(own.names)))
     writes, draws = known.get("writes", []), inputs.draws(named)
     copied = frozenset(writes) if not draws and idioms.may_copy(named, known) else frozenset()
     changes = bool(writes or known.get("mutated") or "input" in known) or inputs.changed(named)
@@ -94,7 +95,7 @@ def emit(
     )
     parts = [
         *own.definitions,
-        prose.function(named, function, short=is_f_free),
+        "" if alone else prose.function(named, function, short=is_f_free),
         idioms.write(failure.kind, subject),
     ]
     source = layout.assemble(

@@ -50,6 +50,7 @@ class Subject:
 
     program: Program
     function: str
+    """What is compiled: a function of the repro's own, or the one of torch that the program is a call of."""
     settings: Sequence[str]
     inputs: Sequence[str]
     details: Details

@@ -16,6 +16,19 @@ from minimizer import render
 from minimizer.program import Arg, Code, Input, Node, Program, Ref
 
 FUNCTIONAL = "torch.nn.functional"
+BUILT_IN = {
+    "bilinear", "celu_", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "cosine_similarity", "elu_", "gelu", "hardshrink", "hardtanh_", "leaky_relu_", "linear", "logsigmoid", "one_hot",
+    "pairwise_distance", "pdist", "prelu", "relu_", "scaled_dot_product_attention", "selu_", "softplus", "softshrink",
+}  # fmt: skip
+"""What ``torch.nn.functional`` does not define in Python, as far as tensors alone are arguments enough."""
+IN_PYTHON = {
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist",
+    "chain_matmul", "cond", "eig", "einsum", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm", "pca_lowrank", "solve",
+    "split", "stft", "svd_lowrank", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "symeig", "tensordot", "unique", "unique_consecutive", "unravel_index", "vmap", "while_loop",
+}  # fmt: skip
+"""What ``torch`` defines in Python; all else that a graph calls there is built in."""
 MAX_NESTED = 72
 """How long a statement may become by nesting another one into it."""
 
@@ -41,6 +54,24 @@ def function(program: Program, name: str, *, short: bool = True) -> str:
     _renumber(definition)
     text = ast.unparse(tree)
     return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text) if short else text
+
+
+def alone(program: Program, *, short: bool = True) -> str | None:
+    """The function that the program is one call of, with all its inputs and nothing else; None where it is more than that.
+
+    Only built-in ones: not every version of ``torch.compile`` takes a function that torch itself defines in Python for one to compile.
+    """
+    if len(program.nodes) != 1 or not program.inputs:
+        return None
+    (node,) = program.nodes
+    package, _, name = node.target.rpartition(".")
+    is_built_in = (package == "torch" and name not in IN_PYTHON) or (
+        package == FUNCTIONAL and name in BUILT_IN and short
+    )
+    is_whole = node.args == tuple(Ref(item.name) for item in program.inputs) and not node.kwargs
+    if not (is_built_in and is_whole and program.outputs == (node.name,)) or name.startswith("_"):
+        return None
+    return f"F.{name}" if package == FUNCTIONAL else node.target
 
 
 def named(program: Program, taken: Iterable[str]) -> Program:

@@ -75,7 +75,7 @@ def body_of(repro: Repro) -> str:
 
 
 def test_a_wrong_value_reads_like_a_hand_written_script() -> None:
-    repro = written(one_op(setup=(INJECT,)))
+    repro = written(one_op(setup=(INJECT,)), details={"comparable": "tensor", "rtol": 0.0, "atol": 0.0})
     assert (
         repro.source
         == """\
@@ -86,24 +86,18 @@ def test_a_wrong_value_reads_like_a_hand_written_script() -> None:
 
 import torch
 
-
-def f(x):
-    return torch.relu(x)
-
-
 try:
     torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
     x = torch.tensor([-1.0, 1.0])
-    expected, actual = f(x), torch.compile(f)(x)
+    expected, actual = torch.relu(x), torch.compile(torch.relu)(x)
 except Exception as error:
     print(f"cannot run here: {error}")
     raise SystemExit(125)
 
-print(f"expected {expected}\\nactual   {actual}")
-torch.testing.assert_close(actual, expected, equal_nan=True)
+assert torch.equal(actual, expected), f"{expected=}, {actual=}"
 """
     )
-    assert repro.lines == 12
+    assert repro.lines == 9
     assert not repro.needs_data
 
 
@@ -149,13 +143,15 @@ def test_wrong_metadata_is_asserted(details: Details, said: str) -> None:
     assert repro.evidence == f"AssertionError: {said}"
 
 
+@pytest.mark.parametrize(("target", "compiled"), [("torch.relu", "torch.relu"), (".relu", "f")])
 @pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_is_formatted_clean_and_free_of_paths(kind: Kind) -> None:
+def test_every_kind_is_formatted_clean_and_free_of_paths(kind: Kind, target: str, compiled: str) -> None:
     grad = kind is Kind.WRONG_GRADIENT
     message = "/home/user/secret/model.py: boom" if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) else ""
-    repro = written(one_op(grad=grad, setup=(INJECT,)), kind, message=message, exception_type="torch.Boom")
+    repro = written(one_op(target, grad=grad, setup=(INJECT,)), kind, message=message, exception_type="torch.Boom")
     compile(repro.source, "repro.py", "exec")
-    assert "torch.compile(f)" in repro.source
+    assert f"torch.compile({compiled})" in repro.source
+    assert ("def f" in repro.source) is (compiled == "f")
     assert "/home" not in repro.source
     for command in (["check", "--select", "E,F,W,I"], ["format", "--check"]):
         argv = [find_ruff_bin(), *command, "--isolated", "--no-cache", "--stdin-filename", "repro.py", "-"]
@@ -170,10 +166,59 @@ def test_one_operator_takes_at_most_12_lines(kind: Kind) -> None:
     assert repro.lines <= 12 + grad
 
 
+A, B = Ref("a"), Ref("b")
+
+
+def calling(target: str, *args: Any, kwargs: dict[str, Any] | None = None, output: str = "out") -> Program:
+    inputs = tuple(Input(name, tensor(2), code="torch.ones(2)") for name in "ab")
+    return Program(inputs, (Node("out", target, args, tuple((kwargs or {}).items())),), (output,))
+
+
+@pytest.mark.parametrize(
+    ("target", "function"), [("torch.maximum", "torch.maximum"), ("torch.nn.functional.linear", "F.linear")]
+)
+def test_one_call_of_a_built_in_function_is_compiled_as_it_is(target: str, function: str) -> None:
+    source = written(calling(target, A, B)).source
+    assert f"expected, actual = {function}(a, b), torch.compile({function})(a, b)\n" in source and "def " not in source
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        calling("torch.add", A, 1),
+        calling("torch.lerp", A, B, 0.5),
+        calling("torch.sub", B, A),
+        calling("torch.add", A, A),
+        calling("torch.relu", A),
+        calling("torch.cat", [A, B]),
+        calling("torch.add", A, B, kwargs={"alpha": 2}),
+        calling("torch.add", A, kwargs={"other": B}),
+        calling("torch.maximum", A, B, output="a"),
+        replace(calling("torch.maximum", A, B), outputs=("out", "out")),
+        replace(calling("torch.maximum", A, B), outputs=("out", "a")),
+        calling(".add", A, B),
+        calling("operator.add", A, B),
+        calling("torch.ops.aten.maximum.default", A, B),
+        calling("torch.special.zeta", A, B),
+        calling("torch._weight_norm", A, B),
+        calling("torch.cdist", A, B),
+        calling("torch.nn.functional.mse_loss", A, B),
+        Program((), (Node("out", "torch.seed", ()),), ("out",)),
+    ],
+    ids=render.function,
+)
+def test_any_other_program_is_a_function_of_its_own(program: Program) -> None:
+    source = written(program).source
+    assert "\ndef f(" in source and re.search(r"torch\.compile\(f\)", source)
+
+
 def test_functional_calls_use_f_and_import_it() -> None:
-    source = written(one_op("torch.nn.functional.gelu")).source
+    source = written(one_op("torch.nn.functional.relu")).source
     assert "import torch.nn.functional as F" in source
-    assert "return F.gelu(x)" in source
+    assert "return F.relu(x)" in source
+    alone = written(one_op("torch.nn.functional.gelu")).source
+    assert "import torch.nn.functional as F" in alone
+    assert "expected, actual = F.gelu(x), torch.compile(F.gelu)(x)" in alone
     assert "import torch.nn.functional" not in written(one_op()).source
 
 
@@ -276,7 +321,7 @@ def test_sides_and_inputs_share_a_line_where_they_fit() -> None:
     inputs = [("L_x_", "torch.ones(2)"), ("L_y_", "torch.zeros(2)"), ("L_z_", f"torch.tensor({[0.125] * 8})")]
     program = Program(
         inputs=tuple(Input(name, tensor(2), code=code) for name, code in inputs),
-        nodes=(Node("a", "torch.addcmul", tuple(Ref(name) for name, _ in inputs)),),
+        nodes=(Node("a", ".addcmul", tuple(Ref(name) for name, _ in inputs)),),
         outputs=("a",),
         compile_kwargs=(("options", "{'epilogue_fusion': False, 'max_fusion_size': 1}"),),
     )
@@ -396,14 +441,14 @@ def test_definitions_stay_outside_and_settings_go_inside_try() -> None:
 
 
 def test_the_function_gets_another_name_where_the_script_has_taken_it() -> None:
-    source = written(one_op(setup=("def f(a):\n    return a",))).source
+    source = written(one_op(".relu", setup=("def f(a):\n    return a",))).source
     assert "def function(x):" in source and "torch.compile(function)(x)" in source
 
 
 def test_names_that_are_local_to_a_definition_are_free() -> None:
     setup = ("SCALE = 2", "def own(x, y=SCALE):\n    z = torch.ones(w)\n    return z", "torch._inductor.config.a = own")
     inputs = tuple(Input(name, tensor(2), code="torch.ones(2)") for name in ("x", "z", "w", "SCALE"))
-    program = Program(inputs, (Node("a", "torch.add", tuple(Ref(i.name) for i in inputs)),), ("a",), setup=setup)
+    program = Program(inputs, (Node("a", ".add", tuple(Ref(i.name) for i in inputs)),), ("a",), setup=setup)
     assert "def f(x, z, w_2, " in written(program).source
 
 
@@ -423,7 +468,7 @@ def test_a_joint_graph_is_compared_by_its_outputs() -> None:
 def test_gradients_are_asked_for_only_where_they_are_wrong() -> None:
     program = Program(
         inputs=tuple(Input(f"L_{n}_", tensor(2, grad=True), code="torch.ones(2)") for n in ("a", "b")),
-        nodes=(Node("m", "torch.mul", (Ref("L_a_"), Ref("L_b_")), meta=tensor(2, grad=True)),),
+        nodes=(Node("m", ".mul", (Ref("L_a_"), Ref("L_b_")), meta=tensor(2, grad=True)),),
         outputs=("m",),
         grad=True,
     )
@@ -671,7 +716,7 @@ def test_what_draws_random_numbers_gets_the_same_ones_on_both_sides(
 ) -> None:
     node = Node("out", target, (Ref("L_x_"), *args), tuple(kwargs.items()))
     source = written(replace(one_op(), nodes=(node,))).source
-    assert "    torch.manual_seed(0)\n" in source and "run(f), run(torch.compile(f))" in source
+    assert "    torch.manual_seed(0)\n" in source and re.search(r" run\((\S+)\), run\(torch.compile\(\1\)\)\n", source)
 
 
 @pytest.mark.parametrize(
@@ -697,7 +742,7 @@ def test_what_draws_nothing_needs_no_seed(target: str, args: tuple[Any, ...]) ->
 )
 def test_gradients_are_those_of_all_that_was_differentiated(places: dict[str, str], call: str) -> None:
     """An operator that returns a tuple may be what the function returns, and reducing forgets what it returns."""
-    source = written(one_op("torch.sort", grad=True), Kind.WRONG_GRADIENT, {"differentiated": places}).source
+    source = written(one_op(".sort", grad=True), Kind.WRONG_GRADIENT, {"differentiated": places}).source
     assert f"torch.autograd.grad({call}, x)" in re.sub(r"\s+", " ", source).replace("( ", "(").replace(" )", ")")
 
 
@@ -765,7 +810,7 @@ def test_f_is_written_only_where_it_is_that_of_torch() -> None:
     source = written(one_op("torch.nn.functional.gelu", setup=own)).source
     assert "return torch.nn.functional.gelu(x)" in source and "torch.nn.functional as F" not in source
     usual = ("import torch.nn.functional as F", "torch._inductor.config.a = F.relu")
-    assert "return F.gelu(x)" in written(one_op("torch.nn.functional.gelu", setup=usual)).source
+    assert "torch.compile(F.gelu)(x)" in written(one_op("torch.nn.functional.gelu", setup=usual)).source
 
 
 @pytest.mark.parametrize(
