@@ -117,18 +117,18 @@ def write_script(testimony: Testimony, folder: Path) -> Path:
     assert dump is not None
     try:
         tree = ast.parse(dump.launcher)
-    except (SyntaxError, ValueError):
+        kept = [ast.unparse(statement) for statement in tree.body if not _is_of_the_tool(statement)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Unusable("it is no Python") from None
-    reads = [call for call in _calls(tree) if ast.unparse(call.func).startswith("reader.")]
-    storages = [ast.unparse(call.args[0]).strip("'") for call in reads if ast.unparse(call.func) == "reader.storage"]
-    absent = any(ast.unparse(call.func).removeprefix("reader.") in ABSENT for call in reads)
-    if absent or not set(storages) <= dump.storages.keys():
+    methods = [(call.func, call.args) for call in _calls(tree) if isinstance(call.func, ast.Attribute)]
+    reads = [(f.attr, args) for f, args in methods if isinstance(f.value, ast.Name) and f.value.id == "reader"]
+    storages = [ast.unparse(args[0]).strip("'") for name, args in reads if name == "storage" and args]
+    if any(name in ABSENT for name, _ in reads) or not set(storages) <= dump.storages.keys():
         raise Unusable("what it was called with was not kept")
     if any(isinstance(node, ast.Attribute) and node.attr.startswith(DRAWS) for node in ast.walk(tree)):
         raise Unusable("it draws random numbers as only inductor does")
     backend = _backend(tree)
     call = CALL.format(grad=testimony.after == "dynamo", options=f", backend={backend!r}" if backend else "")
-    kept = [ast.unparse(statement) for statement in tree.body if not _is_of_the_tool(statement)]
     values = folder / Path(STORAGES).name
     values.mkdir(parents=True)
     for name, content in dump.storages.items():

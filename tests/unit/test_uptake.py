@@ -122,6 +122,7 @@ def test_after_dynamo_the_backend_and_gradients_are_kept(tmp_path: Path) -> None
     ("launcher", "why"),
     [
         (LAUNCHER.replace("mod = Repro()", "mod = <lambda>"), "no Python"),
+        (f"mod = {'-' * 3000}1", "no Python"),  # more than can be written again
         (LAUNCHER.replace(f"'{NAME}'", "None"), "not kept"),
         (LAUNCHER.replace(NAME, "b" * 40), "not kept"),
         (LAUNCHER.replace("reader.tensor(buf0, (8, 8), is_leaf=True)", "reader.unsupported('x')"), "not kept"),
@@ -137,6 +138,12 @@ def test_a_dump_that_tells_nothing_is_not_taken_up(launcher: str, why: str, tmp_
     assert not job.scripts
     assert why in journal.report.notes[0]
     assert journal.report.model_copy(update={"notes": []}) == before
+
+
+def test_a_launcher_of_the_scripts_own_making_is_only_a_script(tmp_path: Path) -> None:
+    """A hostile one may say anything: what is wrong in it fails where it runs."""
+    launcher = LAUNCHER.replace(f"reader.storage('{NAME}', 256)", "reader.storage()")
+    assert "reader.storage()" in write_script(heard(launcher), tmp_path / "new").read_text()
 
 
 # The verdict --------------------------------------------------------------------------------------------------------
