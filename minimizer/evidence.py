@@ -19,6 +19,8 @@ BOOKKEEPING = {
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
 """Operators that are blamed only where there is no other."""
+UNCOMPARED = ("aliasing", "requires_grad", "stride")
+"""What may differ beside values without being looked at where those are compared."""
 
 
 def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | None, window: Program) -> Culprit:
@@ -94,8 +96,9 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
             details["unused"] = True
     if differences[0].kind == "wrong_metadata":
         _add_aspect(details, program, differences[0])
-    elif is_comparable and all(difference.what in ("value", *NONFINITE) for difference in differences):
-        details["comparable"] = "tensor" if any(d.where == "output" for d in differences) else "values"
+    elif is_comparable and all(difference.what in ("value", *NONFINITE, *UNCOMPARED) for difference in differences):
+        values = [difference.where for difference in differences if difference.what not in UNCOMPARED]
+        details["comparable"] = "tensor" if "output" in values else "values"
     return details
 
 

@@ -1,19 +1,25 @@
 """The last polish of a repro: what the passes, backends and operators that travel with it can do without.
 
 They come as the script wrote them, a definition a setup line. Here each is reduced as a script is, statement by statement, under
-the oracle of the graph. Lines that only served what is gone go with it.
+the oracle of the graph. Lines that only served what is gone go with it, and a function of one expression goes as a ``lambda``
+where it is used.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from minimizer.program import Program
-from minimizer.script import Source, reduce_definitions
+from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.program import Code, Program
+from minimizer.script import Source, inline, reduce_definitions
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
+WIDTH = 84
+"""How long a statement may become by a ``lambda`` in it: it is indented in the repro, and a longer one is wrapped."""
 
 
 def polish(program: Program, check: Check, *, jobs: int = 1) -> Program:
@@ -22,7 +28,75 @@ def polish(program: Program, check: Check, *, jobs: int = 1) -> Program:
         source = Source.parse(text)
         if source.level(1):
             program = _polished(program, program.setup.index(text), source, check, jobs)
+    with suppress(BudgetExceeded, Cancelled):
+        for change in (_without_unread, _with_lambda):
+            for text in program.setup:
+                candidate = change(program, text) if text in program.setup else None
+                if candidate is not None and check([candidate])[0]:
+                    program = candidate
     return program
+
+
+def _without_unread(program: Program, text: str) -> Program | None:
+    """Without the part of ``a, b = c, d`` whose name nobody reads; None for any other line."""
+    source = Source.parse(text)
+    names = inline.variables(source)
+    unread = [name for name in names if name not in _read(program.setup) and not _elsewhere(program, name)]
+    shorter = inline.with_inlined(source, unread[0]) if unread and len(names) > 1 else None
+    return _changed(program, {text: shorter.text.rstrip()}) if shorter is not None else None
+
+
+def _with_lambda(program: Program, text: str) -> Program | None:
+    """With a function of one expression as a ``lambda`` in the one line that uses it; None where there is no such."""
+    definition = next(iter(ast.parse(text).body), None)
+    if not isinstance(definition, ast.FunctionDef) or (function := _lambda(definition)) is None:
+        return None
+    name = definition.name
+    users = [line for line in program.setup if name in _read([line])]
+    if len(users) != 1 or users == [text] or _elsewhere(program, name):
+        return None
+    statement = ast.parse(users[0]).body[0]
+    places = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
+    is_called = any(isinstance(n, ast.Call) and n.func in places for n in ast.walk(statement))
+    if not isinstance(statement, ast.Assign | ast.Expr) or len(places) != 1 or is_called:
+        return None
+    line = ast.unparse(_InPlace(places[0], function).visit(statement))
+    return _changed(program, {text: "", users[0]: line}) if len(line) <= WIDTH else None
+
+
+def _lambda(definition: ast.FunctionDef) -> ast.Lambda | None:
+    """A function as an expression, where it computes nothing but one."""
+    (first, *rest) = definition.body
+    if rest or definition.decorator_list or not isinstance(first, ast.Return | ast.Pass):
+        return None
+    value = getattr(first, "value", None) or ast.Constant(None)
+    is_plain = not any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for n in ast.walk(value))
+    for parameter in ast.walk(definition.args):
+        if isinstance(parameter, ast.arg):
+            parameter.annotation = None
+    return ast.Lambda(definition.args, value) if is_plain else None
+
+
+class _InPlace(ast.NodeTransformer):
+    def __init__(self, old: ast.expr, new: ast.expr) -> None:
+        self._old, self._new = old, new
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._new if node is self._old else node
+
+
+def _elsewhere(program: Program, name: str) -> bool:
+    """Whether a name may be read outside of the setup: by an input, an argument of ``torch.compile``, or a call."""
+    texts = [text for _, text in program.compile_kwargs]
+    texts += [item.code or "" for item in program.inputs] + [node.target for node in program.nodes]
+    texts += [leaf.text for node in program.nodes for leaf in node.leaves() if isinstance(leaf, Code)]
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts)
+
+
+def _changed(program: Program, lines: dict[str, str]) -> Program:
+    """With these lines of the setup replaced; nothing stands for no line."""
+    setup = [line for line in (lines.get(text, text) for text in program.setup) if line]
+    return replace(program, setup=tuple(_without_orphans(program.setup, setup)))
 
 
 def _polished(program: Program, index: int, source: Source, check: Check, jobs: int) -> Program:

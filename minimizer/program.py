@@ -117,8 +117,12 @@ class Node:
 
     def refs(self) -> Iterator[str]:
         """Names of the values it uses, with repeats."""
-        yield from refs_in(self.args)
-        yield from refs_in(dict(self.kwargs))
+        yield from (leaf.name for leaf in self.leaves() if isinstance(leaf, Ref))
+
+    def leaves(self) -> Iterator[Arg]:
+        """All arguments that are no containers, at any depth."""
+        yield from leaves_in(self.args)
+        yield from leaves_in(dict(self.kwargs))
 
     def mapped(self, change: Callable[[Arg], Arg]) -> Node:
         """A copy whose leaf arguments went through ``change``."""
@@ -236,16 +240,21 @@ class Program:
 
 def refs_in(arg: Arg) -> Iterator[str]:
     """Names of all `Ref` in an argument, at any depth."""
-    if isinstance(arg, Ref):
-        yield arg.name
-    elif isinstance(arg, tuple | list):
+    yield from (leaf.name for leaf in leaves_in(arg) if isinstance(leaf, Ref))
+
+
+def leaves_in(arg: Arg) -> Iterator[Arg]:
+    """All that is no container in an argument, at any depth."""
+    if isinstance(arg, tuple | list):
         for item in arg:
-            yield from refs_in(item)
+            yield from leaves_in(item)
     elif isinstance(arg, dict):
         for item in arg.values():
-            yield from refs_in(item)
+            yield from leaves_in(item)
     elif isinstance(arg, slice):
-        yield from refs_in((arg.start, arg.stop, arg.step))
+        yield from leaves_in((arg.start, arg.stop, arg.step))
+    else:
+        yield arg
 
 
 def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:

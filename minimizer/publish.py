@@ -2,6 +2,7 @@
 
 ``torch.ops.aten.log1p.default(x)`` becomes ``torch.log1p(x)``; a line whose public name hides the bug keeps the operator.
 ``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import, and ``torch.ops.lib.scale.default(x)`` loses its overload.
+Where one call is all, ``x + 1`` and ``x.argmax()`` become ``torch.add(x, 1)`` and ``torch.argmax(x)``, which can be compiled as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from minimizer.prelude import namespaces_of
-from minimizer.program import Node, Program
+from minimizer.program import Node, Program, Ref
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
@@ -23,6 +24,13 @@ NAMESAKES = {
     "selu", "sigmoid", "softmax", "tanh",
 }  # fmt: skip
 """Functions of torch.nn.functional that torch has under the same name and with the same arguments."""
+FUNCTIONS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
+    "matmul": "matmul", "and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "neg": "neg",
+    "invert": "bitwise_not",
+}  # fmt: skip
+"""The functions of torch that Python's operators call for tensors."""
 RENAMED = {
     "_unsafe_view": ".reshape",
     "_softmax": "torch.softmax",
@@ -41,7 +49,17 @@ def is_public(program: Program) -> bool:
 
 
 def publish(program: Program, check: Check) -> Program:
-    """Write as many nodes as possible under plainer names; all at once if that fails in the same way."""
+    """Write as many nodes as possible under plainer names."""
+    program = _named(program, check)
+    called = _function(program.nodes[0]) if len(program.nodes) == 1 else None
+    if called is None:
+        return program
+    by_function = replace(program, nodes=(called,))
+    return by_function if check([by_function])[0] else program
+
+
+def _named(program: Program, check: Check) -> Program:
+    """All nodes at once if that fails in the same way, else one after the other."""
     tried = [program]
     for pick in range(3):
         everything = replace(program, nodes=tuple(_nth(node, pick) for node in program.nodes))
@@ -75,6 +93,16 @@ def candidates(node: Node) -> Iterator[Node]:
         return
     for target in (f"torch.{name}", f".{name}", f"torch.nn.functional.{name}"):
         yield replace(node, target=target)
+
+
+def _function(node: Node) -> Node | None:
+    """A method or an operator as the function of torch that does the same, if there may be one."""
+    package, _, name = node.target.rpartition(".")
+    if not (node.args and isinstance(node.args[0], Ref)):
+        return None
+    if package == "operator":
+        return replace(node, target=f"torch.{FUNCTIONS[name]}") if name in FUNCTIONS else None
+    return replace(node, target=f"torch.{name}") if not package and not name.endswith("_") else None
 
 
 def _nth(node: Node, index: int) -> Node:

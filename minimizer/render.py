@@ -8,6 +8,7 @@ from __future__ import annotations
 import cmath
 import math
 import textwrap
+from dataclasses import replace
 
 from minimizer.program import Arg, Code, Node, Program, Ref
 
@@ -60,8 +61,13 @@ def expression(node: Node) -> str:
         return f"{operand(node.args[0])}.{node.args[1]}"
     if node.target.startswith("."):
         first, *rest = node.args
-        return f"{operand(first)}{node.target}({_call_args(tuple(rest), node)})"
-    return f"{node.target}({_call_args(node.args, node)})"
+        return f"{operand(first)}{node.target}({call_args(replace(node, args=tuple(rest)))})"
+    return f"{node.target}({call_args(node)})"
+
+
+def call_args(node: Node) -> str:
+    """What stands between the parentheses of a call."""
+    return ", ".join([*map(arg, node.args), *(f"{key}={arg(value)}" for key, value in node.kwargs)])
 
 
 def operand(value: Arg) -> str:
@@ -111,7 +117,3 @@ def _subscript_item(item: Arg) -> str:
         parts = ["" if part is None else arg(part) for part in (item.start, item.stop, item.step)]
         return ":".join(parts if parts[2] else parts[:2])
     return "..." if isinstance(item, Code) and item.text in ("...", "Ellipsis") else arg(item)
-
-
-def _call_args(args: tuple[Arg, ...], node: Node) -> str:
-    return ", ".join([*map(arg, args), *(f"{key}={arg(value)}" for key, value in node.kwargs)])

@@ -67,7 +67,7 @@ def emit(
     Raises:
         SyntaxError: ``program.setup`` holds something that is not Python.
     """
-    own = layout.setup(program.setup)
+    program, own = prose.in_order(program), layout.setup(program.setup)
     helpers = {name: prose.fresh(name, set(own.names)) for name in idioms.HELPERS}
     named = prose.named(program, {*own.names, *_TAKEN, *helpers.values(), "f"})
     known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})
@@ -75,15 +75,14 @@ def emit(
     settings = list(own.settings)
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
-    is_f_free = "F" not in own.names or layout.KNOWN_IMPORTS["F"] in own.imports
-    alone = prose.alone(named, short=is_f_free)
-    function = alone or ("f" if "f" not in own.names else prose.fresh("function", set(own.names)))
+    function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
     writes, draws = known.get("writes", []), inputs.draws(named)
     copied = frozenset(writes) if not draws and idioms.may_copy(named, known) else frozenset()
     changes = bool(writes or known.get("mutated") or "input" in known) or inputs.changed(named)
     subject = idioms.Subject(
         program=named,
         function=function,
+        is_own=True,
         settings=settings,
         inputs=inputs.lines(named, helpers["data"]),
         details=known,
@@ -93,17 +92,9 @@ def emit(
         fresh_inputs=not copied and (changes or draws),
         helpers=helpers,
     )
-    parts = [
-        *own.definitions,
-        "" if alone else prose.function(named, function, short=is_f_free),
-        idioms.write(failure.kind, subject),
-    ]
-    source = layout.assemble(
-        header.comment(failure, culprits, environment, rate, attempts, known),
-        parts,
-        imports=own.imports,
-        modules={node.target.partition(".")[0] for node in named.nodes if "." in node.target},
-    )
+    comment = header.comment(failure, culprits, environment, rate, attempts, known)
+    sources = [_source(comment, own, subject, failure.kind, short=short) for short in _spellings(named, own)]
+    source = min(sources, key=layout.code_lines)
     return Repro(
         source=source,
         lines=layout.code_lines(source),
@@ -111,6 +102,29 @@ def emit(
         evidence=idioms.evidence(failure.kind, subject),
         data_keys=inputs.data_keys(named),
         hang_after=idioms.hang_after(subject) if failure.kind is Kind.HANG else None,
+    )
+
+
+def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
+    """Whether ``torch.nn.functional`` may be ``F``: for one call that is worth its import only where it keeps a line whole."""
+    if "F" in own.names:
+        return [layout.KNOWN_IMPORTS["F"] in own.imports]
+    calls = sum(node.target.startswith(prose.FUNCTIONAL) for node in program.nodes)
+    return [True, False] if calls == 1 else [True]
+
+
+def _source(comment: str, own: layout.Setup, subject: idioms.Subject, kind: Kind, *, short: bool) -> str:
+    """The text, with a function around the program unless that is one call of a function of torch."""
+    program, definition = subject.program, ""
+    if (alone := prose.alone(program, short=short)) is not None:
+        subject = replace(subject, function=alone, is_own=False)
+    else:
+        definition = prose.function(program, subject.function, short=short)
+    return layout.assemble(
+        comment,
+        [*own.definitions, definition, idioms.write(kind, subject)],
+        imports=own.imports,
+        modules={node.target.partition(".")[0] for node in program.nodes if "." in node.target},
     )
 
 

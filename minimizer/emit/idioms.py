@@ -17,9 +17,10 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from minimizer import render
 from minimizer.emit.details import Details
 from minimizer.emit.layout import LINE
-from minimizer.program import Program
+from minimizer.program import Arg, Code, Node, Program, Ref
 from minimizer.reduce.generators import is_contiguous
 from minimizer.report import Reproducibility
 from minimizer.types import Kind
@@ -51,6 +52,8 @@ class Subject:
     program: Program
     function: str
     """What is compiled: a function of the repro's own, or the one of torch that the program is a call of."""
+    is_own: bool
+    """Whether the repro defines that function, which then takes the inputs and nothing else."""
     settings: Sequence[str]
     inputs: Sequence[str]
     details: Details
@@ -75,7 +78,12 @@ class Subject:
     def call(self, side: str) -> str:
         """The call of one side, ``eager`` or ``compiled``."""
         clones = self.copied if side == self.eager else ()
-        return f"{side}({', '.join(i.name + '.clone()' * (i.name in clones) for i in self.program.inputs)})"
+
+        def given(leaf: Arg) -> Arg:
+            return Code(f"{leaf.name}.clone()") if isinstance(leaf, Ref) and leaf.name in clones else leaf
+
+        (call,) = [Node("", "", tuple(Ref(i.name) for i in self.program.inputs))] if self.is_own else self.program.nodes
+        return f"{side}({render.call_args(call.mapped(given))})"
 
     def backward(self, side: str) -> str:
         """The gradients that one side gives."""
@@ -165,7 +173,7 @@ def evidence(kind: Kind, subject: Subject) -> str:
     if kind is Kind.HANG:  # a line of the stack that faulthandler writes
         return f" in {details['stuck_in']}\n" if "stuck_in" in details else "Timeout ("
     if kind is Kind.MISSING_ERROR:
-        return f"expected {_short(details)}, actual None\n"
+        return f"AssertionError: expected={_quoted(_short(details))}, actual=None\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
         return "actual   "  # what follows was already searched for the telltale words
     if kind is Kind.WRONG_METADATA:
@@ -292,46 +300,50 @@ def _shared(details: Details) -> str:
 # One side raises ---------------------------------------------------------------------------------------------------
 
 
-def judged(telltale: str, said: str = "actual  ") -> str:
-    """The handler of an error that is the bug if it says the right words, which it prints after ``said``."""
-    return (
-        "except Exception as error:\n"
-        '    message = f"{type(error).__name__}: {error}"\n'
-        f'    print("{said}", message.partition("\\n")[0])\n'
-        f"    raise SystemExit(1 if {_quoted(telltale)} in message else 125)\n"
-    )
+def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
+    """The handler of an error that is the bug if it says the right words, which it prints after ``said``.
+
+    ``message`` is what the error says besides its type, as far as that is known.
+    """
+    typed = 'f"{type(error).__name__}: {error}"'
+    if telltale in message:
+        handler = f'print("{said}", {typed}.partition("\\n")[0])'
+        where = "str(error)"
+    else:
+        handler = f'message = {typed}\nprint("{said}", message.partition("\\n")[0])'
+        where = "message"
+    return f"except Exception as error:\n{_block(handler, f'raise SystemExit(1 if {_quoted(telltale)} in {where} else 125)')}"
+
+
+def _judged(subject: Subject) -> str:
+    return judged(subject.telltale, message=subject.details.get("said", "").partition(": ")[2])
 
 
 def _compile_error(subject: Subject) -> str:
     lines = [*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})']
     again = subject.inputs if subject.fresh_inputs else ()
-    return _repeated(
-        subject, f"try:\n{_block(*lines, *again, subject.run(subject.compiled))}{judged(subject.telltale)}"
-    )
+    return _repeated(subject, f"try:\n{_block(*lines, *again, subject.run(subject.compiled))}{_judged(subject)}")
 
 
 def _runtime_error(subject: Subject) -> str:
     """Eager could raise such an error too, so it has a ``try`` of its own."""
     first = _try(*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})')
     again = subject.inputs if subject.fresh_inputs else ()
-    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{judged(subject.telltale)}")
+    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{_judged(subject)}")
 
 
 def _missing_error(subject: Subject) -> str:
     raised, fn = subject.helpers["raised"], subject.helpers["fn"]
     body = _block(*subject.settings, *subject.inputs, subject.run(fn))
-    verdict = "raise SystemExit(int(actual != expected))\n"
-    if subject.attempts > 1:
-        verdict = "if actual != expected:\n    raise SystemExit(1)\n"
     return (
         f"def {raised}({fn}):\n    try:\n{textwrap.indent(body, '    ')}"
         "    except Exception as error:\n        return type(error).__name__\n\n\n"
     ) + _repeated(
         subject,
         f"expected, actual = {raised}({subject.eager}), {raised}({subject.compiled})\n"
-        'print(f"expected {expected}, actual {actual}")\n'
         f"if expected != {_quoted(_short(subject.details))} or actual not in (expected, None):\n"
-        f"    raise SystemExit(125)\n{verdict}",
+        "    raise SystemExit(125)\n"
+        f'assert actual == expected, f"{BOTH}"\n',
     )
 
 

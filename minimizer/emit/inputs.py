@@ -71,8 +71,12 @@ def lines(program: Program, data: str = "data") -> list[str]:
 
 def is_random(program: Program) -> bool:
     """Whether an input is drawn at random, or the function itself draws."""
-    drawn = any(_RANDOM.search(i.code or "") for i in program.inputs)
-    return drawn or draws(program)
+    return any(map(is_drawn, program.inputs)) or draws(program)
+
+
+def is_drawn(item: Input) -> bool:
+    """Whether an input is drawn at random."""
+    return _RANDOM.search(item.code or "") is not None
 
 
 def draws(program: Program) -> bool:

@@ -13,22 +13,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minimizer import render
+from minimizer.emit.inputs import is_drawn
 from minimizer.program import Arg, Code, Input, Node, Program, Ref
 
 FUNCTIONAL = "torch.nn.functional"
+OPERATORS = "torch.ops."
 BUILT_IN = {
-    "bilinear", "celu_", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "cosine_similarity", "elu_", "gelu", "hardshrink", "hardtanh_", "leaky_relu_", "linear", "logsigmoid", "one_hot",
-    "pairwise_distance", "pdist", "prelu", "relu_", "scaled_dot_product_attention", "selu_", "softplus", "softshrink",
+    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "scaled_dot_product_attention", "selu_", "softplus", "softshrink",
+    "threshold_",
 }  # fmt: skip
-"""What ``torch.nn.functional`` does not define in Python, as far as tensors alone are arguments enough."""
-IN_PYTHON = {
+"""What ``torch.nn.functional`` does not define in Python."""
+PACKAGES = ("torch", "torch.fft", "torch.linalg", "torch.special")
+"""Where all that a graph calls is built in, but for `IN_PYTHON`."""
+IN_PYTHON = {f"torch.{name}" for name in (
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist",
     "chain_matmul", "cond", "eig", "einsum", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm", "pca_lowrank", "solve",
     "split", "stft", "svd_lowrank", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
     "symeig", "tensordot", "unique", "unique_consecutive", "unravel_index", "vmap", "while_loop",
-}  # fmt: skip
-"""What ``torch`` defines in Python; all else that a graph calls there is built in."""
+)}  # fmt: skip
 MAX_NESTED = 72
 """How long a statement may become by nesting another one into it."""
 
@@ -42,6 +46,7 @@ _NOUNS = {
     "float": "cast", "half": "cast", "type": "cast", "getitem": "item", "all": "every", "any": "some", "setitem": "h",
     "and": "both", "or": "either", "not": "inverted", "is": "same",
 }  # fmt: skip
+_CONSTANT = re.compile(r"torch\.\w+|float\(\"-?(nan|inf)\"\)")
 _RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
 
 
@@ -57,21 +62,45 @@ def function(program: Program, name: str, *, short: bool = True) -> str:
 
 
 def alone(program: Program, *, short: bool = True) -> str | None:
-    """The function that the program is one call of, with all its inputs and nothing else; None where it is more than that.
+    """The function that the program is one call of, with each of its inputs once; None where it is more than that.
 
     Only built-in ones: not every version of ``torch.compile`` takes a function that torch itself defines in Python for one to compile.
     """
-    if len(program.nodes) != 1 or not program.inputs:
+    if len(program.nodes) != 1 or program.outputs != (program.nodes[0].name,):
         return None
     (node,) = program.nodes
-    package, _, name = node.target.rpartition(".")
-    is_built_in = (package == "torch" and name not in IN_PYTHON) or (
-        package == FUNCTIONAL and name in BUILT_IN and short
-    )
-    is_whole = node.args == tuple(Ref(item.name) for item in program.inputs) and not node.kwargs
-    if not (is_built_in and is_whole and program.outputs == (node.name,)) or name.startswith("_"):
+    has_each_once = bool(program.inputs) and sorted(node.refs()) == sorted(item.name for item in program.inputs)
+    if not (has_each_once and _is_built_in(node.target) and _stays_constant(program)):
         return None
-    return f"F.{name}" if package == FUNCTIONAL else node.target
+    return node.target.replace(f"{FUNCTIONAL}.", "F.") if short else node.target
+
+
+def _is_built_in(target: str) -> bool:
+    package, _, name = target.rpartition(".")
+    if name.startswith("_"):
+        return False
+    if target.startswith(OPERATORS):
+        return not target.startswith(f"{OPERATORS}higher_order.")
+    return name in BUILT_IN if package == FUNCTIONAL else package in PACKAGES and target not in IN_PYTHON
+
+
+def _stays_constant(program: Program) -> bool:
+    """Whether constants of the one call are constants to the compiler too where they are given from outside of the function."""
+    (node,) = program.nodes
+    constants = [leaf for leaf in node.leaves() if not isinstance(leaf, Ref)]
+    if not constants:
+        return True
+    is_symbolic = program.marked or "dynamic" in dict(program.compile_kwargs)
+    is_plain = all(not isinstance(leaf, Code) or _CONSTANT.fullmatch(leaf.text) for leaf in constants)
+    return is_plain and not is_symbolic and not any("_dynamo.config" in line for line in program.setup)
+
+
+def in_order(program: Program) -> Program:
+    """The program with its inputs in the order in which they are used, where no more than one of them is drawn at random."""
+    if sum(is_drawn(item) for item in program.inputs) > 1:
+        return program
+    uses = [name for node in program.nodes for name in node.refs()]
+    return replace(program, inputs=tuple(sorted(program.inputs, key=lambda i: [*uses, i.name].index(i.name))))
 
 
 def named(program: Program, taken: Iterable[str]) -> Program:
@@ -98,14 +127,8 @@ def named(program: Program, taken: Iterable[str]) -> Program:
 def _globals(program: Program) -> set[str]:
     """Names that the calls take from outside of the function: a local of the same name would hide them."""
     found = {node.target.partition(".")[0] for node in program.nodes}
-
-    def collect(leaf: Arg) -> Arg:
-        if isinstance(leaf, Code):
-            found.update(re.findall(r"[^\W\d]\w*", leaf.text))
-        return leaf
-
-    for node in program.nodes:
-        node.mapped(collect)
+    for leaf in (leaf for node in program.nodes for leaf in node.leaves() if isinstance(leaf, Code)):
+        found.update(re.findall(r"[^\W\d]\w*", leaf.text))
     return found
 
 

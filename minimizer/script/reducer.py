@@ -10,6 +10,8 @@ from minimizer.script import edits, inline, modules
 from minimizer.script.source import Source, number_of
 
 Check = Callable[[Sequence[Source]], Sequence[bool]]
+WIDTH = 88
+"""How long a line of a definition may become by inlining: a longer one is wrapped, and nothing is won."""
 
 
 def reduce_script(
@@ -25,7 +27,7 @@ def reduce_script(
 
 
 def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
-    """Drop what functions and classes hold, statement by statement; they themselves, and how they are used, stay.
+    """Drop what functions and classes hold, statement by statement, and inline; they themselves, and how they are used, stay.
 
     ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best so far is
     returned.
@@ -39,7 +41,15 @@ def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source
         if problem.best is not before:  # an early return may have made all that follows idle
             inner()
 
-    return Reduced.by(inner, problem).best
+    def fitting(source: Source, name: str) -> Source | None:
+        shorter = inline.with_inlined(source, name)
+        return shorter if shorter is not None and max(map(len, shorter.text.splitlines())) <= WIDTH else None
+
+    def run() -> None:
+        inner()
+        _each(problem, inline.variables(problem.best), fitting, "variables")
+
+    return Reduced.by(run, problem).best
 
 
 def _run(problem: Problem[Source]) -> None:

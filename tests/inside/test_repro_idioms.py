@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -215,6 +216,17 @@ CASES = {
         message="C++ compile error\n\nOutput:\n/x/k.cpp:15:33: error: 'compile' was not declared in this scope",
         exception="torch._inductor.exc.CppCompileError",
     ),
+    "compile_error_that_is_said": Case(
+        Kind.COMPILE_ERROR,
+        ["torch.ones(2)"],
+        [("torch.relu", (X,))],
+        "actual   BackendCompilerFailed: backend='run' raised:\n",
+        ("def run(graph, inputs):\n    raise KeyError('no kernel for this shape')",),
+        details={"said": "BackendCompilerFailed: backend='run' raised:\nKeyError: 'no kernel for this shape'"},
+        message="KeyError: 'no kernel for this shape'",
+        exception="KeyError",
+        backend="run",
+    ),
     "runtime_error": Case(
         Kind.RUNTIME_ERROR,
         ["torch.ones(2)"],
@@ -228,16 +240,34 @@ CASES = {
         Kind.MISSING_ERROR,
         ["torch.full((3,), 2.0)"],
         [("torch.nn.functional.binary_cross_entropy", (X, X))],
-        "expected RuntimeError, actual None",
+        "AssertionError: expected='RuntimeError', actual=None",
         details={"eager_error": "RuntimeError"},
     ),
     "missing_error_of_one_call": Case(
         Kind.MISSING_ERROR,
         ["torch.full((3,), 2.0)"],
         [("torch.bernoulli", (X,))],
-        "expected RuntimeError, actual None",
+        "AssertionError: expected='RuntimeError', actual=None",
         (BACKEND.format("list(args)"),),
         details={"eager_error": "RuntimeError"},
+        backend="run",
+    ),
+    "constants_of_one_call": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.tensor([1.0, 2.0])"],
+        [("torch.full_like", (X, math.inf))],
+        "AssertionError: expected=tensor([inf, inf]), actual=tensor([1., 2.])",
+        (BACKEND.format("list(args)"),),
+        details={"comparable": "tensor"},
+        backend="run",
+    ),
+    "operator_of_one_call": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.tensor([[1.0], [2.0]])"],
+        [("torch.ops.aten.sum.dim_IntList", (X, [0], True))],
+        "AssertionError: expected=tensor([[3.]]), actual=tensor([[6.]])",
+        (BACKEND.format("[2 * out for out in graph(*args)]"),),
+        details={"comparable": "tensor"},
         backend="run",
     ),
     "dynamic_shapes_of_one_call": Case(
@@ -263,7 +293,7 @@ CASES = {
         Kind.MISSING_ERROR,
         ["torch.full((3,), 2.0)"],
         [("torch.ops.lib.same.default", (X,)), ("torch.nn.functional.binary_cross_entropy", (Ref("v0"), X))],
-        "expected RuntimeError, actual None",
+        "AssertionError: expected='RuntimeError', actual=None",
         (
             "def same(x):\n    return x.clone()",
             'lib = torch.library.Library("lib", "DEF")',
@@ -352,7 +382,13 @@ def test_only_functions_that_every_torch_compiles_as_they_are_go_without_a_wrapp
     """What torch defines in Python is left uncompiled by some versions of ``torch.compile``."""
     names = {*torch.functional.__all__, *(name for name in dir(torch) if re.match("sym_(?!fresh)", name))}
     in_python = {name for name in names if isinstance(getattr(torch, name, None), FunctionType)}
-    assert {"cdist", "sym_max"} <= in_python <= prose.IN_PYTHON
+    assert {"cdist", "sym_max"} <= in_python <= {name.removeprefix("torch.") for name in prose.IN_PYTHON}
+    for package in (torch.fft, torch.linalg, torch.special):
+        assert package.__name__ in prose.PACKAGES
+        public = [getattr(package, name) for name in package.__all__]
+        assert public and all(
+            isinstance(f, BuiltinFunctionType) for f in public if callable(f) and not isinstance(f, type)
+        )
     assert all(isinstance(getattr(torch.nn.functional, name), BuiltinFunctionType) for name in prose.BUILT_IN)
 
 

@@ -80,12 +80,14 @@ def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, 
         (True, [("output[0]", "inf")], "values"),
         (True, [("input[0]", "value")], "values"),
         (False, [("output", "value")], None),
+        (True, [("output", "value"), ("output", "aliasing"), ("output", "stride")], "tensor"),
+        (True, [("output[0]", "value"), ("output", "requires_grad")], "values"),
         (True, [("output", "value"), ("output", "dtype")], None),
         (True, [("output", "python")], None),
         (True, [("output", "shape")], None),
     ],
 )
-def test_values_are_compared_plainly_only_where_nothing_else_is_wrong(
+def test_values_are_compared_plainly_where_nothing_is_wrong_that_would_be_looked_at_too(
     equals_itself: bool, places: list[tuple[str, str]], comparable: str | None
 ) -> None:
     differences = [Difference(where=where, what=what) for where, what in places]

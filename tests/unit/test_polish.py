@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from minimizer.errors import BudgetExceeded
 from minimizer.polish import polish
-from minimizer.program import Input, Node, Program, Ref
+from minimizer.program import Code, Input, Node, Program, Ref
 
 PASS = """class DropsAdd(CustomGraphPass):
     def __call__(self, graph):
@@ -89,3 +92,66 @@ def test_when_the_time_is_up_the_best_so_far_is_left() -> None:
         raise BudgetExceeded("the time is up")
 
     assert polish(PROGRAM, check) == PROGRAM
+
+
+LOWERINGS = (
+    "import torch",
+    "from torch._inductor.lowering import lowerings",
+    "aten = torch.ops.aten",
+)
+USE = "lowerings[aten.exp.default] = exp"
+
+
+@pytest.mark.parametrize(
+    ("definition", "use", "needed", "line"),
+    [
+        ("def exp(x, *, scale=2.0):\n    return x", USE, r"(:|return) x", "lowerings[aten.exp.default] = lambda x, *, scale=2.0: x"),
+        ("def exp(x: int) -> int:\n    return", USE, "exp", "lowerings[aten.exp.default] = lambda x: None"),
+        ("def exp(x):\n    pass", "lowerings.add(exp)", "add", "lowerings.add(lambda x: None)"),
+        ("def exp(x):\n    y = lowerings[x]\n    return y + 1", USE, r"lowerings\[x\]( \+ 1|\n    return y)", "lowerings[aten.exp.default] = lambda x: lowerings[x] + 1"),
+    ],
+)  # fmt: skip
+def test_a_function_of_one_expression_goes_where_it_is_used(definition: str, use: str, needed: str, line: str) -> None:
+    program = replace(PROGRAM, setup=(*LOWERINGS, definition, use))
+    polished = polish(program, lambda programs: [bool(re.search(needed, "\n".join(p.setup))) for p in programs])
+    assert polished.setup[-1] == line
+    assert not any(text.startswith("def") for text in polished.setup)
+
+
+@pytest.mark.parametrize(
+    ("definition", "uses", "backend"),
+    [
+        ("def exp(x):\n    return x", (USE, "lowerings[aten.log.default] = exp"), ""),
+        ("def exp(x):\n    return x", ("lowerings[aten.exp.default] = [exp, exp]",), ""),
+        ("def exp(x):\n    return x", ("lowerings[aten.exp.default] = exp(1)",), ""),
+        ("def exp(x):\n    return x", ("def log(x):\n    return exp",), ""),
+        ("def exp(x):\n    return x", (USE,), "exp"),
+        ("def exp(x):\n    return x", (), "exp"),
+        ("@cache\ndef exp(x):\n    return x", (USE,), ""),
+        ("def exp(x):\n    raise KeyError", (USE,), ""),
+        ("def exp(x):\n    yield x", (USE,), ""),
+        ("def exp(x):\n    return (yield x)", (USE,), ""),
+        (f"def exp(x):\n    return {' + '.join(['x'] * 20)}", (USE,), ""),
+    ],
+)
+def test_any_other_function_stays_a_function(definition: str, uses: tuple[str, ...], backend: str) -> None:
+    kwargs = (("backend", backend),) * bool(backend)
+    program = replace(PROGRAM, setup=(*LOWERINGS, definition, *uses), compile_kwargs=kwargs)
+    text = definition.partition(":\n")[2].strip()
+    assert definition in polish(program, lambda programs: [text in "\n".join(p.setup) for p in programs]).setup
+
+
+def test_a_name_that_nobody_reads_goes_from_beside_another() -> None:
+    both = ("exp, log = lowerings[aten.exp.default], lowerings[aten.log.default]", "lowerings[aten.abs.default] = log")
+    program = replace(PROGRAM, setup=(*LOWERINGS, *both))
+    polished = polish(program, lambda programs: [True] * len(programs))
+    assert polished.setup == (*LOWERINGS, "log = lowerings[aten.log.default]", both[1])
+    assert polish(program, lambda programs: [False] * len(programs)) == program
+    call = Node("a", "torch.add", (Ref("x"), Code("exp")))
+    for needed in (
+        replace(program, compile_kwargs=(("options", "{'a': exp}"),)),
+        replace(program, nodes=(call,)),
+        replace(program, nodes=(replace(call, target="exp.apply", args=()),)),
+        replace(program, inputs=(Input("x", code="exp(torch.ones(1))"),)),
+    ):
+        assert polish(needed, lambda programs: [True] * len(programs)) == needed

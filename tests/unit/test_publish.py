@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from minimizer.program import Input, Node, Program, Ref
+import pytest
+
+from minimizer.program import Arg, Input, Node, Program, Ref
 from minimizer.publish import is_public, publish
 
 PROGRAM = Program(
@@ -88,3 +90,27 @@ def test_operators_of_others_and_branches_are_called_as_a_person_would() -> None
         "torch.ops.lib.scale", "torch.ops.lib.scale.Tensor", "torch.cond", "torch.ops.prims.sin.default",
     ]  # fmt: skip
     assert publish(program, lambda programs: [False] * len(programs)) == program
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "function"),
+    [
+        ("operator.add", (Ref("x"), 1), "torch.add"),
+        ("operator.and_", (Ref("x"), Ref("x")), "torch.bitwise_and"),
+        (".argmax", (Ref("x"), 0), "torch.argmax"),
+        ("operator.add", (1, Ref("x")), "operator.add"),
+        ("operator.getitem", (Ref("x"), 0), "operator.getitem"),
+        (".add_", (Ref("x"), 1), ".add_"),
+        ("math.sqrt", (Ref("x"),), "math.sqrt"),
+    ],
+)
+def test_one_call_that_is_all_becomes_a_function_of_torch(target: str, args: tuple[Arg, ...], function: str) -> None:
+    program = replace(PROGRAM, nodes=(Node("a", target, args),), outputs=("a",))
+
+    def fails(programs: Sequence[Program]) -> list[bool]:
+        return [True] * len(programs)
+
+    assert targets(publish(program, fails)) == [function]
+    assert publish(program, lambda programs: [False] * len(programs)) == program
+    beside = replace(program, nodes=(*program.nodes, Node("b", target, args)))
+    assert publish(beside, fails) == beside
