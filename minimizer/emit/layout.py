@@ -27,7 +27,8 @@ ALIAS_USES = 3
 LINE = 88
 """The line length of ``ruff format`` where nobody has set another."""
 INDENT = 4
-"""Of a line that goes inside ``try``."""
+"""Of a line that goes inside ``try``: one outside of definitions."""
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
@@ -88,6 +89,7 @@ def _without_aliases(source: str) -> str:
     stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     stored += [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
     lines = source.encode().splitlines(keepends=True)
+    within = {row for n in tree.body if isinstance(n, DEFINITIONS) for row in range(n.lineno, (n.end_lineno or 0) + 1)}
     gone: set[int] = set()
     uses: list[tuple[int, int, str, str]] = []
     for name, path, line in _aliases(tree):
@@ -95,10 +97,11 @@ def _without_aliases(source: str) -> str:
         places = [(n.lineno, n.col_offset, name, path) for n in loads]
         exact = all(lines[row - 1][column:].startswith(name.encode()) for row, column, _, _ in places)
         rows = Counter(row for row, *_ in places)
-        longest = max(
-            (len(lines[row - 1]) + uses_there * (len(path) - len(name)) for row, uses_there in rows.items()), default=0
+        fits = all(
+            len(lines[row - 1].rstrip()) + uses_there * (len(path) - len(name)) <= LINE - INDENT * (row not in within)
+            for row, uses_there in rows.items()
         )
-        few = len(places) <= ALIAS_USES and longest <= LINE - INDENT
+        few = len(places) <= ALIAS_USES and fits
         if few and exact and stored.count(name) == (line is not None):
             uses += places
             gone |= {line} if line is not None else set()

@@ -23,7 +23,7 @@ from minimizer import render
 from minimizer.emit import Details, Repro, bundle, emit, prose
 from minimizer.emit.header import comment, plain, telltale
 from minimizer.emit.idioms import attempts_for
-from minimizer.emit.layout import assemble, code_lines
+from minimizer.emit.layout import INDENT, LINE, assemble, code_lines
 from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind, Stage
@@ -396,6 +396,14 @@ def test_an_alias_stays_where_lines_would_become_too_long() -> None:
     long = "def drop(graph):\n    return graph.find_nodes(op='call_function', target=aten.a_rather_long_name.default)"
     source = written(one_op(setup=("aten = torch.ops.aten", long, "torch._inductor.config.a = drop"))).source
     assert "aten = torch.ops.aten\n" in source and "target=aten.a_rather" in source
+
+
+def test_a_line_of_a_definition_may_be_as_long_as_any() -> None:
+    loop = "    for node in graph.find_nodes(op='call_function', target={}.div.Tensor):"
+    drop = f"def drop(graph):\n{loop.format('aten')}\n        node.args = ()"
+    source = written(one_op(setup=("aten = torch.ops.aten", drop, "torch._inductor.config.a = drop"))).source
+    assert loop.format("torch.ops.aten").replace("'", '"') in source and "aten = " not in source
+    assert LINE - INDENT < max(map(len, source.splitlines())) <= LINE
 
 
 def test_an_alias_stays_where_it_keeps_a_line_inside_try_whole() -> None:
