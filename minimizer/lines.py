@@ -1,4 +1,4 @@
-"""Lines and statements of a script's text, counted as Python does: to it a form feed or U+2028 ends no line."""
+"""Lines and statements of a script's text. Lines are counted as Python does: to it a form feed or U+2028 ends none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 
@@ -33,3 +33,17 @@ def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
         if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
             return text
     return ast.unparse(statement)
+
+
+def with_values(statement: ast.stmt, values: Mapping[str, ast.expr]) -> ast.stmt:
+    """The statement, changed to have these expressions in the place of names."""
+    changed: ast.stmt = _InPlace(values).visit(statement)
+    return changed
+
+
+class _InPlace(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._values.get(node.id, node)

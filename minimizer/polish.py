@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.lines import with_values
 from minimizer.program import Code, Program
 from minimizer.script import Source, inline, reduce_definitions
 
@@ -60,7 +61,7 @@ def _with_lambda(program: Program, text: str) -> Program | None:
     is_called = any(isinstance(n, ast.Call) and n.func in places for n in ast.walk(statement))
     if not isinstance(statement, ast.Assign | ast.Expr) or len(places) != 1 or is_called:
         return None
-    line = ast.unparse(_InPlace(places[0], function).visit(statement))
+    line = ast.unparse(with_values(statement, {name: function}))
     return _changed(program, {text: "", users[0]: line}) if len(line) <= WIDTH else None
 
 
@@ -75,14 +76,6 @@ def _lambda(definition: ast.FunctionDef) -> ast.Lambda | None:
         if isinstance(parameter, ast.arg):
             parameter.annotation = None
     return ast.Lambda(definition.args, value) if is_plain else None
-
-
-class _InPlace(ast.NodeTransformer):
-    def __init__(self, old: ast.expr, new: ast.expr) -> None:
-        self._old, self._new = old, new
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._new if node is self._old else node
 
 
 def _elsewhere(program: Program, name: str) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from minimizer import render
 from minimizer.emit.details import Details
+from minimizer.emit.inputs import given
 from minimizer.emit.layout import LINE
 from minimizer.program import Arg, Code, Node, Program, Ref
 from minimizer.reduce.generators import is_contiguous
@@ -219,7 +220,7 @@ def _compared(
         sides = _bound(subject, measure(subject.eager), measure(subject.compiled))
         return _try(*subject.settings, *subject.inputs, *sides)
     run, fn = subject.helpers["run"], subject.helpers["fn"]
-    body = _block(*subject.inputs, *first(fn), f"return {measure(fn)}")
+    body = _block(*given(subject.inputs, *first(fn), f"return {measure(fn)}"))
     sides = _bound(subject, f"{run}({subject.eager})", f"{run}({subject.compiled})")
     return f"def {run}({fn}):\n{body}\n\n{_try(*subject.settings, *sides)}"
 
@@ -334,7 +335,7 @@ def _runtime_error(subject: Subject) -> str:
 
 def _missing_error(subject: Subject) -> str:
     raised, fn = subject.helpers["raised"], subject.helpers["fn"]
-    body = _block(*subject.settings, *subject.inputs, subject.run(fn))
+    body = _block(*subject.settings, *given(subject.inputs, subject.run(fn)))
     return (
         f"def {raised}({fn}):\n    try:\n{textwrap.indent(body, '    ')}"
         "    except Exception as error:\n        return type(error).__name__\n\n\n"

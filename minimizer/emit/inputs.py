@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minimizer import render
 from minimizer.emit.layout import LINE
+from minimizer.lines import with_values
 from minimizer.program import Arg, Input, Node, Program, contiguous, refs_in
 
 DATA_FILE = "data.pt"
@@ -67,6 +69,24 @@ def lines(program: Program, data: str = "data") -> list[str]:
         if marks := program.marks(item):
             result.append(f"torch._dynamo.mark_dynamic({item.name}, {marks[0] if len(marks) == 1 else marks})")
     return result
+
+
+def given(inputs: Sequence[str], *statements: str) -> list[str]:
+    """One statement with the inputs in it, if it uses each of them once and stays one line; else first the inputs."""
+    apart = [*inputs, *statements]
+    if len(inputs) != 1 or len(statements) != 1 or "\n" in inputs[0]:
+        return apart
+    (assignment,), (statement,) = ast.parse(inputs[0]).body, ast.parse(statements[0]).body
+    if not isinstance(assignment, ast.Assign):  # a seed
+        return apart
+    target, value = assignment.targets[0], assignment.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    values = {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    used = [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in values]
+    together = ast.unparse(with_values(statement, values))
+    return [together] if sorted(used) == sorted(values) and len(together) + INDENT <= LINE else apart
 
 
 def is_random(program: Program) -> bool:

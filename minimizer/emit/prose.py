@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from minimizer import render
 from minimizer.emit.inputs import is_drawn
+from minimizer.lines import with_values
 from minimizer.program import Arg, Code, Input, Node, Program, Ref
 
 FUNCTIONAL = "torch.nn.functional"
@@ -167,7 +168,7 @@ def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
         while result and _absorbs(statement, result[-1], [*result[:-1], *body[position + 1 :]]):
             first = result.pop()
             assert isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name)
-            statement = _Substitute(first.targets[0].id, first.value).visit(statement)
+            statement = with_values(statement, {first.targets[0].id: first.value})
         result.append(statement)
     return result
 
@@ -239,11 +240,3 @@ def _renumber(definition: ast.FunctionDef) -> None:
     for node in ast.walk(definition):
         if isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)
-
-
-class _Substitute(ast.NodeTransformer):
-    def __init__(self, name: str, value: ast.expr) -> None:
-        self._name, self._value = name, value
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._value if node.id == self._name else node

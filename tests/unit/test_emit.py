@@ -360,6 +360,24 @@ def test_inputs_are_made_anew_where_a_clone_would_be_another(item: Input, grad: 
     assert "run(f), run(torch.compile(f))" in written(program, details={"writes": ["x"]}).source
 
 
+def test_inputs_that_are_used_once_stand_in_the_only_call() -> None:
+    inputs = (Input("x", tensor(2), code="torch.ones(2)"), Input("y", tensor(2), code="torch.full((2,), -2.0)"))
+    node = Node("a", "torch.nn.functional.binary_cross_entropy", (Ref("x"), Ref("y")))
+    program = Program(inputs, (node,), ("a",))
+    details: Details = {"eager_error": "RuntimeError"}
+    assert "        fn(torch.ones(2), torch.full((2,), -2.0))\n" in written(program, Kind.MISSING_ERROR, details).source
+    long = replace(program, inputs=tuple(replace(i, code=f"torch.tensor({[1.5] * 9})") for i in inputs))
+    assert "        fn(x, y)\n" in written(long, Kind.MISSING_ERROR, details).source
+    drawn = replace(program, inputs=(inputs[0], replace(inputs[1], code="torch.rand(2)")))
+    assert "        fn(x, y)\n" in written(drawn, Kind.MISSING_ERROR, details).source
+    drawing = Program((), (Node("a", "torch.rand", (2,)),), ("a",))
+    seeded = "        torch.manual_seed(0)\n        fn()\n"
+    assert seeded in written(drawing, Kind.MISSING_ERROR, details).source
+    changing = replace(one_op(".add_"), inputs=(Input("L_x_", tensor(2, stride=(2,)), code="torch.ones(4)[::2]"),))
+    assert "    return fn(torch.ones(4)[::2])\n" in written(changing, details={"writes": ["L_x_"], "output": ""}).source
+    assert "    return fn(x), x\n" in written(changing, details={"mutated": ["L_x_"]}).source
+
+
 def test_sides_and_inputs_share_a_line_where_they_fit() -> None:
     inputs = [("L_x_", "torch.ones(2)"), ("L_y_", "torch.zeros(2)"), ("L_z_", f"torch.tensor({[0.125] * 8})")]
     program = Program(
