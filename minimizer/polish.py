@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.lines import with_values
 from minimizer.program import Code, Program
 from minimizer.script import Source, inline, reduce_definitions
 
@@ -50,32 +49,15 @@ def _without_unread(program: Program, text: str) -> Program | None:
 def _with_lambda(program: Program, text: str) -> Program | None:
     """With a function of one expression as a ``lambda`` in the one line that uses it; None where there is no such."""
     definition = next(iter(ast.parse(text).body), None)
-    if not isinstance(definition, ast.FunctionDef) or (function := _lambda(definition)) is None:
+    if not isinstance(definition, ast.FunctionDef) or _elsewhere(program, definition.name):
         return None
-    name = definition.name
-    users = [line for line in program.setup if name in _read([line])]
-    if len(users) != 1 or users == [text] or _elsewhere(program, name):
+    users = [line for line in program.setup if definition.name in _read([line])]
+    if len(users) != 1:
         return None
-    statement = ast.parse(users[0]).body[0]
-    places = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
-    is_called = any(isinstance(n, ast.Call) and n.func in places for n in ast.walk(statement))
-    if not isinstance(statement, ast.Assign | ast.Expr) or len(places) != 1 or is_called:
+    shorter = inline.with_lambda(Source.parse(f"{text}\n{users[0]}"), definition.name)
+    if shorter is None or len(line := shorter.text.rstrip()) > WIDTH:
         return None
-    line = ast.unparse(with_values(statement, {name: function}))
-    return _changed(program, {text: "", users[0]: line}) if len(line) <= WIDTH else None
-
-
-def _lambda(definition: ast.FunctionDef) -> ast.Lambda | None:
-    """A function as an expression, where it computes nothing but one."""
-    (first, *rest) = definition.body
-    if rest or definition.decorator_list or not isinstance(first, ast.Return | ast.Pass):
-        return None
-    value = getattr(first, "value", None) or ast.Constant(None)
-    is_plain = not any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for n in ast.walk(value))
-    for parameter in ast.walk(definition.args):
-        if isinstance(parameter, ast.arg):
-            parameter.annotation = None
-    return ast.Lambda(definition.args, value) if is_plain else None
+    return _changed(program, {text: "", users[0]: line})
 
 
 def _elsewhere(program: Program, name: str) -> bool:

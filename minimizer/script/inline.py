@@ -1,4 +1,4 @@
-"""Inlining: a variable into the place of its use, a function into its only call, a module beside the script into the script."""
+"""Inlining: a variable or a function to where it is used, a module beside the script into the script."""
 
 from __future__ import annotations
 
@@ -90,6 +90,28 @@ def spliced(source: Source, name: str) -> Source | None:
     return source.edited({number_of(call_site): lambda _: [*given, *body, *end], number_of(function): lambda _: None})
 
 
+def one_expression(source: Source) -> list[str]:
+    """Functions inside of others that compute nothing but an expression."""
+    inner = [
+        n for outer in source.tree.body for n in ast.walk(outer) if n is not outer and isinstance(n, ast.FunctionDef)
+    ]
+    return [node.name for node in inner if _as_lambda(node) is not None]
+
+
+def with_lambda(source: Source, name: str) -> Source | None:
+    """With a function of one expression as a ``lambda`` in the one simple statement that uses it, and does not call it."""
+    named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
+    functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name]
+    function = _as_lambda(functions[0]) if len(named) == len(functions) == 1 else None
+    simple = [s for s in source.statements if isinstance(s, ast.Assign | ast.Expr | ast.Return)]
+    is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
+    if function is None or is_called or not any(n in named for s in simple for n in ast.walk(s)):
+        return None
+    return source.edited(
+        {number_of(named[0]): lambda _: copy.deepcopy(function), number_of(functions[0]): lambda _: None}
+    )
+
+
 def bundled(text: str, folder: Path) -> str:
     """The script with modules that lie beside it written into it, where it imports names from them.
 
@@ -164,6 +186,21 @@ def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
         return ast.Assign(targets=[kept[0][0]], value=kept[0][1])
     targets, values = map(list, zip(*kept, strict=True))
     return ast.Assign(targets=[ast.Tuple(targets, ast.Store())], value=ast.Tuple(values, ast.Load()))
+
+
+def _as_lambda(function: ast.FunctionDef) -> ast.Lambda | None:
+    """A function as an expression, where it computes nothing but one."""
+    first, *rest = function.body
+    if rest or function.decorator_list or not isinstance(first, ast.Return | ast.Pass):
+        return None
+    value = getattr(first, "value", None) or ast.Constant(None)
+    if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await | ast.NamedExpr) for n in ast.walk(value)):
+        return None
+    parameters = copy.deepcopy(function.args)
+    for parameter in ast.walk(parameters):
+        if isinstance(parameter, ast.arg):
+            parameter.annotation = None
+    return ast.Lambda(parameters, copy.deepcopy(value))
 
 
 def _is_spliceable(function: ast.FunctionDef) -> bool:

@@ -41,15 +41,20 @@ def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source
         if problem.best is not before:  # an early return may have made all that follows idle
             inner()
 
-    def fitting(source: Source, name: str) -> Source | None:
-        shorter = inline.with_inlined(source, name)
-        return shorter if shorter is not None and max(map(len, shorter.text.splitlines())) <= WIDTH else None
-
     def run() -> None:
         inner()
-        _each(problem, inline.variables(problem.best), fitting, "variables")
+        _each(problem, inline.variables(problem.best), _if_it_fits(inline.with_inlined), "variables")
+        _each(problem, inline.one_expression(problem.best), _if_it_fits(inline.with_lambda), "functions")
 
     return Reduced.by(run, problem).best
+
+
+def _if_it_fits(edit: Callable[[Source, str], Source | None]) -> Callable[[Source, str], Source | None]:
+    def shorter(source: Source, name: str) -> Source | None:
+        edited = edit(source, name)
+        return edited if edited is not None and max(map(len, edited.text.splitlines())) <= WIDTH else None
+
+    return shorter
 
 
 def _run(problem: Problem[Source]) -> None:

@@ -118,6 +118,31 @@ def test_a_function_of_one_expression_goes_where_it_is_used(definition: str, use
     assert not any(text.startswith("def") for text in polished.setup)
 
 
+def test_a_function_inside_of_another_becomes_an_expression_too() -> None:
+    backend = "def cached(graph, inputs):\n    def run(*args):\n        return [arg for arg in args]\n    return run"
+    short = "def cached(graph, inputs):\n    return lambda *args: [arg for arg in args]"
+    program = replace(PROGRAM, setup=("import torch", backend), compile_kwargs=(("backend", "cached"),))
+
+    def polished(program: Program, use: str) -> Sequence[str]:
+        def check(programs: Sequence[Program]) -> list[bool]:
+            texts = [p.setup[-1] for p in programs]
+            return ["for arg" in text and (use in text or "return lambda" in text) for text in texts]
+
+        return polish(program, check).setup
+
+    assert polished(program, "return run") == ("import torch", short)
+    for use in ("return run(1)", "return (run, run)", "for _ in run:\n        raise KeyError"):
+        other = replace(program, setup=("import torch", backend.replace("return run", use)))
+        assert "def run" in polished(other, use)[-1]
+    long = backend.replace("[arg for", f"[{'long_' * 12} for")
+    assert (
+        "def run"
+        in polished(
+            replace(program, setup=("import torch", long.replace("in args", "in args for arg in args"))), "return run"
+        )[-1]
+    )
+
+
 @pytest.mark.parametrize(
     ("definition", "uses", "backend"),
     [
