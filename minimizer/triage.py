@@ -263,6 +263,14 @@ class Triage:
             return not_runnable(survey, "with the compiler")
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
+        if survey.phase.get("doing") == "compare" and self.surveys.run(values=False).finished is not None:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(survey.signal)}: "
+                "its values could not be checked. That is no failure of the script.",
+                checked_of(survey.phase),
+            )
         place = place_of(survey.phase)
         held = _to_reduce(self.surveys.run(hold=place)) if place is not None else None
         signature = Signature(Kind.CRASH, signal=survey.signal)

@@ -236,7 +236,9 @@ def is_inexact(tensor: Tensor) -> bool:
 
 
 def is_rounding(value: Any) -> bool:
-    return isinstance(value, Tensor) and is_inexact(value) and value.layout is torch.strided and value.numel() > 0
+    """Whether a value holds what a compiler may round otherwise. The zeros of forward-mode AD have no memory to hold anything."""
+    is_strided = isinstance(value, Tensor) and is_inexact(value) and value.layout is torch.strided
+    return is_strided and value.numel() > 0 and not value._is_zerotensor()
 
 
 def sums(name: str) -> bool:

@@ -688,6 +688,24 @@ def test_means_of_groups_are_redrawn(shape: tuple[int, ...], layout: torch.memor
     assert 0 < float((moved - expected).abs().max()) < 1e-2
 
 
+def test_roundings_are_redrawn_under_forward_mode_ad() -> None:
+    def slope(x: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        value, tangent = torch.func.jvp(lambda x: torch.log1p(x.square()).sum(-1), (x,), (direction,))
+        return value, tangent
+
+    x, direction = torch.randn(5, 3), torch.randn(5, 3)
+    expected = slope(x, direction)
+    graphs: list[torch.fx.GraphModule] = []
+    torch.compile(slope, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)(x, direction)
+    with Perturbation(1):
+        moved = graphs[0](x, direction)  # which enters the level of its tangents by itself
+    for one, other in zip(expected, moved, strict=True):
+        assert 0 < float((one - other).abs().max()) < 1e-5
+    verdict = judged(slope, [x, direction], lambda x, d: tuple(out * 1.01 for out in slope(x, d)))
+    assert (verdict.fault, verdict.kind) == (True, "wrong_output")
+    assert not judged(slope, [x, direction], slope).fault
+
+
 # --- noise and randomness -------------------------------------------------------------------------------------------------------
 
 

@@ -354,6 +354,23 @@ def test_a_crash_while_compiling_is_held_before_the_compiler() -> None:
     assert executor.compiled[1]["hold"] == {"graph": 0, "call": None}
 
 
+COMPARING = {**AT, "doing": "compare"}
+
+
+def test_a_crash_of_our_own_comparison_is_none_of_the_script() -> None:
+    found, executor, _ = triage(ended(signal=11, at=COMPARING), finished(), eager=[finished()])
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
+    assert "SIGSEGV" in found.summary and "no failure of the script" in found.summary
+    assert [r["values"] for r in executor.compiled] == [True, False]
+
+
+def test_a_crash_that_only_shows_in_our_comparison_may_be_of_the_compiler_all_the_same() -> None:
+    found, *_ = triage(ended(signal=11, at=COMPARING), ended(signal=11, at=AT), held(), eager=[finished()])
+    assert isinstance(found, Case)
+    assert found.signature == Signature(Kind.CRASH, signal=11)
+
+
 @pytest.mark.parametrize("again", [ended(signal=6, at=AT), finished()])
 def test_a_crash_that_does_not_come_to_the_same_place(again: dict[str, Any]) -> None:
     found = unshown(ended(signal=6, at=AT), again, eager=[finished()])
