@@ -25,6 +25,8 @@ from typing import Any
 
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
+TAKEN_APART = "torch._functorch."
+"""What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
 
 Arg = Any
 """A node argument; see the module's docstring for what it may be."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from minimizer.prelude import namespaces_of
-from minimizer.program import Node, Program, Ref
+from minimizer.program import TAKEN_APART, Node, Program, Ref
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
@@ -39,8 +39,6 @@ RENAMED = {
 }
 DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
 """How many arguments at the end belong to the operator only."""
-TAKEN_APART = "torch._functorch."
-"""What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
 
 
 def is_public(program: Program) -> bool:

@@ -373,3 +373,19 @@ def test_trap_18_data_that_matters_is_kept_and_not_made_up() -> None:
     kept, *others = result.best.inputs
     assert kept.golden == "x"
     assert all(i.golden is None for i in others)
+
+
+def test_what_opens_a_transform_goes_with_what_closes_it() -> None:
+    opens, closes = (f"torch._functorch.predispatch._vmap_{what}crement_nesting" for what in ("in", "de"))
+
+    def fails(program: Program) -> bool:
+        targets = [node.target for node in program.nodes]
+        return "torch.relu" in targets and (opens in targets) == (closes in targets)
+
+    nodes = (
+        Node("o", opens, (5, "error")),
+        Node("r", "torch.relu", (Ref("x0"),), meta=META),
+        Node("c", closes, ()),
+    )
+    program = Program((Input("x0", META, golden="x0"),), nodes, ("r",))
+    assert [node.target for node in run(program, fails)[0].best.nodes] == ["torch.relu"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minimizer.program import Program
+from minimizer.program import TAKEN_APART, Program
 from minimizer.reduce import cut
 from minimizer.reduce.program_problem import ProgramProblem
 
@@ -38,6 +38,10 @@ def drop(problem: ProgramProblem) -> None:
     """
     names = [node.name for node in problem.best.nodes]
     problem.shrink(names, cut.drop, "drop nodes", whole=False)
+    # What opens a transform and what closes it can only go together.
+    around = [node.name for node in problem.best.nodes if node.target.startswith(TAKEN_APART)]
+    if len(around) > 1:
+        problem.judge([cut.drop(problem.best, around)], "drop nodes")
 
 
 def bypass(problem: ProgramProblem) -> None:
