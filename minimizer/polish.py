@@ -65,7 +65,7 @@ def _elsewhere(program: Program, name: str) -> bool:
     texts = [text for _, text in program.compile_kwargs]
     texts += [item.code or "" for item in program.inputs] + [node.target for node in program.nodes]
     texts += [leaf.text for node in program.nodes for leaf in node.leaves() if isinstance(leaf, Code)]
-    return any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts)
+    return any(re.search(rf"(?<![\w.]){re.escape(name)}\b", text) for text in texts)
 
 
 def _changed(program: Program, lines: dict[str, str]) -> Program:

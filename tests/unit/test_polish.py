@@ -116,6 +116,11 @@ def test_a_function_of_one_expression_goes_where_it_is_used(definition: str, use
     polished = polish(program, lambda programs: [bool(re.search(needed, "\n".join(p.setup))) for p in programs])
     assert polished.setup[-1] == line
     assert not any(text.startswith("def") for text in polished.setup)
+    namesake = replace(program, nodes=(Node("a", "torch.exp", (Ref("x"), Code("torch.exp"))),))
+    assert (
+        polish(namesake, lambda programs: [bool(re.search(needed, "\n".join(p.setup))) for p in programs]).setup
+        == polished.setup
+    )
 
 
 def test_a_function_inside_of_another_becomes_an_expression_too() -> None:
