@@ -385,10 +385,9 @@ def test_only_functions_that_every_torch_compiles_as_they_are_go_without_a_wrapp
     assert {"cdist", "sym_max"} <= in_python <= {name.removeprefix("torch.") for name in prose.IN_PYTHON}
     for package in (torch.fft, torch.linalg, torch.special):
         assert package.__name__ in prose.PACKAGES
-        public = [getattr(package, name) for name in package.__all__]
-        assert public and all(
-            isinstance(f, BuiltinFunctionType) for f in public if callable(f) and not isinstance(f, type)
-        )
+        public = [getattr(package, name) for name in dir(package) if not name.startswith("_")]
+        assert any(isinstance(found, BuiltinFunctionType) for found in public)
+        assert not any(isinstance(found, FunctionType) for found in public)
     assert all(isinstance(getattr(torch.nn.functional, name), BuiltinFunctionType) for name in prose.BUILT_IN)
 
 
@@ -459,5 +458,6 @@ def test_a_repro_differentiates_what_the_judge_does(
     judging.judge(request, sent)
     case.details = details_of(case.program(), Outcome.model_validate(sent.messages[-1]), None)
     found: dict[str, Any] = {}
+    exec(f"import torch\n{render.function(case.program())}", found)
     exec(case.repro().source, found)
     torch.testing.assert_close(found["expected"], tuple(referee.gradients(found["f"], [found["x"]], None)))
