@@ -31,8 +31,7 @@ def lower(
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
 
     def forward(*args: Any) -> list[torch.Tensor]:
-        with torch.no_grad():
-            return tensors(interpreter.run(*args))
+        return tensors(interpreter.run(*args))
 
     def joint(*args: Any) -> list[torch.Tensor]:
         primals, tangents = args[: len(inputs)], args[len(inputs) :]

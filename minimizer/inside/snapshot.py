@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from . import transforms
+
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
@@ -242,6 +244,7 @@ class GlobalState:
                 stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             if self.default_device != before.default_device:
                 stack.enter_context(self.default_device)
+            stack.enter_context(transforms.left_again())
             yield
 
 
