@@ -35,6 +35,18 @@ def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
     return ast.unparse(statement)
 
 
+def assigned(node: ast.AST) -> dict[str, ast.expr]:
+    """The values that an assignment gives to single names."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return {}
+    target, value = node.targets[0], node.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    is_plain = not any(isinstance(side, ast.Starred) for pair in pairs for side in pair)
+    return {one.id: given for one, given in pairs if isinstance(one, ast.Name)} if is_plain else {}
+
+
 def with_values(statement: ast.stmt, values: Mapping[str, ast.expr]) -> ast.stmt:
     """The statement, changed to have these expressions in the place of names."""
     changed: ast.stmt = _InPlace(values).visit(statement)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from minimizer import render
 from minimizer.emit.layout import LINE
-from minimizer.lines import with_values
+from minimizer.lines import assigned, with_values
 from minimizer.program import Arg, Input, Node, Program, contiguous, refs_in
 
 DATA_FILE = "data.pt"
@@ -77,13 +77,9 @@ def given(inputs: Sequence[str], *statements: str) -> list[str]:
     if len(inputs) != 1 or len(statements) != 1 or "\n" in inputs[0]:
         return apart
     (assignment,), (statement,) = ast.parse(inputs[0]).body, ast.parse(statements[0]).body
-    if not isinstance(assignment, ast.Assign):  # a seed
+    values = assigned(assignment)
+    if not values:  # a seed
         return apart
-    target, value = assignment.targets[0], assignment.value
-    pairs = [(target, value)]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        pairs = list(zip(target.elts, value.elts, strict=True))
-    values = {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
     used = [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in values]
     together = ast.unparse(with_values(statement, values))
     return [together] if sorted(used) == sorted(values) and len(together) + INDENT <= LINE else apart

@@ -23,7 +23,7 @@ except AssertionError as error:
     raise SystemExit(f"expected no error, actual AssertionError: {error}")
 """
 """The handler of the script's own check; what it raises passes through the one around it."""
-DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def emit_script(
@@ -88,8 +88,8 @@ def _reads_as_lines(text: str) -> bool:
 def _twice(text: str, failure: Failure) -> str:
     """The last statement is run without the compiler, then with it; all that comes before it belongs to both."""
     *before, last = ast.parse(text).body
-    definitions = _text([s for s in before if isinstance(s, DEFINITIONS)])
-    setting = _text([s for s in before if not isinstance(s, DEFINITIONS)])
+    definitions = _text([s for s in before if isinstance(s, DECLARATIONS)])
+    setting = _text([s for s in before if not isinstance(s, DECLARATIONS)])
     statement = ast.unparse(last)
     raises = not failure.kind.is_numeric and failure.kind is not Kind.HANG
     eager = _uncompiled(before, last) if raises else None

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from minimizer.lines import assigned
 from minimizer.opened import is_main_block
 from minimizer.script.source import Replacement, Source, number_of
 
@@ -23,20 +24,20 @@ def variables(source: Source) -> list[str]:
     stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     read = Counter(n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     bound = {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
-    assigned = [pair for node in source.nodes() for pair in _assigned(node).items()]
+    values = [pair for node in source.nodes() for pair in assigned(node).items()]
     return [
         name
-        for name, value in assigned
+        for name, value in values
         if stored.count(name) == 1 and name not in bound and (read[name] < 2 or not _calls_something(value))
     ]
 
 
 def with_inlined(source: Source, name: str) -> Source | None:
     """With a variable's value written wherever it is used, and its assignment gone."""
-    assignment = next((n for n in source.nodes() if name in _assigned(n)), None)
+    assignment = next((n for n in source.nodes() if name in assigned(n)), None)
     if not isinstance(assignment, ast.Assign):
         return None
-    value, rest = _assigned(assignment)[name], _without(assignment, name)
+    value, rest = assigned(assignment)[name], _without(assignment, name)
     uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     edits: dict[int, Callable[[ast.AST], Replacement]] = {
         number_of(use): lambda _: copy.deepcopy(value) for use in uses
@@ -161,18 +162,6 @@ def _module_file(statement: ast.stmt, root: Path, own: Path) -> Path | None:
 
 def _calls_something(value: ast.expr) -> bool:
     return any(isinstance(node, ast.Call) for node in ast.walk(value))
-
-
-def _assigned(node: ast.AST) -> dict[str, ast.expr]:
-    """The values that an assignment gives to single names."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return {}
-    target, value = node.targets[0], node.value
-    pairs = [(target, value)]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        pairs = list(zip(target.elts, value.elts, strict=True))
-    is_plain = not any(isinstance(side, ast.Starred) for pair in pairs for side in pair)
-    return {one.id: given for one, given in pairs if isinstance(one, ast.Name)} if is_plain else {}
 
 
 def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
