@@ -263,14 +263,8 @@ class Triage:
             return not_runnable(survey, "with the compiler")
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
-        if survey.phase.get("doing") == "compare" and self.surveys.run(values=False).finished is not None:
-            return Settled(
-                Status.PARTIAL,
-                Reason.NOT_VERIFIED,
-                f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(survey.signal)}: "
-                "its values could not be checked. That is no failure of the script.",
-                checked_of(survey.phase),
-            )
+        if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
+            return found
         place = place_of(survey.phase)
         held = _to_reduce(self.surveys.run(hold=place)) if place is not None else None
         signature = Signature(Kind.CRASH, signal=survey.signal)
@@ -279,6 +273,23 @@ class Triage:
             return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
         return replace(self._held(held, signature=signature), message=message)
+
+    def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
+        """What a script that died while it was compared with eager comes to by itself; None if it dies there as well."""
+        alone = self.surveys.run(values=False)
+        if _to_reduce(alone) is not None:
+            return self._held(alone)
+        if alone.finished is None:
+            return None
+        if alone.finished.exception is not None:
+            return self._raised(alone.finished, alone.finished.exception)
+        return Settled(
+            Status.PARTIAL,
+            Reason.NOT_VERIFIED,
+            f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(signal)}: "
+            "its values could not be checked. That is no failure of the script.",
+            checked_of(survey.phase),
+        )
 
     def _eager_runs(self) -> list[Survey]:
         """Runs without the compiler, until one has failed and one has passed, or one has died."""

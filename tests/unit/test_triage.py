@@ -365,6 +365,18 @@ def test_a_crash_of_our_own_comparison_is_none_of_the_script() -> None:
     assert [r["values"] for r in executor.compiled] == [True, False]
 
 
+def test_a_failure_behind_a_crash_of_our_own_comparison_is_still_one() -> None:
+    held_later = held(kind="compile_error", exception=error("torch._inductor.exc.LoweringError"))
+    found, *_ = triage(ended(signal=11, at=COMPARING), held_later, eager=[finished()])
+    assert isinstance(found, Case)
+    assert found.signature.kind is Kind.COMPILE_ERROR
+
+    raising = finished(exception=error("RuntimeError"))
+    found, *_ = triage(ended(signal=11, at=COMPARING), raising, eager=[finished()])
+    assert isinstance(found, ScriptCase)
+    assert found.otherwise.kind is Kind.RUNTIME_ERROR
+
+
 def test_a_crash_that_only_shows_in_our_comparison_may_be_of_the_compiler_all_the_same() -> None:
     found, *_ = triage(ended(signal=11, at=COMPARING), ended(signal=11, at=AT), held(), eager=[finished()])
     assert isinstance(found, Case)
