@@ -53,7 +53,7 @@ def write_script(folder: Path) -> Path:
 def _with_prelude(program: Program, main: Path, opaque: Sequence[str]) -> Program:
     """Add the statements of the user's main program that register or replace something of torch's."""
     names = [name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)]
-    namespaces = namespaces_of(node.target for node in program.nodes)
+    namespaces = namespaces_of(node.target for node in program.every_node)
     with suppress(OSError, SyntaxError, UnicodeDecodeError), tokenize.open(main) as file:
         chunks = prelude(file.read(), settings=opaque, namespaces=namespaces, names=names)
         return replace(program, setup=(*chunks, *program.setup))
@@ -77,7 +77,7 @@ def _text(program: Program, about: dict[str, Any]) -> str:
         "import torch",
         "import torch.nn.functional as F",
         "",
-        *program.setup,
+        *render.setup(program),
         "",
         "",
         f"def graph({', '.join(item.name for item in program.inputs)}):",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from minimizer import render
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.program import Code, Program
 from minimizer.script import Source, inline, reduce_definitions
@@ -24,6 +25,7 @@ WIDTH = 84
 
 def polish(program: Program, check: Check, *, jobs: int = 1) -> Program:
     """Leave out what is inside of the definitions in ``program.setup`` and not needed for the failure."""
+    program = replace(program, setup=render.setup(program), bodies=())
     for text in program.setup:
         source = Source.parse(text)
         if source.level(1):

@@ -18,7 +18,7 @@ import hashlib
 import json
 import keyword
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -136,6 +136,19 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Body:
+    """A function that a higher-order operator is given, such as a branch of ``torch.cond``. Nodes name it by a `Code`.
+
+    ``parameters`` are names alone, and ``result`` is what it returns, in terms of them and of its nodes.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    result: Arg
+
+
+@dataclass(frozen=True)
 class Program:
     """A straight-line function, the inputs it is called with, and the state it needs."""
 
@@ -145,6 +158,8 @@ class Program:
     level: str = "dynamo"
     setup: tuple[str, ...] = ()
     """Statements before the function: config lines, and definitions sliced from the script."""
+    bodies: tuple[Body, ...] = ()
+    """The functions that its higher-order operators are given; those that others are given come first."""
     compile_kwargs: tuple[tuple[str, str], ...] = ()
     """Keyword arguments of ``torch.compile``, as source text."""
     grad: bool = False
@@ -157,6 +172,24 @@ class Program:
     def size(self) -> int:
         """Call nodes, as reports count them."""
         return sum(node.counts for node in self.nodes)
+
+    @property
+    def called(self) -> tuple[Body, ...]:
+        """Those of its bodies that it has a use for."""
+        wanted = _codes_in(self.nodes)
+        kept: list[Body] = []
+        for body in reversed(self.bodies):
+            if body.name in wanted:
+                kept.append(body)
+                wanted |= _codes_in(body.nodes)
+        return tuple(reversed(kept))
+
+    @property
+    def every_node(self) -> Iterator[Node]:
+        """Its nodes, and those of the bodies in use."""
+        yield from self.nodes
+        for body in self.called:
+            yield from body.nodes
 
     def input(self, name: str) -> Input:
         return next(i for i in self.inputs if i.name == name)
@@ -233,6 +266,7 @@ class Program:
             [[n.name, n.target, encode(n.args), encode(dict(n.kwargs))] for n in program.nodes],
             program.outputs,
             program.setup,
+            [_body_json(body) for body in program.called],
             program.compile_kwargs,
             program.grad,
             [program.marks(i) for i in program.inputs],
@@ -333,21 +367,9 @@ def as_json(program: Program) -> dict[str, Any]:
             | ({"code": i.code} if i.code is not None else {})
             for i in program.inputs
         ],
-        "nodes": [
-            {
-                "name": n.name,
-                "target": n.target,
-                "args": [encode(arg) for arg in n.args],
-                "kwargs": {key: encode(value) for key, value in n.kwargs},
-                "meta": _meta_json(n.meta),
-                "module": n.module,
-                "module_class": n.module_class,
-                "source": n.source,
-                "number": n.number,
-            }
-            for n in program.nodes
-        ],
+        "nodes": [_node_json(node) for node in program.nodes],
         "outputs": program.outputs,
+        "functions": [_body_json(body) for body in program.bodies],
         "level": program.level,
         "setup": program.setup,
         "compile_kwargs": dict(program.compile_kwargs),
@@ -378,6 +400,29 @@ def dotted(path: Any) -> str:
             identifier(part)
         return path
     raise ValueError(f"not a dotted name: {str(path)[:80]!r}")
+
+
+def _codes_in(nodes: Iterable[Node]) -> set[str]:
+    return {leaf.text for node in nodes for leaf in node.leaves() if isinstance(leaf, Code)}
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "target": node.target,
+        "args": [encode(arg) for arg in node.args],
+        "kwargs": {key: encode(value) for key, value in node.kwargs},
+        "meta": _meta_json(node.meta),
+        "module": node.module,
+        "module_class": node.module_class,
+        "source": node.source,
+        "number": node.number,
+    }
+
+
+def _body_json(body: Body) -> dict[str, Any]:
+    nodes = [_node_json(node) for node in body.nodes]
+    return {"name": body.name, "parameters": body.parameters, "nodes": nodes, "result": encode(body.result)}
 
 
 def _meta_json(meta: TensorMeta | None) -> dict[str, Any] | None:

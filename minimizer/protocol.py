@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from minimizer import render
 from minimizer.errors import ChildFailed
-from minimizer.program import Input, Node, Program, TensorMeta, decode, dotted, identifier
+from minimizer.program import Body, Input, Node, Program, TensorMeta, decode, dotted, identifier
 
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
@@ -239,8 +237,8 @@ def parse_program(data: Any) -> Program:
             nodes=tuple(_node(item) for item in data["nodes"]),
             outputs=tuple(identifier(name) for name in data["outputs"]),
             level="aot" if data["level"] == "aot" else "dynamo",
-            # Functions first: what a setting needs to be refused by another version stands behind the last of them.
-            setup=(*map(_function, data.get("functions", ())), *(str(line) for line in data["setup"])),
+            setup=tuple(str(line) for line in data["setup"]),
+            bodies=tuple(_body(item) for item in data["functions"]),
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
             grad=bool(data["grad"]),
             marked=bool(data.get("marked", False)),
@@ -279,12 +277,13 @@ def _node(item: Any) -> Node:
     )
 
 
-def _function(item: Any) -> str:
-    """Source text of a function that a higher-order operator of the graph is given."""
-    lines = [render.statement(_node(node)) for node in item["nodes"]]
-    parameters = ", ".join(identifier(name) for name in item["parameters"])
-    body = "\n".join([*lines, f"return {render.arg(decode(item['result']))}"])
-    return f"def {identifier(item['name'])}({parameters}):\n{textwrap.indent(body, '    ')}"
+def _body(item: Any) -> Body:
+    return Body(
+        name=identifier(item["name"]),
+        parameters=tuple(identifier(name) for name in item["parameters"]),
+        nodes=tuple(_node(node) for node in item["nodes"]),
+        result=decode(item["result"]),
+    )
 
 
 def _number(value: Any) -> bool | int | float | None:

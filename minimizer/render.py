@@ -10,7 +10,7 @@ import math
 import textwrap
 from dataclasses import replace
 
-from minimizer.program import Arg, Code, Node, Program, Ref
+from minimizer.program import Arg, Body, Code, Node, Program, Ref
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -31,6 +31,17 @@ def function(program: Program, name: str = "f") -> str:
         lines.append(f"return {', '.join(program.outputs)}")
     body = "\n".join(lines) or "pass"
     return f"def {name}({', '.join(i.name for i in program.inputs)}):\n{textwrap.indent(body, '    ')}\n"
+
+
+def setup(program: Program) -> tuple[str, ...]:
+    """What stands before the function: those that its operators are given, and its own setup."""
+    # Functions first: what a setting needs to be refused by another version stands behind the last of them.
+    return (*map(_body, program.called), *program.setup)
+
+
+def _body(body: Body) -> str:
+    lines = [*map(statement, body.nodes), f"return {arg(body.result)}"]
+    return f"def {body.name}({', '.join(body.parameters)}):\n" + textwrap.indent("\n".join(lines), "    ")
 
 
 def statement(node: Node) -> str:

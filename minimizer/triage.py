@@ -123,7 +123,7 @@ class Triage:
             chunks = prelude(
                 text,
                 settings=settings,
-                namespaces=namespaces_of(node.target for node in program.nodes),
+                namespaces=namespaces_of(node.target for node in program.every_node),
                 names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
             )
         except (OSError, SyntaxError, UnicodeDecodeError):  # it has run, and removed or rewritten itself

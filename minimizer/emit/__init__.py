@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from minimizer import render
 from minimizer.emit import header, idioms, inputs, layout, prose
 from minimizer.emit.details import Details
 from minimizer.emit.inputs import DATA_FILE, DataKey
@@ -67,7 +68,7 @@ def emit(
     Raises:
         SyntaxError: ``program.setup`` holds something that is not Python.
     """
-    program, own = prose.in_order(program), layout.setup(program.setup)
+    program, own = prose.in_order(program), layout.setup(render.setup(program))
     helpers = {name: prose.fresh(name, set(own.names)) for name in idioms.HELPERS}
     named = prose.named(program, {*own.names, *_TAKEN, *helpers.values(), "f"})
     known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})

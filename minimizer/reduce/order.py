@@ -11,14 +11,14 @@ SortKey = tuple[int, ...]
 
 
 def sort_key(program: Program) -> SortKey:
-    """Smaller is better: fewer calls first, then fewer inputs, less data, less state, smaller tensors, shorter text."""
+    """Smaller is better: fewer calls first, those of branches and other bodies included, then fewer inputs, less data, less state, smaller tensors, shorter text."""
     return (
-        program.size,
+        sum(node.counts for node in program.every_node),
         len(program.nodes),
         len(program.inputs),
         sum(i.golden is not None for i in program.inputs),
         len(program.outputs),
-        len(program.setup),
+        len(program.setup) + len(program.called),
         len(program.compile_kwargs) + sum(len(program.marks(i)) for i in program.inputs),
         int(program.grad) + sum(i.meta.requires_grad for i in program.inputs if i.meta is not None),
         sum(i.meta.numel for i in program.inputs if i.meta is not None),

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from children import script, survey
 
+from minimizer import render
 from minimizer.executor import Executor, Survey
 from minimizer.findings import Case, Settled
 from minimizer.inside.wire import Channel
 from minimizer.oracle import Oracle
 from minimizer.program import Program
 from minimizer.protocol import Finished, Held
+from minimizer.reduce.passes.bodies import opened
 from minimizer.surveys import Surveys
 from minimizer.triage import Triage
 from minimizer.types import Kind, Reason, Status
@@ -1047,12 +1049,45 @@ torch.compile(f, backend=wrong)(torch.ones(3, 2), torch.ones(2), torch.tensor(Tr
     assert found.held is not None, found.finished
     program = found.program("dynamo")
     assert "torch.ops.higher_order.cond" in targets(program)
-    functions = [line for line in program.setup if line.startswith("def ")]
+    functions = render.setup(program)
     assert len(functions) == 2
     assert any('float("nan")' in text for text in functions)
     again = replace(program, compile_kwargs=(("backend", "'aot_eager'"),))
     (outcome,) = Oracle(child, found, ()).judge([again])
     assert outcome.outcome == "same", outcome
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "functions"),
+    [
+        ("torch.cond(flag, lambda x: x.sin(), lambda x: x.cos(), (x,))", 2),
+        ("while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * scale), (torch.zeros(()), x))[1]", 2),
+        ("scan(lambda carry, row: (carry + row, carry * row), scale, x)[1]", 1),
+        ("torch._higher_order_ops.map(lambda row, scale: row * scale, x, scale)", 1),
+    ],
+    ids=["cond", "while_loop", "scan", "map"],
+)
+def test_what_an_operator_calls_runs_in_its_place(child: Executor, home: Path, call: str, functions: int) -> None:
+    text = f"""{BACKENDS}
+import torch._higher_order_ops
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+def f(x, scale, flag):
+    return {call}
+
+torch.compile(f, backend=wrong)(torch.rand(3, 2), torch.rand(2), torch.tensor(True))
+"""
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    program = replace(found.program("dynamo"), compile_kwargs=(("backend", "'aot_eager'"),))
+    candidates = [candidate for candidate in opened(program) if candidate is not None]
+    assert len(candidates) == functions
+    for candidate in candidates:
+        (outcome,) = Oracle(child, found, ()).judge([candidate])
+        assert outcome.outcome == "same", outcome
+        assert candidate.called == ()
     found.close()
 
 

@@ -19,7 +19,7 @@ META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", 
 PROGRAM: dict[str, Any] = {
     "inputs": [{"name": "x", "meta": META, "golden": "x"}],
     "nodes": [{"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}],
-    "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
+    "outputs": ["y"], "functions": [], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
 }  # fmt: skip
 WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
 ALL_WELL: dict[str, Any] = {"checked": {"frames": 2, "calls": 5, "backward": 1}}

@@ -20,7 +20,7 @@ from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized
 from minimizer.oracle import Oracle, Signature
-from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta, as_json
+from minimizer.program import Body, Code, Input, Node, Program, Ref, TensorMeta, as_json
 from minimizer.protocol import Outcome, parse_program
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
@@ -214,6 +214,7 @@ def test_a_program_survives_its_json_form() -> None:
         inputs=(Input("x", META, golden="x@v"), Input("n", code="3")),
         nodes=(node,),
         outputs=("v",),
+        bodies=(Body("inner", ("h",), (node,), (Ref("v"), None)),),
         level="aot",
         setup=("import math",),
         compile_kwargs=(("dynamic", "True"), ("backend", "'eager'")),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minimizer import protocol
+from minimizer import protocol, render
 from minimizer.emit.layout import setup
 from minimizer.errors import ChildFailed
 from minimizer.program import Code, Program, Ref
@@ -30,8 +30,10 @@ NODE: dict[str, Any] = {
     "name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META, "number": 2,
 }  # fmt: skip
 INPUT: dict[str, Any] = {"name": "x", "meta": META, "golden": "x"}
+BODY: dict[str, Any] = {"name": "inner", "parameters": ["x"], "nodes": [NODE], "result": {"tuple": [{"ref": "y"}]}}
 PROGRAM: dict[str, Any] = {
-    "inputs": [INPUT], "nodes": [NODE], "outputs": ["y"], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
+    "inputs": [INPUT], "nodes": [NODE], "outputs": ["y"], "functions": [BODY],
+    "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
 }  # fmt: skip
 ROOT = Path(protocol.__file__).parent
 PARENT = sorted(path for path in ROOT.rglob("*.py") if "inside" not in path.relative_to(ROOT).parts)
@@ -87,10 +89,11 @@ def nested(depth: int) -> Any:
 
 def test_settings_stand_behind_the_functions_of_a_graph() -> None:
     """In front of a definition they are run outside of the ``try`` of a repro: a torch that lacks one would show the bug."""
-    body = {"name": "inner", "parameters": ["v"], "nodes": [], "result": {"ref": "v"}}
     setting = "torch._inductor.config.cpp_wrapper = True"
-    program = parse_program({**PROGRAM, "setup": [setting], "functions": [body]})
-    assert setup(program.setup).settings == (setting,)
+    called = {**NODE, "target": "torch.ops.higher_order.map_impl", "args": [{"code": "inner"}]}
+    program = parse_program({**PROGRAM, "nodes": [called], "setup": [setting]})
+    assert len(render.setup(program)) == 2
+    assert setup(render.setup(program)).settings == (setting,)
 
 
 def test_a_program_as_agreed() -> None:
@@ -138,6 +141,10 @@ def taken_or_refused(message: Any) -> None:
         ("nodes", 0, "name"),
         ("nodes", 0, "args", 0, "ref"),
         ("outputs", 0),
+        ("functions", 0, "name"),
+        ("functions", 0, "parameters", 0),
+        ("functions", 0, "nodes", 0, "name"),
+        ("functions", 0, "result", "tuple", 0, "ref"),
         ("inputs", 0, "meta", "device"),
     ],
 )

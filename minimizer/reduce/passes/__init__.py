@@ -5,6 +5,7 @@ made no progress makes none when it is run again at once, and no pass relies on 
 """
 
 from minimizer.reduce.passes.arguments import arguments, operands, values
+from minimizer.reduce.passes.bodies import bodies
 from minimizer.reduce.passes.dimensions import dimensions
 from minimizer.reduce.passes.guess import guess
 from minimizer.reduce.passes.inputs import generated, inputs
@@ -18,7 +19,7 @@ from minimizer.reduce.passes.sweep import sweep
 NODES = (numbers, window, outputs, bypass, drop)
 """What takes whole nodes out, cheapest question first."""
 
-SIMPLER = (guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
+SIMPLER = (bodies, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
 """What makes the few nodes that are left easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

@@ -1,0 +1,131 @@
+"""What a higher-order operator calls, in the place of the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_executor import FakeExecutor, Rule, no_literal, well_formed
+
+from minimizer import render
+from minimizer.program import Arg, Body, Code, Input, Node, Program, Ref
+from minimizer.reduce import Reduced, reduce
+from minimizer.reduce.passes.bodies import opened
+
+WRONG = "torch.log1p"
+HALF = Body("inner", ("h",), (Node("sin", "torch.sin", (Ref("h"),)),), (Ref("sin"),))
+SQUARE = Body(
+    "inner_1",
+    ("g",),
+    (Node("mul", "operator.mul", (Ref("g"), Ref("g"))), Node("log", WRONG, (Ref("mul"),))),
+    (Ref("log"),),
+)
+STEP = Body(
+    "inner_2",
+    ("count", "state"),
+    (Node("more", "operator.add", (Ref("count"), 1)), Node("log_1", WRONG, (Ref("state"),))),
+    (Ref("more"), Ref("log_1")),
+)
+PREDICATE = Body("inner_3", ("n", "s"), (Node("less", "operator.lt", (Ref("n"), 3)),), Ref("less"))
+
+
+def calling(operator: str, *args: Arg, bodies: tuple[Body, ...], item: int = 0) -> Program:
+    """A program that hands ``args`` to an operator, and returns one item of what that gives."""
+    return Program(
+        inputs=tuple(Input(name, code="torch.ones(4)") for name in ("p", "x")),
+        nodes=(
+            Node("before", "torch.abs", (Ref("x"),)),
+            Node("made", f"torch.ops.higher_order.{operator}", args),
+            Node("taken", "operator.getitem", (Ref("made"), item)),
+            Node("after", "torch.neg", (Ref("taken"),)),
+        ),
+        outputs=("after",),
+        bodies=bodies,
+    )
+
+
+COND = calling("cond", Ref("p"), Code("inner"), Code("inner_1"), (Ref("before"),), bodies=(HALF, SQUARE))
+LOOP = calling(
+    "while_loop", Code("inner_3"), Code("inner_2"), (Ref("p"), Ref("before")), (), bodies=(PREDICATE, STEP), item=1
+)
+SCAN = calling("scan", Code("inner_2"), [Ref("p")], [Ref("before")], [], bodies=(STEP,), item=1)
+MAP = calling("map_impl", Code("inner_1"), [Ref("before")], [], bodies=(SQUARE,))
+
+
+def run(program: Program, rule: Rule) -> Reduced:
+    reduced = reduce(program, check=FakeExecutor(rule), literal=no_literal)
+    well_formed(reduced.best)
+    assert reduced.one_minimal
+    return reduced
+
+
+def calls_wrong(program: Program) -> bool:
+    return any(node.target == WRONG for node in program.every_node)
+
+
+def body_of(program: Program) -> list[str]:
+    return [render.statement(node) for node in program.nodes]
+
+
+@pytest.mark.parametrize("program", [COND, LOOP, SCAN, MAP], ids=["cond", "while_loop", "scan", "map_impl"])
+def test_an_operator_of_a_body_is_left_by_itself(program: Program) -> None:
+    best = run(program, calls_wrong).best
+
+    assert [node.target for node in best.nodes] == [WRONG]
+    assert best.called == ()
+
+
+def test_each_branch_is_tried() -> None:
+    first, second = (program for program in opened(COND) if program is not None)
+
+    assert body_of(first) == ["before = torch.abs(x)", "made_sin = torch.sin(before)", "after = torch.neg(made_sin)"]
+    assert body_of(second)[1:3] == ["made_mul = before * before", "made_log = torch.log1p(made_mul)"]
+
+
+def test_a_round_takes_the_first_row_of_what_is_scanned() -> None:
+    (program,) = (program for program in opened(SCAN) if program is not None)
+
+    assert body_of(program) == [
+        "before = torch.abs(x)",
+        "made_row_0 = before[0]",
+        "made_log_1 = torch.log1p(made_row_0)",
+        "after = torch.neg(made_log_1)",
+    ]
+
+
+def test_a_result_that_is_returned_as_it_is() -> None:
+    whole = replace(LOOP, nodes=LOOP.nodes[:2], outputs=("made",))
+
+    round_, condition = (program for program in opened(whole) if program is not None)
+
+    assert round_.outputs == ("made_more", "made_log_1")
+    assert condition.outputs == ("made_less",)
+
+
+def test_an_operator_at_fault_keeps_its_bodies() -> None:
+    best = run(COND, lambda program: len(program.called) == 2).best
+
+    assert [node.target for node in best.nodes] == ["torch.ops.higher_order.cond"]
+    assert render.setup(best) == (
+        "def inner(h):\n    sin = torch.sin(h)\n    return (sin,)",
+        "def inner_1(g):\n    mul = g * g\n    log = torch.log1p(mul)\n    return (log,)",
+    )
+
+
+def test_a_body_that_nothing_calls_is_not_written() -> None:
+    inner = replace(SQUARE, nodes=(*SQUARE.nodes, Node("deep", "torch.ops.higher_order.cond", (Code("inner"),))))
+    deep = replace(COND, bodies=(HALF, inner))
+
+    assert [body.name for body in deep.called] == ["inner", "inner_1"]
+    assert replace(deep, nodes=deep.nodes[:1], outputs=("before",)).called == ()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [(Ref("p"), Code("inner"), Code("inner_1")), (Ref("p"), Code("inner"), Code("inner_1"), (Ref("x"), Ref("x")))],
+    ids=["too few arguments", "too many operands"],
+)
+def test_a_call_of_another_form_is_left_alone(args: tuple[Arg, ...]) -> None:
+    program = calling("cond", *args, bodies=(HALF, SQUARE))
+
+    assert [candidate for candidate in opened(program) if candidate is not None] == []
