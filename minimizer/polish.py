@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minimizer import render
+from minimizer.arguments import Code
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Code, Program
+from minimizer.program import Program
 from minimizer.script import Source, inline, reduce_definitions
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]

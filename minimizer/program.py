@@ -1,49 +1,32 @@
 """A program: the torch-free form of a graph, from which source text is rendered.
 
 A trial judges the very text that the repro will hold: the child captures an FX graph into a `Program` (as JSON), the
-reducer works on `Program` values, and `Program.render` writes the plain Python function that a trial compiles.
+reducer works on `Program` values, and `render.function` writes the plain Python function that a trial compiles.
 
     Program(inputs=(Input("x", ...),), nodes=(Node("y", "torch.relu", (Ref("x"),)),), outputs=("y",))
 
     def f(x):
         return torch.relu(x)
 
-Arguments of nodes are plain Python values (None, bool, int, float, str, tuple, list, dict, slice) that may hold `Ref` (a
-value of the program) and `Code` (an expression such as ``torch.float32``) at any depth.
+What nodes are called with is in `arguments`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import keyword
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from minimizer.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves
+
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
 TAKEN_APART = "torch._functorch."
 """What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
-
-Arg = Any
-"""A node argument; see the module's docstring for what it may be."""
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A use of a value: the name of an input or of an earlier node."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """A Python expression that is no literal, such as ``torch.float32`` or ``float("nan")``."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -274,90 +257,6 @@ class Program:
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def refs_in(arg: Arg) -> Iterator[str]:
-    """Names of all `Ref` in an argument, at any depth."""
-    yield from (leaf.name for leaf in leaves_in(arg) if isinstance(leaf, Ref))
-
-
-def leaves_in(arg: Arg) -> Iterator[Arg]:
-    """All that is no container in an argument, at any depth."""
-    if isinstance(arg, tuple | list):
-        for item in arg:
-            yield from leaves_in(item)
-    elif isinstance(arg, dict):
-        for item in arg.values():
-            yield from leaves_in(item)
-    elif isinstance(arg, slice):
-        yield from leaves_in((arg.start, arg.stop, arg.step))
-    else:
-        yield arg
-
-
-def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
-    """Rebuild an argument with ``change`` applied to everything that is no container."""
-    if isinstance(arg, tuple):
-        return tuple(map_leaves(item, change) for item in arg)
-    if isinstance(arg, list):
-        return [map_leaves(item, change) for item in arg]
-    if isinstance(arg, dict):
-        return {key: map_leaves(item, change) for key, item in arg.items()}
-    if isinstance(arg, slice):
-        return slice(*(map_leaves(item, change) for item in (arg.start, arg.stop, arg.step)))
-    return change(arg)
-
-
-# JSON form: how programs cross the pipe from the child ------------------------------------------------------------
-
-
-def encode(arg: Arg) -> Any:
-    """The JSON form of an argument: ``{"ref": name}``, ``{"code": text}``, ``{"tuple": []}``, ``{"slice": []}``, ``{"dict": []}``."""
-    if isinstance(arg, Ref):
-        return {"ref": arg.name}
-    if isinstance(arg, Code):
-        return {"code": arg.text}
-    if isinstance(arg, tuple):
-        return {"tuple": [encode(item) for item in arg]}
-    if isinstance(arg, list):
-        return [encode(item) for item in arg]
-    if isinstance(arg, slice):
-        return {"slice": [encode(item) for item in (arg.start, arg.stop, arg.step)]}
-    if isinstance(arg, dict):
-        return {"dict": [[encode(key), encode(item)] for key, item in arg.items()]}
-    return arg
-
-
-def decode(data: Any) -> Arg:
-    """Undo `encode`.
-
-    Raises:
-        ValueError: not a form that `encode` makes.
-    """
-    if data is None or isinstance(data, bool | int | float | str):
-        return data
-    if isinstance(data, list):
-        return [decode(item) for item in data]
-    if isinstance(data, dict) and len(data) == 1:
-        ((form, value),) = data.items()
-        if form == "ref":
-            return Ref(identifier(value))
-        if form == "code" and isinstance(value, str):
-            return Code(value)
-        if form == "tuple" and isinstance(value, list):
-            return tuple(decode(item) for item in value)
-        if form == "slice" and isinstance(value, list) and len(value) == 3:
-            return slice(*(decode(item) for item in value))
-        if form == "dict" and isinstance(value, list):
-            return _decode_dict(value)
-    raise ValueError(f"not an encoded argument: {str(data)[:80]}")
-
-
-def _decode_dict(items: list[Any]) -> dict[Arg, Arg]:
-    try:
-        return {decode(key): decode(item) for key, item in items}
-    except TypeError:  # no pairs, or a key that cannot be one
-        raise ValueError(f"not an encoded dict: {str(items)[:80]}") from None
-
-
 def as_json(program: Program) -> dict[str, Any]:
     """The JSON form of a program, the same in which it came from the child; `protocol.parse_program` undoes it."""
     return {
@@ -376,30 +275,6 @@ def as_json(program: Program) -> dict[str, Any]:
         "grad": program.grad,
         "marked": program.marked,
     }
-
-
-def identifier(name: Any) -> str:
-    """Return ``name`` if it can stand as a name in source text.
-
-    Raises:
-        ValueError: it cannot; names come from the far side of the sandbox.
-    """
-    if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= 200:
-        return name
-    raise ValueError(f"not a name: {str(name)[:80]!r}")
-
-
-def dotted(path: Any) -> str:
-    """Return ``path`` if it is a dotted name, with or without a leading dot (a method).
-
-    Raises:
-        ValueError: it is not.
-    """
-    if isinstance(path, str):
-        for part in path.removeprefix(".").split("."):
-            identifier(part)
-        return path
-    raise ValueError(f"not a dotted name: {str(path)[:80]!r}")
 
 
 def _codes_in(nodes: Iterable[Node]) -> set[str]:

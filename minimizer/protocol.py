@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from minimizer.arguments import decode, dotted, identifier
 from minimizer.errors import ChildFailed
-from minimizer.program import Body, Input, Node, Program, TensorMeta, decode, dotted, identifier
+from minimizer.program import Body, Input, Node, Program, TensorMeta
 
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""

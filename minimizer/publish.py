@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from minimizer.arguments import Ref
 from minimizer.prelude import namespaces_of
-from minimizer.program import TAKEN_APART, Node, Program, Ref
+from minimizer.program import TAKEN_APART, Node, Program
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."

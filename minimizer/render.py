@@ -10,7 +10,8 @@ import math
 import textwrap
 from dataclasses import replace
 
-from minimizer.program import Arg, Body, Code, Node, Program, Ref
+from minimizer.arguments import Arg, Code, Ref
+from minimizer.program import Body, Node, Program
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",

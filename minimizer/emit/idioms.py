@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer import render
+from minimizer.arguments import Arg, Code, Ref
 from minimizer.emit.details import Details
 from minimizer.emit.inputs import given
 from minimizer.emit.layout import LINE
-from minimizer.program import Arg, Code, Node, Program, Ref
+from minimizer.program import Node, Program
 from minimizer.reduce.generators import is_contiguous
 from minimizer.report import Reproducibility
 from minimizer.types import Kind

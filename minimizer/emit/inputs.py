@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minimizer import render
+from minimizer.arguments import Arg, refs_in
 from minimizer.emit.layout import LINE
 from minimizer.lines import assigned, with_values
-from minimizer.program import Arg, Input, Node, Program, contiguous, refs_in
+from minimizer.program import Input, Node, Program, contiguous
 
 DATA_FILE = "data.pt"
 INDENT = 8

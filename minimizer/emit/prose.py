@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minimizer import render
+from minimizer.arguments import Arg, Code, Ref
 from minimizer.emit.inputs import is_drawn
 from minimizer.lines import with_values
-from minimizer.program import Arg, Code, Input, Node, Program, Ref
+from minimizer.program import Input, Node, Program
 
 FUNCTIONAL = "torch.nn.functional"
 OPERATORS = "torch.ops."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from minimizer.program import Program, encode
+from minimizer.arguments import encode
+from minimizer.program import Program
 from minimizer.reduce.generators import rank
 
 SortKey = tuple[int, ...]

@@ -17,10 +17,11 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
+from minimizer.arguments import Ref
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Oracle, Signature, is_noise
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.protocol import Outcome
 from minimizer.types import Kind
 from minimizer.watchdog import Action

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from children import SECONDS, executor
 
+from minimizer.arguments import Ref
 from minimizer.executor import Executor, Survey
 from minimizer.layers import Table, neighbourhood, tabulate
 from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.types import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))

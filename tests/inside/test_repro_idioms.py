@@ -18,12 +18,13 @@ import torch
 from children import trial
 
 from minimizer import render
+from minimizer.arguments import Ref
 from minimizer.emit import Details, Repro, emit, prose
 from minimizer.evidence import details_of
 from minimizer.inside import judge as judging
 from minimizer.inside import referee
 from minimizer.inside.wire import Channel
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.protocol import Outcome
 from minimizer.report import Failure, Reproducibility
 from minimizer.types import Kind

@@ -8,12 +8,13 @@ from typing import cast
 import pytest
 from children import executor, trial
 
+from minimizer.arguments import Ref
 from minimizer.diagnose.sets import Answer, Setting
 from minimizer.diagnose.stages import find_part
 from minimizer.diagnose.trials import ProgramTrials
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.types import Kind, Stage
 
 META = TensorMeta((3, 4), "torch.float32", (4, 1))

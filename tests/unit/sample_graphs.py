@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fake_oracle import META
 
-from minimizer.program import Input, Node, Program, Ref
+from minimizer.arguments import Ref
+from minimizer.program import Input, Node, Program
 
 
 def chain(nodes: Sequence[tuple[str, str]]) -> Program:

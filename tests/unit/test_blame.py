@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.arguments import Ref
 from minimizer.blame import LADDER, climb, rungs
 from minimizer.executor import Executor
 from minimizer.findings import Settled
 from minimizer.journal import Journal
 from minimizer.oracle import Measured, Oracle, Signature
-from minimizer.program import Input, Node, Program, Ref
+from minimizer.program import Input, Node, Program
 from minimizer.protocol import Outcome, parse
 from minimizer.python_level import PythonLevel, backend_of
 from minimizer.report import Failure, Reduction, Report, Reproducibility

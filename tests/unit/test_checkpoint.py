@@ -13,6 +13,7 @@ import pytest
 from fake_executor import META, both, chain, flows, no_literal
 from fake_oracle import FakeOracle, Rule
 
+from minimizer.arguments import Code, Ref
 from minimizer.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.emit import emit
 from minimizer.emit.layout import code_lines
@@ -20,7 +21,7 @@ from minimizer.findings import Case
 from minimizer.journal import Journal
 from minimizer.localize import Localized
 from minimizer.oracle import Oracle, Signature
-from minimizer.program import Body, Code, Input, Node, Program, Ref, TensorMeta, as_json
+from minimizer.program import Body, Input, Node, Program, TensorMeta, as_json
 from minimizer.protocol import Outcome, parse_program
 from minimizer.reduce import Reduced, reduce
 from minimizer.report import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility

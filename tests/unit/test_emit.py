@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from ruff import find_ruff_bin
 
 from minimizer import render
+from minimizer.arguments import Code, Ref
 from minimizer.emit import Details, Repro, bundle, emit, prose
 from minimizer.emit.header import comment, plain, telltale
 from minimizer.emit.idioms import attempts_for
 from minimizer.emit.layout import INDENT, LINE, assemble, code_lines
-from minimizer.program import Code, Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.report import Culprit, Failure, Reproducibility
 from minimizer.types import Kind, Stage
 

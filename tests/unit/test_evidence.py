@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from minimizer.arguments import Ref
 from minimizer.evidence import culprit_of, details_of, dispute
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
 
 META = TensorMeta((4,), "torch.float32", (1,))

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 from fake_oracle import META
 
+from minimizer.arguments import Ref
 from minimizer.layers import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
 from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program, Ref
+from minimizer.program import Input, Node, Program
 from minimizer.protocol import Outcome
 from minimizer.sequential import SequentialTest
 from minimizer.types import Kind

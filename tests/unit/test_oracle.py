@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.arguments import Ref
 from minimizer.executor import Executor, Survey
 from minimizer.oracle import (
     FIRST_TIMEOUT,
@@ -21,7 +22,7 @@ from minimizer.oracle import (
     signature_of,
     verdict_signature,
 )
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.types import Kind
 from minimizer.watchdog import Watchdog

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.arguments import Ref
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
 from minimizer.findings import Case, Settled, unexamined
 from minimizer.journal import Journal
 from minimizer.options import Options
 from minimizer.oracle import Signature, signature_of
 from minimizer.pipeline import _end, _Job, _unanswered, minimize
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.protocol import Outcome, parse
 from minimizer.report import Failure, Reduction, Report, Reproducibility
 from minimizer.search import Unreduced

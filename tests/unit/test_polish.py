@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from minimizer.arguments import Code, Ref
 from minimizer.errors import BudgetExceeded
 from minimizer.polish import polish
-from minimizer.program import Code, Input, Node, Program, Ref
+from minimizer.program import Input, Node, Program
 
 PASS = """class DropsAdd(CustomGraphPass):
     def __call__(self, graph):

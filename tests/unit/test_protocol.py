@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer import protocol, render
+from minimizer.arguments import Code, Ref
 from minimizer.emit.layout import setup
 from minimizer.errors import ChildFailed
-from minimizer.program import Code, Program, Ref
+from minimizer.program import Program
 from minimizer.protocol import End, Finished, Held, Outcome, Ready, parse, parse_program
 
 META: dict[str, Any] = {

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from minimizer.program import Arg, Input, Node, Program, Ref
+from minimizer.arguments import Arg, Ref
+from minimizer.program import Input, Node, Program
 from minimizer.publish import is_public, publish
 
 PROGRAM = Program(

@@ -10,8 +10,9 @@ from fake_executor import META, FakeExecutor, Rule, both, chain, flows, has, in_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minimizer.arguments import Ref
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.reduce import Reduced, cut, reduce
 from minimizer.reduce.order import sort_key
 from minimizer.reduce.passes.sweep import singles

@@ -8,7 +8,8 @@ import pytest
 from fake_executor import FakeExecutor, Rule, no_literal, well_formed
 
 from minimizer import render
-from minimizer.program import Arg, Body, Code, Input, Node, Program, Ref
+from minimizer.arguments import Arg, Code, Ref
+from minimizer.program import Body, Input, Node, Program
 from minimizer.reduce import Reduced, reduce
 from minimizer.reduce.passes.bodies import opened
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minimizer import render
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.arguments import Ref
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.reduce import reduce
 from minimizer.reduce.passes.dimensions import without_dimension
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from fake_executor import FakeExecutor, Rule, flows, no_literal, well_formed
 
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.arguments import Ref
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.reduce import Reduced, cut, reduce
 from minimizer.windows import cut as window
 

@@ -11,10 +11,11 @@ import pytest
 from fake_executor import both, flows, has, in_a_row, no_literal
 from fake_oracle import META, FakeOracle, Rule
 
+from minimizer.arguments import Ref
 from minimizer.further import further
 from minimizer.localize import Localized, localize
 from minimizer.oracle import Oracle
-from minimizer.program import Input, Node, Program, Ref
+from minimizer.program import Input, Node, Program
 from minimizer.reduce import passes, reduce, reducer
 from minimizer.reduce.problem import Item
 from minimizer.reduce.program_problem import ProgramProblem

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minimizer import render
-from minimizer.program import Code, Input, Node, Program, Ref
+from minimizer.arguments import Code, Ref
+from minimizer.program import Input, Node, Program
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.complex_numbers()
 VALUES = st.recursive(

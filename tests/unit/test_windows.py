@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_graphs import chain, model
 
-from minimizer.program import Input, Node, Program, Ref, TensorMeta
+from minimizer.arguments import Ref
+from minimizer.program import Input, Node, Program, TensorMeta
 from minimizer.windows import SMALL, Region, cut, split
 
 # splitting ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from minimizer.program import Arg, Input, Node, Program, Ref
+from minimizer.arguments import Arg, Ref
+from minimizer.program import Input, Node, Program
 from minimizer.reduce import cut
 from minimizer.reduce.generators import FLOAT, NONFINITE, UNUSUAL_FLOATS, generator_of, generators
 from minimizer.reduce.program_problem import ProgramProblem

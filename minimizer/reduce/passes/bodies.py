@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.program import Arg, Body, Code, Node, Program, Ref, map_leaves, refs_in
+from minimizer.arguments import Arg, Code, Ref, map_leaves, refs_in
+from minimizer.program import Body, Node, Program
 from minimizer.reduce import cut
 from minimizer.reduce.program_problem import ProgramProblem
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from minimizer.program import Arg, Node, Program
+from minimizer.arguments import Arg
+from minimizer.program import Node, Program
 from minimizer.reduce import cut
 from minimizer.reduce.passes.shapes import without_leading
 from minimizer.reduce.program_problem import ProgramProblem

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from minimizer.program import Arg, Input, Program, contiguous
+from minimizer.arguments import Arg
+from minimizer.program import Input, Program, contiguous
 from minimizer.reduce import cut
 from minimizer.reduce.generators import (
     FLOAT,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from minimizer.program import Arg, Input, Node, Program, map_leaves
+from minimizer.arguments import Arg, map_leaves
+from minimizer.program import Input, Node, Program
 from minimizer.reduce.generators import generator_of, is_contiguous
 from minimizer.reduce.program_problem import ProgramProblem
 
