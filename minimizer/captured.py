@@ -62,7 +62,7 @@ def _with_prelude(program: Program, main: Path, opaque: Sequence[str]) -> Progra
 
 def _text(program: Program, about: dict[str, Any]) -> str:
     roots = {path.partition(".")[0] for path in (node.target for node in program.nodes) if "." in path[1:]}
-    imports = sorted({"math", "operator", *roots} - {"", "torch"})
+    imports = sorted({"functools", "math", "operator", *roots} - {"", "torch"})
     moment = "while it is compiled" if about["call"] < 0 else f"in call {about['call']}"
     header = f"A graph of {Path(about['program']).name}, as torch.compile captured it: {about['kind']} {moment}."
     statements = [_commented(node) for node in program.nodes]

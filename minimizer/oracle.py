@@ -50,7 +50,7 @@ by itself took as a whole, within these bounds. The stack decides, and a C++ com
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference where the two sides are not of one make: a gradient that is None, a tuple that is shorter."""
-HEADER = "import math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
+HEADER = "import functools\nimport math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
 """What every candidate may use; the emitted repro imports only what it does use."""
 
 

@@ -25,6 +25,8 @@ from minimizer.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves
 
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
+BOUND = "functools.partial"
+"""What gives a function of flex_attention the tensors that it captures."""
 TAKEN_APART = "torch._functorch."
 """What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
 
@@ -97,8 +99,8 @@ class Node:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a call node in reports: getitem does not, nor does reading a size."""
-        return self.target not in ("operator.getitem", *SIZES)
+        """Whether it counts as a call node in reports: getitem does not, nor does reading a size or binding a function."""
+        return self.target not in ("operator.getitem", BOUND, *SIZES)
 
     def refs(self) -> Iterator[str]:
         """Names of the values it uses, with repeats."""

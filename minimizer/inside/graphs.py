@@ -34,6 +34,7 @@ HIGHER_ORDER = {
     for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 }
 """Operators that take functions, and that Dynamo knows when a user calls them."""
+FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -105,7 +106,7 @@ class _Writer:
         self._numbers: dict[fx.Node, str] = {}
         self._functions: list[Json] = []
         self._bodies: set[fx.Node] = set()
-        self._taken = {"torch", "F", "math", "operator", "f"} if taken is None else taken
+        self._taken = {"torch", "F", "functools", "math", "operator", "f"} if taken is None else taken
 
     def write(self, level: str) -> dict[str, Json]:
         outputs: list[str] = []
@@ -120,7 +121,7 @@ class _Writer:
             elif node.op == "output":
                 outputs = self._outputs(node)
             else:
-                nodes.append(self._node(node))
+                nodes += self._nodes(node)
         names = {name: node for node, name in self._names.items()}
         body = {"inputs": inputs, "nodes": nodes, "outputs": outputs, "functions": self._functions}
         return {**body, "level": level, "names": names}
@@ -130,7 +131,7 @@ class _Writer:
         parameters = [self._name(node) for node in self._graph.find_nodes(op="placeholder")]
         if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
             raise Opaque("a tensor that belongs to the body of an operator")
-        nodes = [self._node(node) for node in self._graph.nodes if node.op.startswith("call")]
+        nodes = [n for node in self._graph.nodes if node.op.startswith("call") for n in self._nodes(node)]
         (result,) = self._graph.find_nodes(op="output")[0].args
         return {"parameters": parameters, "nodes": nodes, "result": self._arg(result)}
 
@@ -179,6 +180,28 @@ class _Writer:
         if not isinstance(value, torch.Tensor):
             raise Opaque(f"{node.target} is a {type(value).__name__}")
         return [{"name": name, "meta": tensor_meta(value), "golden": name}]
+
+    def _nodes(self, node: fx.Node) -> list[Json]:
+        """A call, behind the calls that make what it is given by hand."""
+        encoded = self._node(node)
+        if encoded["target"] != FLEX_ATTENTION or len(node.args) != 9:
+            return [encoded]
+        # What its functions capture are arguments here, which Dynamo takes from no user: they are bound to the functions.
+        *args, _, _ = encoded["args"]
+        masks = args[4]["tuple"]
+        bound: list[Json] = []
+        for holder, index, captured in ((args, 3, node.args[7]), (masks, -1, node.args[8])):
+            if captured:
+                bound.append(self._bound(holder[index], captured, encoded))
+                holder[index] = {"ref": bound[-1]["name"]}
+        return [*bound, {**encoded, "args": args}]
+
+    def _bound(self, function: Json, captured: Any, call: Json) -> Json:
+        """The function of a body with its last parameters given."""
+        parameters = next(body["parameters"] for body in self._functions if body["name"] == function["code"])
+        given = zip(parameters[-len(captured) :], captured, strict=True)
+        made = {"name": self._free("bound"), "target": "functools.partial", "meta": None, "number": None}
+        return {**call, **made, "args": [function], "kwargs": {name: self._arg(value) for name, value in given}}
 
     def _node(self, node: fx.Node) -> Json:
         if node.op == "call_method":
@@ -237,11 +260,14 @@ class _Writer:
         base = base or re.sub(r"\W", "_", re.sub(r"^[lL]_(self_)?(modules_)?", "", node.name)).strip("_") or "x"
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"v_{base}"
+        name = self._names[node] = self._free(base)
+        return name
+
+    def _free(self, base: str) -> str:
         name, count = base, 1
         while name in self._taken:
             name, count = f"{base}_{count}", count + 1
         self._taken.add(name)
-        self._names[node] = name
         return name
 
 

@@ -1091,6 +1091,40 @@ torch.compile(f, backend=wrong)(torch.rand(3, 2), torch.rand(2), torch.tensor(Tr
     found.close()
 
 
+@pytest.mark.parametrize("captured", ["", "score", "mask", "score and mask"])
+def test_an_attention_with_functions_of_its_own_is_compiled_as_the_graph_has_it(
+    child: Executor, home: Path, captured: str
+) -> None:
+    """Dynamo takes what such functions capture for arguments, and refuses arguments for it from whoever calls the operator."""
+    text = f"""{BACKENDS}
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+slopes, lengths = torch.tensor([1.0, 0.5]), torch.tensor([7])
+by = slopes if {"score" in captured} else [2.0, 2.0]
+until = lengths if {"mask" in captured} else [7]
+mask = create_block_mask(lambda b, h, i, j: j < until[0], None, None, 8, 8, device="cpu")
+
+def attend(q):
+    def score(score, b, h, i, j):
+        return score - (i - j).abs() * (by[h] if {"score" in captured} else 2.0)
+    return flex_attention(q, q, q, score_mod=score, block_mask=mask)
+
+with torch.no_grad():
+    torch.compile(attend, backend=wrong)(torch.rand(1, 2, 8, 16))
+"""
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    for level in ("dynamo",) if "mask" in captured else ("dynamo", "aot"):
+        program = replace(found.program(level), compile_kwargs=(("backend", "'aot_eager'"),))
+        assert targets(program).count("functools.partial") == len(captured.split(" and ")) * bool(captured)
+        candidates = [program, *(candidate for candidate in opened(program) if candidate is not None)]
+        assert len(candidates) == 3
+        for candidate in candidates:
+            (outcome,) = Oracle(child, found, ()).judge([candidate])
+            assert outcome.outcome == "same", outcome
+    found.close()
+
+
 def test_a_backward_is_replayed_under_the_autocast_of_its_call(child: Executor, home: Path) -> None:
     """The script leaves its autocast before it asks for gradients; eager in full precision would be no judge of them."""
     text = """

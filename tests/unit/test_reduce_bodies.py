@@ -9,7 +9,7 @@ from fake_executor import FakeExecutor, Rule, no_literal, well_formed
 
 from minimizer import render
 from minimizer.arguments import Arg, Code, Ref
-from minimizer.program import Body, Input, Node, Program
+from minimizer.program import Body, Input, Node, Program, TensorMeta
 from minimizer.reduce import Reduced, reduce
 from minimizer.reduce.passes.bodies import opened
 
@@ -53,6 +53,40 @@ SCAN = calling("scan", Code("inner_2"), [Ref("p")], [Ref("before")], [], bodies=
 MAP = calling("map_impl", Code("inner_1"), [Ref("before")], [], bodies=(SQUARE,))
 
 
+SCORE = Body(
+    "inner_4",
+    ("score", "batch", "head", "query", "key", "slopes"),
+    (
+        Node("slope", "operator.getitem", (Ref("slopes"), Ref("head"))),
+        Node("log_2", WRONG, (Ref("key"),)),
+        Node("scaled", "operator.mul", (Ref("log_2"), Ref("slope"))),
+        Node("less", "operator.sub", (Ref("score"), Ref("scaled"))),
+    ),
+    Ref("less"),
+)
+MASK = Body(
+    "inner_5",
+    ("batch", "head", "query", "key"),
+    (Node("seen", "operator.ge", (Ref("query"), Ref("key"))),),
+    Ref("seen"),
+)
+ROWS = TensorMeta((2, 3, 5, 4), "torch.float32", (60, 20, 4, 1))
+FLEX = Program(
+    inputs=(*(Input(name, ROWS, golden=name) for name in ("q", "k", "v")), Input("s", TensorMeta((3,), "torch.float32"), golden="s")),
+    nodes=(
+        Node("bound", "functools.partial", (Code("inner_4"),), (("slopes", Ref("s")),)),
+        Node(
+            "made",
+            "torch.ops.higher_order.flex_attention",
+            (Ref("q"), Ref("k"), Ref("v"), Ref("bound"), (1, 1, Code("inner_5")), 0.5, {}),
+        ),
+        Node("taken", "operator.getitem", (Ref("made"), 0), meta=ROWS),
+    ),
+    outputs=("taken",),
+    bodies=(SCORE, MASK),
+)  # fmt: skip
+
+
 def run(program: Program, rule: Rule) -> Reduced:
     reduced = reduce(program, check=FakeExecutor(rule), literal=no_literal)
     well_formed(reduced.best)
@@ -61,14 +95,18 @@ def run(program: Program, rule: Rule) -> Reduced:
 
 
 def calls_wrong(program: Program) -> bool:
-    return any(node.target == WRONG for node in program.every_node)
+    """By itself, or from what an operator calls."""
+    is_called = any("higher_order" in node.target for node in program.nodes)
+    return any(node.target == WRONG for node in (program.every_node if is_called else program.nodes))
 
 
 def body_of(program: Program) -> list[str]:
     return [render.statement(node) for node in program.nodes]
 
 
-@pytest.mark.parametrize("program", [COND, LOOP, SCAN, MAP], ids=["cond", "while_loop", "scan", "map_impl"])
+@pytest.mark.parametrize(
+    "program", [COND, LOOP, SCAN, MAP, FLEX], ids=["cond", "while_loop", "scan", "map_impl", "flex_attention"]
+)
 def test_an_operator_of_a_body_is_left_by_itself(program: Program) -> None:
     best = run(program, calls_wrong).best
 
@@ -92,6 +130,34 @@ def test_a_round_takes_the_first_row_of_what_is_scanned() -> None:
         "made_log_1 = torch.log1p(made_row_0)",
         "after = torch.neg(made_log_1)",
     ]
+
+
+def test_the_functions_of_an_attention_get_a_row_of_scores_and_what_they_capture() -> None:
+    score, mask = (program for program in opened(FLEX) if program is not None)
+
+    assert body_of(score) == [
+        "made_slope = s[made_head]",
+        "made_log_2 = torch.log1p(made_key)",
+        "made_scaled = made_log_2 * made_slope",
+        "made_less = made_score - made_scaled",
+    ]
+    assert {item.name: item.code for item in score.inputs if item.golden is None} == {
+        "made_score": "torch.randn(5)",
+        "made_head": "torch.zeros(5, dtype=torch.int32)",
+        "made_key": "torch.arange(5, dtype=torch.int32)",
+    }
+    assert body_of(mask) == ["made_seen = made_query >= made_key"]
+    assert FLEX.size == 1
+
+
+def test_an_attention_of_tensors_of_unknown_shape_is_left_alone() -> None:
+    computed = Node("p", "torch.relu", (Ref("q"),))
+    attention = FLEX.nodes[1]
+    program = replace(
+        FLEX, nodes=(FLEX.nodes[0], computed, replace(attention, args=(Ref("p"), *attention.args[1:])), FLEX.nodes[2])
+    )
+
+    assert list(opened(program)) == []
 
 
 def test_a_result_that_is_returned_as_it_is() -> None:

@@ -46,12 +46,8 @@ def values(problem: ProgramProblem) -> None:
 def without_keywords(program: Program, keywords: Sequence[tuple[str, str]]) -> Program:
     """Without these (node, keyword) arguments."""
     gone = set(keywords)
-    return replace(
-        program,
-        nodes=tuple(
-            replace(n, kwargs=tuple(kw for kw in n.kwargs if (n.name, kw[0]) not in gone)) for n in program.nodes
-        ),
-    )
+    nodes = [replace(n, kwargs=tuple(kw for kw in n.kwargs if (n.name, kw[0]) not in gone)) for n in program.nodes]
+    return replace(program, nodes=tuple(nodes)).without_dead_code(cut.is_pure)
 
 
 def fewer_operands(program: Program, name: str) -> Iterator[Program]:

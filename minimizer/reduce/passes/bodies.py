@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.arguments import Arg, Code, Ref, map_leaves, refs_in
-from minimizer.program import Body, Node, Program
+from minimizer.program import BOUND, Body, Input, Node, Program, TensorMeta
 from minimizer.reduce import cut
+from minimizer.reduce.generators import Generator, generators
 from minimizer.reduce.program_problem import ProgramProblem
 
 HIGHER_ORDER = "torch.ops.higher_order."
@@ -27,18 +28,19 @@ def opened(program: Program) -> Iterator[Program | None]:
     """The program with one body in place of the operator that it was given to, in every way there is."""
     functions = {body.name: body for body in program.called}
     for node in program.nodes:
-        for call in _calls(node):
+        for call in (*_calls(node), *_scored(program, node)):
             if isinstance(call.function, Code) and call.function.text in functions:
                 yield _spliced(program, node, functions[call.function.text], call)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call that an operator makes, as Dynamo hands it what it needs; ``before`` makes operands."""
+    """One call that an operator makes, as Dynamo hands it what it needs; ``before`` and ``inputs`` make operands."""
 
     function: Arg
     operands: Sequence[Arg]
     before: Sequence[Node] = ()
+    inputs: Sequence[Input] = ()
 
 
 def _calls(node: Node) -> Iterator[_Call]:
@@ -57,6 +59,43 @@ def _calls(node: Node) -> Iterator[_Call]:
         case "map_impl", (body, [*mapped], [*more]):
             rows = _first_rows(node, mapped)
             yield _Call(body, [*(Ref(row.name) for row in rows), *more], rows)
+
+
+def _scored(program: Program, node: Node) -> Iterator[_Call]:
+    """The functions of flex_attention, for a row of scores: each key's of the first query, in the first head."""
+    match node.target.removeprefix(HIGHER_ORDER), node.args:
+        case "flex_attention", (Ref(query), Ref(key), _, score_mod, [*_, mask_mod], *_):
+            known = program.metas()
+            of_queries, of_keys = known[query], known[key]
+            if of_queries is None or of_keys is None:
+                return
+            count = of_keys.shape[-2:-1]
+            score = of_queries.reshaped(count, (1,))
+            index = TensorMeta(count, "torch.int32", (1,), of_queries.device)
+            row = [
+                Input(f"{node.name}_{name}", meta, code=_generator(kind, meta).code(meta, grad=program.grad))
+                for name, meta, kind in (
+                    ("score", score, "randn"), ("batch", index, "zeros"), ("head", index, "zeros"),
+                    ("query", index, "zeros"), ("key", index, "arange"),
+                )
+            ]  # fmt: skip
+            operands = [Ref(item.name) for item in row]
+            function, captured = _unbound(program, score_mod)
+            yield _Call(function, [*operands, *captured], inputs=row)
+            function, captured = _unbound(program, mask_mod)
+            yield _Call(function, [*operands[1:], *captured], inputs=row[1:])
+
+
+def _generator(name: str, meta: TensorMeta) -> Generator:
+    return next(generator for generator in generators(meta) if generator.name == name)
+
+
+def _unbound(program: Program, function: Arg) -> tuple[Arg, list[Arg]]:
+    """A function and what was bound to it."""
+    if not isinstance(function, Ref):
+        return function, []
+    node = next((node for node in program.nodes if node.name == function.name and node.target == BOUND), None)
+    return (node.args[0], [value for _, value in node.kwargs]) if node is not None else (function, [])
 
 
 def _first_rows(node: Node, values: Sequence[Arg]) -> list[Node]:
@@ -87,7 +126,10 @@ def _spliced(program: Program, node: Node, body: Body, call: _Call) -> Program |
     if not outputs:
         return None
     spliced = replace(
-        program, nodes=tuple(replace(inner, meta=None) for inner in nodes), outputs=tuple(dict.fromkeys(outputs))
+        program,
+        inputs=(*program.inputs, *call.inputs),
+        nodes=tuple(replace(inner, meta=None) for inner in nodes),
+        outputs=tuple(dict.fromkeys(outputs)),
     )
     return spliced.without_dead_code(cut.is_pure)
 
