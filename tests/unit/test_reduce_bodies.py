@@ -160,6 +160,25 @@ def test_an_attention_of_tensors_of_unknown_shape_is_left_alone() -> None:
     assert list(opened(program)) == []
 
 
+def test_names_stay_apart() -> None:
+    taken = replace(
+        COND,
+        nodes=(
+            replace(COND.nodes[0], name="made_sin"),
+            COND.nodes[1].mapped(lambda leaf: Ref("made_sin") if leaf == Ref("before") else leaf),
+            *COND.nodes[2:],
+        ),
+    )
+
+    first, _ = (program for program in opened(taken) if program is not None)
+
+    assert body_of(first) == [
+        "made_sin = torch.abs(x)",
+        "made__sin = torch.sin(made_sin)",
+        "after = torch.neg(made__sin)",
+    ]
+
+
 def test_a_result_that_is_returned_as_it_is() -> None:
     whole = replace(LOOP, nodes=LOOP.nodes[:2], outputs=("made",))
 

@@ -28,9 +28,18 @@ def opened(program: Program) -> Iterator[Program | None]:
     """The program with one body in place of the operator that it was given to, in every way there is."""
     functions = {body.name: body for body in program.called}
     for node in program.nodes:
-        for call in (*_calls(node), *_scored(program, node)):
+        prefix = _prefix(program, node)
+        for call in (*_calls(node, prefix), *_scored(program, node, prefix)):
             if isinstance(call.function, Code) and call.function.text in functions:
-                yield _spliced(program, node, functions[call.function.text], call)
+                yield _spliced(program, node, functions[call.function.text], call, prefix)
+
+
+def _prefix(program: Program, node: Node) -> str:
+    """What the names of all that comes from opening a node begin with, and no other name does."""
+    prefix = f"{node.name}_"
+    while any(name.startswith(prefix) for name in program.metas()):
+        prefix += "_"
+    return prefix
 
 
 @dataclass(frozen=True)
@@ -43,37 +52,36 @@ class _Call:
     inputs: Sequence[Input] = ()
 
 
-def _calls(node: Node) -> Iterator[_Call]:
+def _calls(node: Node, prefix: str) -> Iterator[_Call]:
     """The branches; of a loop the first round, which takes the first row of what is scanned or mapped."""
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "cond", (_, yes, no, [*operands]):
             yield _Call(yes, operands)
             yield _Call(no, operands)
-        case "while_loop", (condition, body, [*carried], *more):
-            operands = [*carried, *(operand for operands in more for operand in operands)]
-            yield _Call(body, operands)
-            yield _Call(condition, operands)
+        case "while_loop", (condition, body, [*carried], [*more]):
+            yield _Call(body, [*carried, *more])
+            yield _Call(condition, [*carried, *more])
         case "scan", (body, [*carried], [*scanned], [*more]):
-            rows = _first_rows(node, scanned)
+            rows = _first_rows(prefix, scanned)
             yield _Call(body, [*carried, *(Ref(row.name) for row in rows), *more], rows)
         case "map_impl", (body, [*mapped], [*more]):
-            rows = _first_rows(node, mapped)
+            rows = _first_rows(prefix, mapped)
             yield _Call(body, [*(Ref(row.name) for row in rows), *more], rows)
 
 
-def _scored(program: Program, node: Node) -> Iterator[_Call]:
+def _scored(program: Program, node: Node, prefix: str) -> Iterator[_Call]:
     """The functions of flex_attention, for a row of scores: each key's of the first query, in the first head."""
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "flex_attention", (Ref(query), Ref(key), _, score_mod, [*_, mask_mod], *_):
             known = program.metas()
-            of_queries, of_keys = known[query], known[key]
+            of_queries, of_keys = known.get(query), known.get(key)
             if of_queries is None or of_keys is None:
                 return
             count = of_keys.shape[-2:-1]
             score = of_queries.reshaped(count, (1,))
             index = TensorMeta(count, "torch.int32", (1,), of_queries.device)
             row = [
-                Input(f"{node.name}_{name}", meta, code=_generator(kind, meta).code(meta, grad=program.grad))
+                Input(f"{prefix}{name}", meta, code=_generator(kind, meta).code(meta, grad=program.grad))
                 for name, meta, kind in (
                     ("score", score, "randn"), ("batch", index, "zeros"), ("head", index, "zeros"),
                     ("query", index, "zeros"), ("key", index, "arange"),
@@ -98,11 +106,11 @@ def _unbound(program: Program, function: Arg) -> tuple[Arg, list[Arg]]:
     return (node.args[0], [value for _, value in node.kwargs]) if node is not None else (function, [])
 
 
-def _first_rows(node: Node, values: Sequence[Arg]) -> list[Node]:
-    return [Node(f"{node.name}_row_{index}", GETITEM, (value, 0)) for index, value in enumerate(values)]
+def _first_rows(prefix: str, values: Sequence[Arg]) -> list[Node]:
+    return [Node(f"{prefix}row_{index}", GETITEM, (value, 0)) for index, value in enumerate(values)]
 
 
-def _spliced(program: Program, node: Node, body: Body, call: _Call) -> Program | None:
+def _spliced(program: Program, node: Node, body: Body, call: _Call, prefix: str) -> Program | None:
     """The program with the nodes of a body in the place of a node; None if it is not called like that.
 
     What its values were is not known, so that no later cut can start from one: no node keeps its meta.
@@ -110,8 +118,8 @@ def _spliced(program: Program, node: Node, body: Body, call: _Call) -> Program |
     if len(body.parameters) != len(call.operands):
         return None
     values: dict[str, Arg] = dict(zip(body.parameters, call.operands, strict=True))
-    values |= {inner.name: Ref(f"{node.name}_{inner.name}") for inner in body.nodes}
-    opened = [replace(inner.mapped(_given(values)), name=f"{node.name}_{inner.name}") for inner in body.nodes]
+    values |= {inner.name: Ref(f"{prefix}{inner.name}") for inner in body.nodes}
+    opened = [replace(inner.mapped(_given(values)), name=f"{prefix}{inner.name}") for inner in body.nodes]
     results = {node.name: map_leaves(body.result, _given(values))}
     rest: list[Node] = []
     position = program.nodes.index(node)
@@ -145,5 +153,5 @@ def _item_of(node: Node, results: Mapping[str, Arg]) -> Arg | None:
             result = results[name]
             if not isinstance(result, tuple | list):  # the condition of a loop has one
                 return result
-            return result[index] if index < len(result) else None
+            return result[index] if 0 <= index < len(result) else None
     return None
