@@ -27,7 +27,7 @@ def lower(
     outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. Where the
     graph has symbols the result has them too, unless what it does depends on values.
     """
-    interpreter = fx.Interpreter(module)
+    interpreter = _Flat(module)
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
 
     def forward(*args: Any) -> list[torch.Tensor]:
@@ -54,6 +54,16 @@ def lower(
     traced.recompile()
     annotate(traced, plain)
     return traced, plain
+
+
+class _Flat(fx.Interpreter):
+    """Runs regions that are compiled once and called from many places as if each stood where it is called."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.higher_order.invoke_subgraph:
+            region, _, *operands = args
+            return _Flat(region).run(*operands)
+        return super().call_function(target, args, kwargs)
 
 
 def write_down(

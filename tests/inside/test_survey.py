@@ -1091,6 +1091,26 @@ torch.compile(f, backend=wrong)(torch.rand(3, 2), torch.rand(2), torch.tensor(Tr
     found.close()
 
 
+def test_a_region_that_is_compiled_once_is_lowered_where_it_is_called(child: Executor, home: Path) -> None:
+    text = f"""{BACKENDS}
+@torch.compiler.nested_compile_region
+def region(x, by):
+    return torch.log1p(x) * by
+
+def f(x):
+    return region(region(x, 2), 3)
+
+torch.compile(f, backend=wrong)(torch.rand(3))
+"""
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    program = replace(found.program("aot"), compile_kwargs=(("backend", "'aot_eager'"),))
+    assert targets(program).count("torch.ops.aten.log1p.default") == 2
+    (outcome,) = Oracle(child, found, ()).judge([program])
+    assert outcome.outcome == "same", outcome
+    found.close()
+
+
 @pytest.mark.parametrize("captured", ["", "score", "mask", "score and mask"])
 def test_an_attention_with_functions_of_its_own_is_compiled_as_the_graph_has_it(
     child: Executor, home: Path, captured: str
