@@ -16,7 +16,7 @@ from dataclasses import replace
 from minimizer import render
 from minimizer.arguments import Code
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Program
+from minimizer.program import Node, Program
 from minimizer.script import Source, inline, reduce_definitions
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
@@ -37,6 +37,10 @@ def polish(program: Program, check: Check, *, jobs: int = 1) -> Program:
                 candidate = change(program, text) if text in program.setup else None
                 if candidate is not None and check([candidate])[0]:
                     program = candidate
+        for node in program.nodes:
+            candidate = _with_lambdas(program, node)
+            if candidate is not None and check([candidate])[0]:
+                program = candidate
     return program
 
 
@@ -61,6 +65,30 @@ def _with_lambda(program: Program, text: str) -> Program | None:
     if shorter is None or len(line := shorter.text.rstrip()) > WIDTH:
         return None
     return _changed(program, {text: "", users[0]: line})
+
+
+def _with_lambdas(program: Program, node: Node) -> Program | None:
+    """With the functions that one call is given as lambdas in it; None if not all can be, or the call becomes too long."""
+    definitions = {
+        d.name: text for text in program.setup for d in ast.parse(text).body if isinstance(d, ast.FunctionDef)
+    }
+    uses = [leaf.text for other in program.nodes for leaf in other.leaves() if isinstance(leaf, Code)]
+    given = [leaf.text for leaf in node.leaves() if isinstance(leaf, Code) and leaf.text in definitions]
+    lambdas = {Code(name): _lambda(definitions[name]) for name in given}
+    if not given or None in lambdas.values() or any(uses.count(n) > 1 or n in _read(program.setup) for n in given):
+        return None
+    changed = node.mapped(lambda leaf: Code(lambdas.get(leaf) or leaf.text) if isinstance(leaf, Code) else leaf)
+    if len(render.statement(changed)) > WIDTH:
+        return None
+    nodes = tuple(changed if other is node else other for other in program.nodes)
+    return _changed(replace(program, nodes=nodes), {definitions[name]: "" for name in given})
+
+
+def _lambda(text: str) -> str | None:
+    """A function of one expression as a ``lambda``."""
+    (definition,) = ast.parse(text).body
+    function = inline.as_lambda(definition) if isinstance(definition, ast.FunctionDef) else None
+    return ast.unparse(function) if function is not None else None
 
 
 def _elsewhere(program: Program, name: str) -> bool:

@@ -34,6 +34,8 @@ HIGHER_ORDER = {
     for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 }
 """Operators that take functions, and that Dynamo knows when a user calls them."""
+RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
+"""Names that mean something where the graph's source text is run."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -100,13 +102,13 @@ def copy_graph(graph: fx.Graph) -> fx.Graph:
 
 
 class _Writer:
-    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str, taken: set[str] | None = None) -> None:
+    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str, taken: frozenset[str] = RESERVED) -> None:
         self._graph, self._inputs, self._script = graph, inputs, script
         self._names: dict[fx.Node, str] = {}
         self._numbers: dict[fx.Node, str] = {}
         self._functions: list[Json] = []
         self._bodies: set[fx.Node] = set()
-        self._taken = {"torch", "F", "functools", "math", "operator", "f"} if taken is None else taken
+        self._taken = set(taken)
 
     def write(self, level: str) -> dict[str, Json]:
         outputs: list[str] = []
@@ -128,7 +130,9 @@ class _Writer:
 
     def body(self) -> dict[str, Json]:
         """The graph as the body of a function: its parameters are names alone, and it returns what the graph does."""
-        parameters = [self._name(node) for node in self._graph.find_nodes(op="placeholder")]
+        # Dynamo numbers them on from graph to graph; in a function of its own `h_2` is `h`.
+        placeholders = self._graph.find_nodes(op="placeholder")
+        parameters = [self._name(node, re.sub(r"(_\d+)+$", "", node.name)) for node in placeholders]
         if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
             raise Opaque("a tensor that belongs to the body of an operator")
         nodes = [n for node in self._graph.nodes if node.op.startswith("call") for n in self._nodes(node)]
@@ -172,9 +176,11 @@ class _Writer:
         is_body = isinstance(value, fx.GraphModule)
         name = self._name(node, "inner" if is_body else "")  # Dynamo trips over a function of its own name for a body
         if is_body:
-            inner = _Writer(value.graph, [], self._script, self._taken)
+            functions = {name, *(function["name"] for function in self._functions)}
+            inner = _Writer(value.graph, [], self._script, RESERVED | functions)
             body = inner.body()
             self._functions += [*inner._functions, {"name": name, **body}]
+            self._taken.update(function["name"] for function in inner._functions)
             self._bodies.add(node)
             return []
         if not isinstance(value, torch.Tensor):

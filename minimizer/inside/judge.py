@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import sys
 import time
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -164,7 +166,8 @@ class Trial:
         text = f"{message['setup']}\n{message['source']}"
         path = os.path.join(os.getcwd(), f"candidate_{message['id']}.py")
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-        namespace: dict[str, Any] = {"__name__": "candidate", "__file__": path}
+        module = sys.modules["candidate"] = types.ModuleType("candidate")  # guards of Dynamo import it by its name
+        module.__file__, namespace = path, vars(module)
         exec(compile(text, path, "exec"), namespace)
         golden: dict[str, torch.Tensor] = {}
         for file in message["golden_files"]:

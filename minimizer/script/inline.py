@@ -96,14 +96,14 @@ def one_expression(source: Source) -> list[str]:
     inner = [
         n for outer in source.tree.body for n in ast.walk(outer) if n is not outer and isinstance(n, ast.FunctionDef)
     ]
-    return [node.name for node in inner if _as_lambda(node) is not None]
+    return [node.name for node in inner if as_lambda(node) is not None]
 
 
 def with_lambda(source: Source, name: str) -> Source | None:
     """With a function of one expression as a ``lambda`` in the one simple statement that uses it, and does not call it."""
     named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
     functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name]
-    function = _as_lambda(functions[0]) if len(named) == len(functions) == 1 else None
+    function = as_lambda(functions[0]) if len(named) == len(functions) == 1 else None
     simple = [s for s in source.statements if isinstance(s, ast.Assign | ast.Expr | ast.Return)]
     is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
     if function is None or is_called or not any(n in named for s in simple for n in ast.walk(s)):
@@ -177,7 +177,7 @@ def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
     return ast.Assign(targets=[ast.Tuple(targets, ast.Store())], value=ast.Tuple(values, ast.Load()))
 
 
-def _as_lambda(function: ast.FunctionDef) -> ast.Lambda | None:
+def as_lambda(function: ast.FunctionDef) -> ast.Lambda | None:
     """A function as an expression, where it computes nothing but one."""
     first, *rest = function.body
     if rest or function.decorator_list or not isinstance(first, ast.Return | ast.Pass):

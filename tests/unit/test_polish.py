@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from minimizer import render
 from minimizer.arguments import Code, Ref
 from minimizer.errors import BudgetExceeded
 from minimizer.polish import polish
-from minimizer.program import Input, Node, Program
+from minimizer.program import Body, Input, Node, Program
 
 PASS = """class DropsAdd(CustomGraphPass):
     def __call__(self, graph):
@@ -186,3 +187,39 @@ def test_a_name_that_nobody_reads_goes_from_beside_another() -> None:
         replace(program, inputs=(Input("x", code="exp(torch.ones(1))"),)),
     ):
         assert polish(needed, lambda programs: [True] * len(programs)) == needed
+
+
+HALF = Body("inner", ("h",), (Node("half", "operator.mul", (Ref("h"), 0.5)),), Ref("half"))
+DOUBLE = Body("inner_1", ("h",), (Node("double", "operator.mul", (Ref("h"), 2)),), Ref("double"))
+BRANCHING = Program(
+    inputs=(Input("p", code="torch.tensor(True)"), Input("x", code="torch.ones(1)")),
+    nodes=(Node("c", "torch.cond", (Ref("p"), Code("inner"), Code("inner_1"), (Ref("x"),))),),
+    outputs=("c",),
+    bodies=(HALF, DOUBLE),
+)
+
+
+def test_short_functions_that_a_call_is_given_become_lambdas_in_it() -> None:
+    def check(programs: Sequence[Program]) -> list[bool]:
+        texts = ["\n".join([*render.setup(p), *map(render.statement, p.nodes)]) for p in programs]
+        return ["h * 0.5" in text and "h * 2" in text for text in texts]
+
+    polished = polish(BRANCHING, check)
+
+    assert render.setup(polished) == ()
+    assert render.expression(polished.nodes[0]) == "torch.cond(p, lambda h: h * 0.5, lambda h: h * 2, (x,))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        replace(BRANCHING, bodies=(HALF, replace(DOUBLE, nodes=(Node("d", "torch.sin", (Ref("h"),)), *DOUBLE.nodes)))),
+        replace(BRANCHING, nodes=(replace(BRANCHING.nodes[0], target="torch." + "long" * 12),)),
+        replace(BRANCHING, nodes=(*BRANCHING.nodes, replace(BRANCHING.nodes[0], name="again"))),
+    ],
+    ids=["more than an expression", "a long call", "given twice"],
+)
+def test_functions_stay_functions(program: Program) -> None:
+    polished = polish(program, lambda programs: ["def inner(" not in "\n".join(render.setup(p)) for p in programs])
+
+    assert len(render.setup(polished)) == 2
