@@ -202,7 +202,10 @@ BRANCHING = Program(
 def test_short_functions_that_a_call_is_given_become_lambdas_in_it() -> None:
     def check(programs: Sequence[Program]) -> list[bool]:
         texts = ["\n".join([*render.setup(p), *map(render.statement, p.nodes)]) for p in programs]
-        return [all(re.search(rf"(return|:) h \* {by}", text) for by in ("0.5", "2")) for text in texts]
+        return [
+            all(len(re.findall(part, text)) == n for part, n in (("return|lambda", 2), (r"h \* (0\.5|2)", 2)))
+            for text in texts
+        ]
 
     polished = polish(BRANCHING, check)
 
