@@ -248,10 +248,10 @@ class Program:
         program = self.renamed()
         body = [
             [[i.name, _meta_key(i.meta), (i.golden, i.code) if values else None] for i in program.inputs],
-            [[n.name, n.target, encode(n.args), encode(dict(n.kwargs))] for n in program.nodes],
+            _nodes_key(program.nodes),
             program.outputs,
             program.setup,
-            [_body_json(body) for body in program.called],
+            [[body.name, body.parameters, _nodes_key(body.nodes), encode(body.result)] for body in program.called],
             program.compile_kwargs,
             program.grad,
             [program.marks(i) for i in program.inputs],
@@ -304,6 +304,10 @@ def _body_json(body: Body) -> dict[str, Any]:
 
 def _meta_json(meta: TensorMeta | None) -> dict[str, Any] | None:
     return None if meta is None else {f.name: getattr(meta, f.name) for f in fields(meta)}
+
+
+def _nodes_key(nodes: Iterable[Node]) -> Any:
+    return [[node.name, node.target, encode(node.args), encode(dict(node.kwargs))] for node in nodes]
 
 
 def _meta_key(meta: TensorMeta | None) -> Any:

@@ -198,6 +198,14 @@ def test_an_operator_at_fault_keeps_its_bodies() -> None:
     )
 
 
+def test_a_fingerprint_knows_what_bodies_compute_and_not_where_they_come_from() -> None:
+    def with_sine(**changes: object) -> Program:
+        return replace(COND, bodies=(replace(HALF, nodes=(replace(HALF.nodes[0], **changes),)), SQUARE))  # type: ignore[arg-type]
+
+    assert with_sine(source=("model.py", 7, "h.sin()"), module="gate").fingerprint() == COND.fingerprint()
+    assert with_sine(target="torch.cos").fingerprint() != COND.fingerprint()
+
+
 def test_a_body_that_nothing_calls_is_not_written() -> None:
     inner = replace(SQUARE, nodes=(*SQUARE.nodes, Node("deep", "torch.ops.higher_order.cond", (Code("inner"),))))
     deep = replace(COND, bodies=(HALF, inner))
