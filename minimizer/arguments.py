@@ -7,7 +7,7 @@ expression such as ``torch.float32``. Their JSON form is how they cross the pipe
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,11 @@ def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
     if isinstance(arg, slice):
         return slice(*(map_leaves(item, change) for item in (arg.start, arg.stop, arg.step)))
     return change(arg)
+
+
+def substitution(values: Mapping[str, Arg]) -> Callable[[Arg], Arg]:
+    """For `map_leaves`: these arguments in the place of the uses of values with their names."""
+    return lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf
 
 
 def encode(arg: Arg) -> Any:

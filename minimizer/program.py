@@ -158,9 +158,11 @@ class Program:
         """Call nodes, as reports count them."""
         return sum(node.counts for node in self.nodes)
 
-    @property
+    @cached_property
     def called(self) -> tuple[Body, ...]:
         """Those of its bodies that it has a use for."""
+        if not self.bodies:  # as nearly always, and the order of programs asks for every candidate
+            return ()
         wanted = _codes_in(self.nodes)
         kept: list[Body] = []
         for body in reversed(self.bodies):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer import render
-from minimizer.arguments import Arg, Code, Ref
+from minimizer.arguments import Code, Ref, substitution
 from minimizer.emit.details import Details
 from minimizer.emit.inputs import given
 from minimizer.emit.layout import LINE
@@ -79,11 +79,7 @@ class Subject:
 
     def call(self, side: str) -> str:
         """The call of one side, ``eager`` or ``compiled``."""
-        clones = self.copied if side == self.eager else ()
-
-        def given(leaf: Arg) -> Arg:
-            return Code(f"{leaf.name}.clone()") if isinstance(leaf, Ref) and leaf.name in clones else leaf
-
+        given = substitution({name: Code(f"{name}.clone()") for name in self.copied if side == self.eager})
         (call,) = [Node("", "", tuple(Ref(i.name) for i in self.program.inputs))] if self.is_own else self.program.nodes
         return f"{side}({render.call_args(call.mapped(given))})"
 

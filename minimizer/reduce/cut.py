@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from minimizer.arguments import Arg, Ref, refs_in
+from minimizer.arguments import Arg, Ref, refs_in, substitution
 from minimizer.program import Input, Node, Program, TensorMeta
 
 _IN_PLACE_OPERATOR = re.compile(
@@ -86,9 +86,7 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
             reached.add(node.name)
         ancestors[node.name] = reached
 
-    def lead(leaf: Arg) -> Arg:
-        return Ref(instead.get(leaf.name, leaf.name)) if isinstance(leaf, Ref) else leaf
-
+    lead = substitution({name: Ref(other) for name, other in instead.items()})
     outputs = tuple(dict.fromkeys(instead.get(name, name) for name in program.outputs))
     own = {i.name for i in program.inputs} - set(program.outputs)
     result = replace(
@@ -117,14 +115,10 @@ def select_outputs(program: Program, names: Collection[str]) -> Program | None:
 
 def substitute(program: Program, values: dict[str, Arg]) -> Program:
     """Replace inputs by other values: a `Ref`, or a constant. The replaced inputs go."""
-
-    def change(leaf: Arg) -> Arg:
-        return values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf
-
     return replace(
         program,
         inputs=tuple(i for i in program.inputs if i.name not in values),
-        nodes=tuple(node.mapped(change) for node in program.nodes),
+        nodes=tuple(node.mapped(substitution(values)) for node in program.nodes),
     )
 
 

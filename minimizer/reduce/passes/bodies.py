@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.arguments import Arg, Code, Ref, map_leaves, refs_in
+from minimizer.arguments import Arg, Code, Ref, map_leaves, refs_in, substitution
 from minimizer.program import BOUND, Body, Input, Node, Program, TensorMeta
 from minimizer.reduce import cut
 from minimizer.reduce.generators import Generator, generators
@@ -119,15 +119,15 @@ def _spliced(program: Program, node: Node, body: Body, call: _Call, prefix: str)
         return None
     values: dict[str, Arg] = dict(zip(body.parameters, call.operands, strict=True))
     values |= {inner.name: Ref(f"{prefix}{inner.name}") for inner in body.nodes}
-    opened = [replace(inner.mapped(_given(values)), name=f"{prefix}{inner.name}") for inner in body.nodes]
-    results = {node.name: map_leaves(body.result, _given(values))}
+    opened = [replace(inner.mapped(substitution(values)), name=f"{prefix}{inner.name}") for inner in body.nodes]
+    results = {node.name: map_leaves(body.result, substitution(values))}
     rest: list[Node] = []
     position = program.nodes.index(node)
     for user in program.nodes[position + 1 :]:
         if (item := _item_of(user, results)) is not None:
             results[user.name] = item
         else:
-            rest.append(user.mapped(_given(results)))
+            rest.append(user.mapped(substitution(results)))
     nodes = [*program.nodes[:position], *call.before, *opened, *rest]
     made = {inner.name for inner in nodes}
     outputs = [name for old in program.outputs for name in refs_in(results.get(old, Ref(old))) if name in made]
@@ -140,10 +140,6 @@ def _spliced(program: Program, node: Node, body: Body, call: _Call, prefix: str)
         outputs=tuple(dict.fromkeys(outputs)),
     )
     return spliced.without_dead_code(cut.is_pure)
-
-
-def _given(values: Mapping[str, Arg]) -> Callable[[Arg], Arg]:
-    return lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf
 
 
 def _item_of(node: Node, results: Mapping[str, Arg]) -> Arg | None:
