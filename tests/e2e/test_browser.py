@@ -296,12 +296,15 @@ def test_failures_are_found_and_described(page: Page, store: Store, complaints: 
     page.goto("/failures")
     page.get_by_role("searchbox").press_sequentially("gelu")
     expect(page.get_by_text("No failure fits.")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "hx-request" in request.headers else None)
     page.get_by_role("searchbox").fill("RELU")
     row = page.locator(".groups li")
     expect(row).to_contain_text("wrong output")
     row.click()
 
     expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    assert len(asked) == 1, "leaving the search box asks again, and the answer takes the row from under the pointer"
     page.locator("#repro").get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()").strip() == REPRO.decode().strip()
