@@ -3,15 +3,20 @@
 Dynamo installs a tensor whose address it guards as an attribute of the graph: the parameters and the state of an optimizer whose
 step is compiled. A copy of such a graph shares them, so that running it once more would train once more. Here they are
 further inputs. Compiled code cannot be given others; the values go into the very tensors instead, and out again.
+
+Compiled autograd hands its tensors over in one list, which the compiled code empties. Here they are inputs one by one, like those
+of any other graph, and every call of compiled code is given a list of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
@@ -24,20 +29,29 @@ class Unplayable(Exception):
 
 
 class LiftedGraph:
-    """A copy of a graph with ``tensors``, those that the graph holds itself, as its last inputs."""
+    """A copy of a graph with ``tensors``, those that the graph holds itself, as its last inputs, and no lists among its inputs."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         graph = copy_graph(module.graph)
+        self._lengths = _spread(graph)
+        _convert_as_aten_does(graph)
         self.tensors = _lift(graph, module)
         self.module = fx.GraphModule(module, graph)
 
+    @property
+    def is_backward(self) -> bool:
+        """Whether it is a graph of compiled autograd; no other takes a list."""
+        return any(length is not None for length in self._lengths)
+
     def inputs(self, args: Sequence[Any]) -> list[Any]:
-        """All inputs of ``module``, for a call with these arguments."""
-        return [*args, *self.tensors]
+        """All inputs of ``module``, for a call with these arguments; to be asked for before the call, which may empty its lists."""
+        spread = [[arg] if length is None else arg for arg, length in zip(args, self._lengths, strict=True)]
+        return [*itertools.chain(*spread), *self.tensors]
 
     def arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        """Those inputs that compiled code is called with."""
-        return list(inputs[: len(inputs) - len(self.tensors)])
+        """What compiled code is called with in place of those inputs: its lists are new ones at each time of asking."""
+        left = iter(inputs)
+        return [next(left) if length is None else list(itertools.islice(left, length)) for length in self._lengths]
 
     def eager(self, *args: Any) -> Any:
         """A call on the tensors of the graph themselves."""
@@ -53,7 +67,7 @@ class LiftedGraph:
         if not self.tensors:
             yield inputs
             return
-        args = self.arguments(inputs)
+        args = inputs[: len(inputs) - len(self.tensors)]
         self._check(inputs)
         kept = snapshot.clone([tensor.detach() for tensor in self.tensors])  # without their gradients
         # A graph of autograd that has saved one of them must not take this for a change.
@@ -61,7 +75,7 @@ class LiftedGraph:
         with _unsafe_preserve_version_counter(counted):
             try:
                 _put(self.tensors, inputs[len(args) :])
-                yield self.inputs(args)
+                yield [*args, *self.tensors]
             finally:
                 _put(self.tensors, kept)
 
@@ -87,9 +101,47 @@ class LiftedGraph:
         if any(_size(one) != _size(other) for one, other in zip(self.tensors, own, strict=True)):
             raise Unplayable("a tensor that the graph holds has been resized")
         storages = {tensor.untyped_storage()._cdata for tensor in own}
-        args = [arg for arg in self.arguments(inputs) if isinstance(arg, Tensor) and snapshot.has_plain_storage(arg)]
-        if any(arg.untyped_storage()._cdata in storages for arg in args):
+        args = inputs[: len(inputs) - len(self.tensors)]
+        tensors = [arg for arg in args if isinstance(arg, Tensor) and snapshot.has_plain_storage(arg)]
+        if any(tensor.untyped_storage()._cdata in storages for tensor in tensors):
             raise Unplayable("an argument shares its memory with a tensor that the graph holds")
+
+
+def _spread(graph: fx.Graph) -> list[int | None]:
+    """Turn every placeholder that stands for a list into one for each element; the lengths of the lists, None for other inputs."""
+    lengths: list[int | None] = []
+    for place in graph.find_nodes(op="placeholder"):
+        example = place.meta.get("example_value")
+        lengths.append(len(example) if isinstance(example, list) else None)
+        if isinstance(example, list):
+            _spread_one(graph, place, len(example))
+    return lengths
+
+
+def _spread_one(graph: fx.Graph, place: fx.Node, length: int) -> None:
+    with graph.inserting_before(place):
+        elements = [graph.placeholder(f"{place.name}_{index}") for index in range(length)]
+    for user in list(place.users):
+        if user.target is operator.getitem and isinstance(user.args[1], int):
+            element = elements[user.args[1]]
+            user.replace_all_uses_with(element)
+            element.meta = dict(user.meta)
+            graph.erase_node(user)
+        else:
+            user.args = fx.map_arg(user.args, lambda node: elements if node is place else node)
+            user.kwargs = fx.map_arg(user.kwargs, lambda node: elements if node is place else node)
+    graph.erase_node(place)
+
+
+def _convert_as_aten_does(graph: fx.Graph) -> None:
+    """Replace conversions that, in eager, require gradients whenever their operand does, also with grad mode off.
+
+    Compiled autograd has them from graphs that were lowered already; nobody else calls them.
+    """
+    for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
+        if len(node.args) == 2:
+            operand, dtype = node.args
+            node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (operand,), {"dtype": dtype}
 
 
 def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
