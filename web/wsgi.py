@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from minimizer import logs
 from minimizer.settings import settings_from_environment
 from minimizer.store.migrate import require_current
@@ -11,6 +9,5 @@ from web.factory import create_app
 
 settings = settings_from_environment()
 logs.configure(settings)
-logging.getLogger("alembic").setLevel(logging.WARNING)
 require_current(settings.resolved_database_url)
 app = create_app(settings)

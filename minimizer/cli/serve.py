@@ -8,12 +8,13 @@ even by SIGKILL, ends in order by itself.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -70,6 +71,8 @@ class WorkerKeeper:
 
     def __init__(self, settings: Settings) -> None:
         self._environment = {**os.environ, **_as_environment(settings)}
+        # The web server raises its own; a script must find the same limit here as under `minimizer run`.
+        self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # between the last look at `_stopping` and a new worker nobody may stop us
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,13 +101,16 @@ class WorkerKeeper:
         # A session of its own: Ctrl-C in the terminal is for us, and we stop the worker in order. With -P, a worker.py in
         # the current folder is not mistaken for ours.
         command = [sys.executable, "-P", "-m", "worker", str(self._lifeline)]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             pass_fds=[self._lifeline],
             start_new_session=True,
         )
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, self._files)
+        return process
 
     def _keep(self) -> None:
         while self._process is not None:
