@@ -23,7 +23,14 @@ def configure(settings: Settings) -> None:
     last: list[structlog.types.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0)]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=False,
+                pad_event_to=0,
+                # The default, where rich is installed, prints local variables: passwords and tokens among them.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     )
     handler = logging.StreamHandler()
     handler.setFormatter(
@@ -33,3 +40,4 @@ def configure(settings: Settings) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells each of its own steps

@@ -41,7 +41,7 @@ def main(engine: Engine = minimize) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     logs.configure(settings)
-    for chatty in ("alembic", "celery.app.trace", "celery.worker.strategy"):
+    for chatty in ("celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         require_current(settings.resolved_database_url)

@@ -55,6 +55,8 @@ class Database:
 def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
     """An engine for SQLite or PostgreSQL; ``postgresql://`` means psycopg 3.
 
+    Its errors end in logs and reports, so they name no parameters: scripts and the secrets of webhooks are among them.
+
     Raises:
         InvalidOption: the address is of neither, or of a file in a folder that cannot be.
     """
@@ -63,10 +65,10 @@ def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
         patience = {name: value for name, value in _PATIENCE.items() if name not in parsed.query}
-        return create_engine(parsed, pool_pre_ping=True, connect_args=patience)
+        return create_engine(parsed, pool_pre_ping=True, connect_args=patience, hide_parameters=True)
     if parsed.database:
         _make_folder(Path(parsed.database).parent)
-    engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS}, hide_parameters=True)
     event.listen(engine, "connect", lambda connection, _record: _configure_sqlite(connection, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -82,10 +84,11 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the latter is a port that is no number
         parsed = None
-    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+    # A host with an @ in it is the end of a password, and would be told as a host that cannot be found.
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql") or "@" in (parsed.host or ""):
         raise InvalidOption(  # without the address itself: it may hold a password
             "MINIMIZER_DATABASE_URL is not the address of a database of ours: it looks like sqlite:////folder/file.db or "
-            "postgresql+psycopg://user:password@host/name"
+            "postgresql+psycopg://user:password@host/name (@ in a password is written as %40)"
         )
     return parsed
 

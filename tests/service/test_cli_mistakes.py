@@ -51,6 +51,24 @@ def test_a_lease_that_ends_before_it_is_renewed_is_refused(
     assert status == 2 and f"more than half of MINIMIZER_LEASE_SECONDS, which is {lease}" in said
 
 
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [
+        ("MINIMIZER_BROKER_URL", "redis://:hunter/two@127.0.0.1:6379/0"),
+        ("MINIMIZER_BROKER_URL", "sentinel://:fine@a:1/0;sentinel://:hunter#two@b:2/0"),
+        ("MINIMIZER_DATABASE_URL", "postgresql://somebody:hunter@two@127.0.0.1/minimizer"),
+    ],
+)
+def test_an_address_is_refused_without_a_part_of_its_password(
+    run: Run, variable: str, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, url)
+    for status, said in (run("serve"), (worker(), capsys.readouterr().err)):
+        assert status == 2
+        assert variable in said and "password" in said
+        assert "hunter" not in said and "two" not in said
+
+
 def test_a_worker_names_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("MINIMIZER_PORT", "eighty")
     assert worker() == 2
