@@ -5,7 +5,8 @@ MinimizerError
 │   ├── InvalidScript      empty, not UTF-8, not Python, too large
 │   ├── InvalidOption      an unknown option, or a value out of range
 │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
-├── BudgetExceeded         the time that ``--budget`` allows is used up, or the disk
+├── BudgetExceeded         the time that ``--budget`` allows is used up
+│   └── DiskExceeded       the disk that a job may fill is
 ├── Cancelled              somebody asked us to stop
 └── ChildFailed            the sandboxed child broke its protocol or died as a whole
 """
@@ -34,7 +35,11 @@ class MissingTool(UserError):
 
 
 class BudgetExceeded(MinimizerError):
-    """The time budget of the job is used up, or the disk that it may fill."""
+    """The time budget of the job is used up."""
+
+
+class DiskExceeded(BudgetExceeded):
+    """The disk that the job may fill is used up, which ends it like its time; more time would not help."""
 
 
 class Cancelled(MinimizerError):

@@ -34,6 +34,10 @@ ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
 HEARD = ("phase", "stacks")
 """The messages that a watchdog goes by."""
+RERUN = "rerun"
+"""The trial that runs a whole script."""
+SHARED_FOLDERS = ("/tmp", "/dev/shm")
+"""What all runs of a job see beside their rooms, where the sandbox has its own."""
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
 
@@ -68,6 +72,9 @@ class Executor:
         self._writing = threading.Lock()
         self._restarting = threading.Lock()
         self._closed = False
+        self._starting_run = threading.Lock()
+        self._runs = 0
+        """How many runs of a script are under way; one that is held is not."""
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._to_child = -1
@@ -111,7 +118,7 @@ class Executor:
             return self.place.sandbox.start(
                 [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
                 cwd=self._work,
-                read=[*self.place.read, INSIDE],
+                read=[*self.place.read, INSIDE, self.place.origin],
                 write=[self.place.scratch],
                 env=self.place.environment(self.cache),
                 network=self.place.network,
@@ -171,9 +178,8 @@ class Executor:
 
     def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
-        task = self._send("survey", request, timeout)
         phase: Message = {}
-        with self._ending(task):
+        with self._run_of_script("survey", request, timeout) as task, self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None
@@ -192,9 +198,9 @@ class Executor:
         return self.place.folder(f"cache-{next(self._numbers)}")
 
     def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> list[Outcome]:
-        task = self._send(op, request, timeout)
         transcript = Transcript()
-        with self._ending(task):
+        start = self._run_of_script if op == RERUN else self._task
+        with start(op, request, timeout) as task, self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     return transcript.outcomes(message["end"], watchdog.seen() if watchdog is not None else None)
@@ -210,6 +216,27 @@ class Executor:
             with suppress(ChildFailed):
                 self.kill(task)
             raise
+
+    @contextmanager
+    def _task(self, op: str, request: Message, timeout: float) -> Iterator[_Task]:
+        yield self._send(op, request, timeout)
+
+    @contextmanager
+    def _run_of_script(self, op: str, request: Message, timeout: float) -> Iterator[_Task]:
+        """A task that runs the user's script, in a room of its own. It is under way until this is left.
+
+        What scripts leave in the sandbox's own ``/tmp`` is removed when none is.
+        """
+        room = {"rooms": str(self.place.scratch / "rooms"), "origin": str(self.place.origin)}
+        with self._starting_run:
+            is_alone = self._runs == 0 and self.place.sandbox.is_strong
+            task = self._send(op, {**request, **room, "clear": SHARED_FOLDERS if is_alone else ()}, timeout)
+            self._runs += 1
+        try:
+            yield task
+        finally:
+            with self._starting_run:
+                self._runs -= 1
 
     def _send(self, op: str, request: Message, timeout: float) -> _Task:
         self._watch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,14 +42,27 @@ class Place:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    @property
+    def origin(self) -> Path:
+        """What the working folder of every run of the script begins as. Children may read it."""
+        return self.private("origin")
+
+    def lay_out(self, work: Path) -> Path:
+        """Make a working folder for a run in a sandbox of its own, and return it."""
+        shutil.copytree(self.origin, work, symlinks=True)
+        return work
+
     def environment(self, cache: Path, home: Path | None = None) -> dict[str, str]:
         """All that a child sees of the environment, with its compiler caches in ``cache``.
 
         The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
         Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
         vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
+        Kernels, extensions that are built at run time and, with a network, models that are downloaded serve all runs of a job,
+        whose homes are their own: each is found by what it is made from, and none is what an earlier run computed.
         """
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
+        downloads = home or self.folder("downloads")
         return {
             "PATH": os.defpath,
             **passed,
@@ -60,12 +74,20 @@ class Place:
             "PYTHONWARNINGS": "ignore",
             "TORCHINDUCTOR_CACHE_DIR": str(cache),
             "TRITON_CACHE_DIR": str(cache / "triton"),
+            "TORCH_EXTENSIONS_DIR": str(cache / "extensions"),
+            **({"HF_HOME": str(downloads), "TORCH_HOME": str(downloads)} if self.network else {}),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "TORCHINDUCTOR_VEC_ISA_OK": "1",
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
             **self.env,
         }
+
+    def plain_environment(self, home: Path) -> dict[str, str]:
+        """What a child sees of the environment where nothing of ours may have a say in what the script does."""
+        passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
+        own = {"HOME": str(home), "TMPDIR": str(home), "USER": "minimizer", "LOGNAME": "minimizer"}
+        return {"PATH": os.defpath, **passed, **own, **self.env}
 
     def redacted(self, text: str) -> str:
         """Without the values of the variables that the user let the script see, in whatever way they are quoted.

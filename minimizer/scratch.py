@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from minimizer.errors import BudgetExceeded
+from minimizer.errors import DiskExceeded
 
 LEAST_FREE = 1 << 30
 """Bytes that a job must leave free on the disk."""
@@ -51,20 +51,20 @@ class Scratch:
         """Look at the disk, at most once a second. The sandbox bounds a file's size, but not how many there are.
 
         Raises:
-            BudgetExceeded: too little is free.
+            DiskExceeded: too little is free.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
         free = shutil.disk_usage(self.path).free
         if free < self._least_free:
-            raise BudgetExceeded(
+            raise DiskExceeded(
                 f"{free >> 20} MiB are free on the disk of {self.path.parent}, less than the {self._least_free >> 20} MiB that a job "
                 "must leave"
             )
         disk = os.statvfs(self.path)
         if disk.f_files and disk.f_favail < self._least_files:  # some file systems have no such bound, and say 0
-            raise BudgetExceeded(
+            raise DiskExceeded(
                 f"the disk of {self.path.parent} has room for {disk.f_favail:,} files more, less than the {self._least_files:,} that a "
                 "job must leave"
             )

@@ -9,6 +9,7 @@ that said nothing before it is looked at. One that waits for a C++ compiler has 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,10 @@ SLOW_FACTOR = 6.0
 """How many times that limit is given to a task that is seen at work."""
 SAMPLES = 4
 """How many stacks must show the same place."""
+GRACE = 10.0
+"""Seconds between asking a script to stop, asking once more, and ending it, where its share of the budget is over."""
 _COMPILED = ("compile", "run", "compiled", "backward")
+_COLLECTIVES = re.compile(r"torch/distributed/(?!c10d_logger)")
 _MAX_SAMPLES = 1000
 
 
@@ -41,12 +45,14 @@ class Action(Enum):
 @dataclass(frozen=True)
 class Limits:
     """Seconds. ``quiet``: a script is stopped when all its graphs are trusted and nothing was compiled for so long.
-    ``patience``: a script is stopped anyhow after so long, once something was compared."""
+    ``patience``: a script is stopped anyhow after so long, once something was compared. ``share``: after so long it is stopped
+    whatever it does, and ended where it does not stop."""
 
     floor: float
     apart: float = 2.0
     quiet: float = float("inf")
     patience: float = float("inf")
+    share: float = float("inf")
     slow_factor: float = SLOW_FACTOR
 
 
@@ -55,13 +61,15 @@ class Silence:
     """Why a task was given up: it said nothing for ``seconds``, being inside of ``chain`` when it was looked at.
 
     ``hangs``: the samples show the same place; else it was at work, too slowly. ``stayed``: for how many seconds it was seen
-    there, if it was elsewhere before; else None.
+    there, if it was elsewhere before; else None. ``out_of_time``: it is neither, and was ended since its share of the budget was
+    over.
     """
 
     chain: Stack
     seconds: float
     hangs: bool
     stayed: float | None = None
+    out_of_time: bool = False
 
     @property
     def where(self) -> str:
@@ -74,6 +82,18 @@ class Silence:
         """The place, for a reader."""
         named = stacks.culprit(self.chain)
         return f"{named.function} ({named.file}, line {named.line})" if named is not None else "an unknown place"
+
+    @property
+    def users_line(self) -> str:
+        """The innermost line of the user's own code, for a reader; empty if there is none."""
+        users = [frame for frame in self.chain if frame.is_users]
+        return f"{users[-1].file}, line {users[-1].line}" if users else ""
+
+    @property
+    def collective(self) -> str:
+        """The function of ``torch.distributed`` that it is inside of; empty if it is in none."""
+        inside = [frame for frame in self.chain if _COLLECTIVES.match(frame.file)]
+        return inside[0].function if inside else ""
 
 
 def crowding() -> float:
@@ -112,13 +132,18 @@ class Watchdog:
         """What to do now."""
         now = self._clock()
         silent = now - self._since
-        if self.verdict is None and self._is_enough(now, silent):
+        if self.verdict is None and (self._is_enough(now, silent) or self._is_to_be_asked(now)):
             self._asked_to_stop.append(now)
             return Action.STOP
+        if self.verdict is None and self._overdue(now) >= 2 * GRACE:
+            chain = stacks.common(self._samples[-SAMPLES:])
+            self.verdict = Silence(chain, silent, hangs=False, out_of_time=True)
+            return Action.KILL
         limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds")) * self._crowd()
-        if self.verdict is not None or silent < limit or self._doing not in (*_COMPILED, "script"):
+        is_late = silent >= limit or self._overdue(now) >= 0
+        if self.verdict is not None or not is_late or self._doing not in (*_COMPILED, "script"):
             return None
-        self.verdict = self._judge(silent, limit)
+        self.verdict = self._judge(silent, limit) if silent >= limit else None
         if self.verdict is not None:
             return Action.KILL
         if now - self._sampled < self.limits.apart:
@@ -129,6 +154,11 @@ class Watchdog:
     def seen(self) -> Silence | None:
         """What a task was doing that others have stopped; None if it was not sampled."""
         return self.verdict or (self._silence(hangs=False) if self._samples else None)
+
+    @property
+    def phase(self) -> dict[str, Any]:
+        """What the task said last of what it does next."""
+        return self._phase
 
     @property
     def _doing(self) -> str:
@@ -145,6 +175,23 @@ class Watchdog:
             return False
         is_trusted = self._phase.get("trusted") is True
         return (is_trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience
+
+    def _overdue(self, now: float) -> float:
+        """Seconds since the share of the budget was over; what is being compiled or compared is given the time of a hang first."""
+        started = now - self._started - self.limits.share
+        return started if self._doing in ("script", "") else started - self.limits.floor
+
+    def _is_to_be_asked(self, now: float) -> bool:
+        """Whether the share of the budget is over, and it was not asked to stop for that, or only once.
+
+        One that has said nothing yet does not know the signal, and would die of it.
+        """
+        if not self._doing:
+            return False
+        asked = sum(when >= self._started + self.limits.share for when in self._asked_to_stop)
+        if asked == 0:
+            return now - self._started >= self.limits.share
+        return asked == 1 and self._overdue(now) >= GRACE
 
     def _judge(self, silent: float, limit: float) -> Silence | None:
         """A verdict, as soon as the samples allow one. The script's own code may take as long as it likes."""

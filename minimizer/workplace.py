@@ -29,7 +29,7 @@ def open_place(
     memory_bytes: int,
     environment: dict[str, str],
 ) -> Place:
-    """The place for a script: its folder is readable, its working directory looks like it and is thrown away.
+    """The place for a script: its folder is readable, the working directory of a run looks like it and is thrown away.
 
     Raises:
         MissingTool: the interpreter does not run.
@@ -45,7 +45,8 @@ def open_place(
         network=network,
         memory_bytes=memory_bytes,
     )
-    _lay_over(home, place.folder("work"))
+    for folder in (place.origin, place.folder("work")):  # of runs of the script, and of trials
+        _lay_over(home, folder)
     return place
 
 

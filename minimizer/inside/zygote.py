@@ -1,7 +1,8 @@
 """The warm parent: imports torch once, computes nothing, and forks one child a task.
 
 A parent that has run one multi-threaded operator hangs its forked children (GNU OpenMP), so this process only imports.
-Each child is its own session, has its own hard deadline and log, and is killed as a group. The zygote relays what a child
+Each child is its own session, has its own hard deadline and log, and is killed as a group; one that runs a script has a room of its
+own (`room`). The zygote relays what a child
 says, and says itself how the child ended. Nothing that it needs to know of a child lies where the child could remove it: a
 death is told by the process itself, and output and stacks are kept in files without a name.
 """
@@ -24,6 +25,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from . import room
 from .wire import FAILED, SAMPLE, STOP, Channel, Message
 
 WARM = (
@@ -68,9 +70,12 @@ Task = Callable[[Message, Channel], None]
 class Child:
     """A forked task: its process group, the pipes to it, the files it writes to, and when it must be over."""
 
-    def __init__(self, task: int, pid: int, inbox: int, outbox: int, log: int, stacks: int, deadline: float) -> None:
+    def __init__(
+        self, task: int, pid: int, inbox: int, outbox: int, log: int, stacks: int, deadline: float, room: str | None
+    ) -> None:
         self.task, self.pid, self.inbox, self.outbox = task, pid, inbox, outbox
         self.log, self.stacks, self.stacks_told = log, stacks, 0
+        self.room = room
         self.deadline, self.started = deadline, time.monotonic()
         self.pidfd = _pidfd(pid)
         self.timed_out = self.is_buried = False
@@ -157,13 +162,16 @@ class Zygote:
         theirs_in, inbox = os.pipe()
         outbox, theirs_out = os.pipe()
         log, stacks = _log(message["folder"], message["id"]), os.memfd_create("stacks")
+        if message.get("clear"):
+            room.clear(message["clear"])
+        own = room.make(message["rooms"]) if message.get("rooms") else None
         pid = os.fork()
         if pid == 0:
             status = FAILED
             try:
                 os.setsid()
                 self._leave(inbox, outbox)
-                _enter(message, log, stacks)
+                _enter(message, log, stacks, own)
                 self._tasks[message["op"]](message, Channel(theirs_in, theirs_out))
                 status = 0
             except BaseException:
@@ -175,7 +183,7 @@ class Zygote:
                 os._exit(status)
         os.close(theirs_in)
         os.close(theirs_out)
-        child = Child(message["id"], pid, inbox, outbox, log, stacks, time.monotonic() + message["timeout"])
+        child = Child(message["id"], pid, inbox, outbox, log, stacks, time.monotonic() + message["timeout"], own)
         self._children[pid] = child
         os.set_blocking(outbox, False)
         self._selector.register(outbox, selectors.EVENT_READ, functools.partial(self._relay, child))
@@ -246,10 +254,15 @@ class Zygote:
         )
         for descriptor in child.descriptors:
             os.close(descriptor)
+        if child.room is not None:
+            room.leave(child.room)
 
 
-def _enter(message: Message, log: int, stacks: int) -> None:
-    """What a forked child does before its task: own output, own memory limit, its working folder, stacks on demand."""
+def _enter(message: Message, log: int, stacks: int, own: str | None) -> None:
+    """What a forked child does before its task: own output, own memory limit, its working folder, stacks on demand.
+
+    ``own`` is its room, where it has one.
+    """
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -259,11 +272,14 @@ def _enter(message: Message, log: int, stacks: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if message.get("memory"):
         resource.setrlimit(resource.RLIMIT_DATA, (message["memory"], message["memory"]))
-    os.environ.update(message.get("environ", {}))
     if message.get("nice"):
         _step_back(message["nice"])
-    os.makedirs(message["cwd"], exist_ok=True)  # a script may have tidied up
-    os.chdir(message["cwd"])
+    if message.get("rooms"):
+        room.enter(own, message["origin"])
+    else:
+        os.makedirs(message["cwd"], exist_ok=True)  # a script may have tidied up
+        os.chdir(message["cwd"])
+    os.environ.update(message.get("environ", {}))
 
 
 def _step_back(nice: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.watchdog import SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
+from minimizer.watchdog import GRACE, SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
 
 LIB = "/venv/lib/python3.11/site-packages/torch"
 HEAD = "Current thread 0x00007f0000000000 (most recent call first):\n"
@@ -216,6 +216,48 @@ def test_patience_ends_when_something_was_compared() -> None:
     assert task.after(1) is None
     task.says("script", calls=1, trusted=False)
     assert task.after(0.2) is Action.STOP
+
+
+@pytest.mark.parametrize("calls", [0, 3])
+def test_a_script_that_stands_still_is_ended_when_its_share_is_over(calls: int) -> None:
+    """One that waits in C code, as for another rank, does not hear that it is asked to stop."""
+    task = Task.watched(share=100.0, patience=100.0).says("script", calls=calls)
+    assert task.after(99) is not Action.STOP
+    assert task.after(1) is Action.STOP
+    waits = [
+        f"{LIB}/distributed/distributed_c10d.py:all_reduce",
+        f"{LIB}/distributed/c10d_logger.py:wrapper",
+        *TRAINING,
+    ]
+    assert task.sampled(waits) is Action.STOP
+    assert task.sampled(waits) is Action.KILL
+    verdict = task.watchdog.verdict
+    assert verdict is not None and verdict.out_of_time and not verdict.hangs
+    assert (verdict.users_line, verdict.collective) == ("script.py, line 5", "all_reduce")
+    assert task.clock.now == pytest.approx(100 + 2 * GRACE, abs=1)
+
+
+def test_what_is_compiled_when_the_share_is_over_has_the_time_of_a_hang_first() -> None:
+    task = Task.watched(share=100.0, floor=60.0).says("script")
+    assert task.after(99) is not Action.STOP
+    assert task.says("compile").after(1) is Action.STOP
+    assert task.after(58) is None
+    assert task.sampled(STUCK) is Action.KILL
+    assert task.watchdog.verdict is not None and task.watchdog.verdict.hangs
+
+
+@pytest.mark.parametrize("doing", ["compile", "compare"])
+def test_what_is_at_work_when_the_share_is_over_is_ended_too(doing: str) -> None:
+    task = Task.watched(share=100.0, floor=60.0).says(doing)
+    assert task.after(100) is Action.STOP
+    assert task.sampled(lowering("a"), lowering("b")) is Action.STOP
+    assert task.sampled(lowering("a"), lowering("b")) is Action.KILL
+    assert task.watchdog.verdict is not None and task.watchdog.verdict.out_of_time
+    assert task.clock.now == pytest.approx(160 + 2 * GRACE, abs=1)
+
+
+def test_a_task_that_has_said_nothing_yet_is_ended_without_being_asked() -> None:
+    assert Task.watched(share=100.0).sampled() is Action.KILL
 
 
 def test_a_script_that_does_not_stop_is_given_up_as_slow() -> None:

@@ -1,0 +1,72 @@
+"""What is said where a budget ends: what was being done, what was found by then, and which budget would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minimizer.coverage import rounded_up
+from minimizer.journal import Journal
+from minimizer.options import MAX_BUDGET
+from minimizer.report import Report, operators_of
+from minimizer.types import Step
+
+STEPS: dict[Step, str] = {
+    Step.PREPARE: "preparing the run", Step.SURVEY: "running the script", Step.LOCALIZE: "localizing the failure",
+    Step.REDUCE: "reducing", Step.EMIT: "writing the repro", Step.VERIFY: "verifying the repro",
+    Step.BLAME: "looking for the part of the compiler to blame", Step.MEASURE: "measuring layers",
+    Step.DIAGNOSE: "looking for a workaround", Step.WITNESS: "hearing PyTorch's own minifier",
+}  # fmt: skip
+DOING = {
+    "compile": "compiling {graph}",
+    "run": "running {graph}, compiled",
+    "backward": "running the backward of {graph}, compiled",
+    "compare": "running {graph} in eager, to compare with it",
+}
+"""What a survey says that it does (``inside/capture.py``)."""
+
+
+def doing(phase: Mapping[str, Any]) -> str:
+    """What a run of the script was doing, by the last that it said."""
+    graph, call = phase.get("graph"), phase.get("call")
+    words = DOING.get(str(phase.get("doing")), "")
+    if words and isinstance(graph, int):
+        return words.format(graph=f"graph {graph}" + (f" in its call {call}" if isinstance(call, int) else ""))
+    if not phase:
+        return "starting the script"
+    compiled = phase.get("graphs")
+    by_then = (
+        f"{compiled} graphs compiled by then" if isinstance(compiled, int) and compiled else "nothing compiled yet"
+    )
+    return f"running the script's own code, with {by_then}"
+
+
+def ended(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
+    """The summary of a job that was ended early: ``why``, in which step, what it had found, and a budget that would do."""
+    step = STEPS[journal.last_step] if journal.last_step is not None else "preparing"
+    about = f" ({journal.subject})" if journal.subject and journal.last_step is not Step.SURVEY else ""
+    more = larger(journal.budget, journal.step_seconds) if is_time else None
+    hint = f" --budget {more} may do: an estimate, by how long this step has taken." if more is not None else ""
+    return f"Stopped while {step}{about}: {why}. {_found(report, journal)}{hint}"
+
+
+def _found(report: Report, journal: Journal) -> str:
+    """What was known by then."""
+    if report.failure is None and journal.subject:
+        return "A difference was being examined that may be rounding."
+    if report.failure is None:
+        return "No failure had been found by then."
+    root = next((culprit for culprit in report.culprits if culprit.root), None)
+    what = (", ".join(operators_of(vars(root))) or root.what) if root is not None else ""
+    where = f" of {root.module}" if root is not None and root.module else ""
+    said = f"Found by then: {report.failure.kind}{f' in {what}{where}' if what else ''}"
+    reduction = report.reduction
+    if reduction is not None and 0 < reduction.nodes_after < reduction.nodes_before:
+        said += f", {reduction.nodes_before:,} nodes down to {reduction.nodes_after:,}"
+    return f"{said}; {'the best repro so far is kept' if journal.repro is not None else 'there is no repro yet'}."
+
+
+def larger(budget: float, step_seconds: float) -> int | None:
+    """A budget with three times as long for the step that it ended in, and at least twice as large; None if none is allowed."""
+    estimate = min(MAX_BUDGET, rounded_up(round(max(2 * budget, budget + 2 * step_seconds))))
+    return estimate if estimate > budget else None

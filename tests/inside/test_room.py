@@ -1,0 +1,111 @@
+"""Each run of a script is the first one: no run meets what an earlier one has left behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from children import SECONDS, script, survey
+
+from minimizer.executor import Executor, Survey
+from minimizer.findings import Case
+from minimizer.protocol import Finished, Outcome
+from minimizer.report import Reproducibility
+from minimizer.surveys import Surveys
+from minimizer.triage import Triage
+
+LEAVES = """
+    import os
+    import tempfile
+
+    for folder in (".", "~", tempfile.gettempdir(), *SHARED):
+        os.mkdir(os.path.join(os.path.expanduser(folder), "checkpoints"))
+    with open("settings.txt", "r+") as settings:
+        assert settings.read() == "as it was"
+        settings.write(", and more")
+"""
+WRONG = """
+    import os
+    import torch
+    import torch._inductor.config as config
+
+    os.mkdir("checkpoints")
+    config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+    torch.compile(lambda x: torch.relu(x - 1))(torch.arange(-4.0, 4.0))
+"""
+
+
+@pytest.fixture
+def leaves(child: Executor, home: Path) -> Path:
+    """A script that can run only where it has never been run before."""
+    shared = ("/tmp", "/dev/shm") if child.place.sandbox.is_strong else ()
+    (child.place.origin / "settings.txt").write_text("as it was")
+    return script(home, LEAVES.replace("SHARED", repr(shared)))
+
+
+def ended(survey: Survey) -> Finished:
+    assert survey.finished is not None, survey.log
+    return survey.finished
+
+
+def rerun(child: Executor, path: Path, **changes: object) -> Outcome:
+    request = {"text": None, "script": str(path), "args": [], "compile": True, **changes}
+    (outcome,) = child.judge([request], timeout=SECONDS, op="rerun")
+    return outcome
+
+
+def test_no_run_meets_what_an_earlier_one_has_left(child: Executor, leaves: Path) -> None:
+    assert ended(survey(child, leaves)).exception is None
+    assert ended(survey(child, leaves, compile=False)).exception is None
+    assert rerun(child, leaves).outcome == "same"
+    assert rerun(child, leaves, compile=False).outcome == "same"
+
+
+def test_runs_at_once_have_rooms_of_their_own(child: Executor, home: Path) -> None:
+    path = script(home, "import os, time\nos.mkdir('checkpoints')\ntime.sleep(0.5)\n", "both.py")
+    request = {"text": None, "script": str(path), "args": [], "compile": False}
+    assert [outcome.outcome for outcome in child.judge([request, request], timeout=SECONDS, op="rerun")] == ["same"] * 2
+
+
+def test_a_held_run_keeps_its_room_until_it_is_closed(child: Executor, home: Path, leaves: Path) -> None:
+    held = survey(child, script(home, WRONG, "wrong.py"))
+    assert held.held is not None, held.log
+    (room,) = rooms_with(child, "checkpoints")
+    assert ended(survey(child, leaves)).exception is None
+    assert room.exists()
+    held.close()
+    await_end_of(room)
+
+
+def test_a_room_goes_with_its_run_whatever_is_in_it(child: Executor, home: Path) -> None:
+    text = """
+        import os
+        os.makedirs("locked/inside")
+        os.chmod("locked", 0)
+        raise SystemExit(3)
+    """
+    found = survey(child, script(home, text, "locks.py"), compile=False)
+    assert ended(found).exception is not None
+    await_end_of(*(child.place.scratch / "rooms").iterdir())
+
+
+def test_a_steady_fault_is_steady_though_the_script_makes_a_folder_first(child: Executor, home: Path) -> None:
+    surveys = Surveys(child, script(home, WRONG, "wrong.py"), args=[], steps=None, hang_after=SECONDS, values=True)
+    case = Triage(surveys, on_note=print).run()
+    assert isinstance(case, Case)
+    rate = surveys.rate(case, Reproducibility(failed=1, runs=1), 2)
+    case.survey.close()
+    assert (rate.failed, rate.runs) == (2, 2)
+
+
+def rooms_with(child: Executor, name: str) -> list[Path]:
+    return [room for room in (child.place.scratch / "rooms").iterdir() if (room / "work" / name).exists()]
+
+
+def await_end_of(*rooms: Path) -> None:
+    """A room is removed by a process of its own, which tells nobody when it is done."""
+    deadline = time.monotonic() + SECONDS
+    while any(room.exists() for room in rooms) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(room.exists() for room in rooms)
