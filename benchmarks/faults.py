@@ -296,12 +296,28 @@ config.{setting} = Drops_{n}()
 """
 RUN = """
 torch.manual_seed(0)
-model = torch.compile(Net())
+model = torch.compile({net}())
 """
+STEP = """
+
+def step(x):
+    return x + torch.round(x.mean(-1, keepdim=True) * 8) / 8
 
 
-def cases(singles: int = 52, doubles: int = 12) -> list[Case]:
-    """The cases, always the same."""
+class Jumped(Net):
+    def forward(self, *inputs):
+        return {forward}
+
+"""
+JUMPS = {
+    "front": "super().forward(*(step(x) if x.is_floating_point() else x for x in inputs))",
+    "behind": "step(super().forward(*inputs))",
+}
+"""Where a jump is put that depends on rounded values, and the forward that has it there."""
+
+
+def cases(singles: int = 52, doubles: int = 12, *, jump: str = "") -> list[Case]:
+    """The cases, always the same; with a ``jump`` in one of the places of `JUMPS`, or none."""
     chance = random.Random(SEED)
     every = [(family, place) for family, (_, places) in FAMILIES.items() for place in places]
     chosen: list[tuple[str, tuple[Place, ...]]] = [(f, (p,)) for f, p in chance.sample(every, min(singles, len(every)))]
@@ -310,10 +326,10 @@ def cases(singles: int = 52, doubles: int = 12) -> list[Case]:
         two = tuple(chance.sample(FAMILIES[family][1], 2))
         if two[0].module != two[1].module and two[0].part != two[1].part and (family, two) not in chosen:
             chosen.append((family, two))
-    return [_case(number, family, places, chance) for number, (family, places) in enumerate(chosen)]
+    return [_case(number, family, places, chance, jump) for number, (family, places) in enumerate(chosen)]
 
 
-def _case(number: int, family: str, places: Sequence[Place], chance: random.Random) -> Case:
+def _case(number: int, family: str, places: Sequence[Place], chance: random.Random, jump: str) -> Case:
     faults = "".join(_fault(n, place, round(chance.uniform(1.05, 1.6), 3)) for n, place in enumerate(places))
     source = dedent(FAMILIES[family][0])
     model, _, inputs = source.partition("inputs = ")
@@ -322,8 +338,11 @@ def _case(number: int, family: str, places: Sequence[Place], chance: random.Rand
         if any(p.backward for p in places)
         else "with torch.no_grad():\n    model(*inputs)\n"
     )
-    script = f"{PREAMBLE.lstrip()}{faults}{model}{RUN}inputs = {inputs}{end}"
-    return Case(f"{number:02}-{family}", script, tuple(places))
+    if jump:
+        model += STEP.format(forward=JUMPS[jump])
+    run = RUN.format(net="Jumped" if jump else "Net")
+    script = f"{PREAMBLE.lstrip()}{faults}{model}{run}inputs = {inputs}{end}"
+    return Case("-".join(filter(None, (f"{number:02}", family, jump))), script, tuple(places))
 
 
 def _fault(n: int, place: Place, factor: float) -> str:

@@ -46,9 +46,9 @@ class Stage:
         self._exits.callback(_stop, process)
         return process
 
-    def start_web(self) -> subprocess.Popen[bytes]:
-        """The web server, once its port is open."""
-        web = self.start(sys.executable, "-c", WEB)
+    def start_web(self, *command: str) -> subprocess.Popen[bytes]:
+        """The web server, by default the embedded one, once its port is open."""
+        web = self.start(*(command or (sys.executable, "-c", WEB)))
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with socket.socket() as probe:

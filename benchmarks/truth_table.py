@@ -1,6 +1,7 @@
 """Who is to blame, against the truth: faults are injected into the compiler, and the report must name what was made wrong.
 
     python benchmarks/truth_table.py                     # everything; hours
+    python benchmarks/truth_table.py --jump front        # the same with a jump in front of each fault (or behind): what is found
     python benchmarks/truth_table.py --for 400           # begins no case after so many seconds; goes on where it stopped
     python benchmarks/truth_table.py --table             # runs nothing, writes the table from what is known
 
@@ -12,11 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from faults import Case, Place, cases
+from faults import JUMPS, Case, Place, cases
 from vs_upstream import ROOT, run_ours, say
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -30,12 +31,13 @@ def main() -> int:
     arguments = parse()
     rows = read(arguments.results)
     stop = time.monotonic() + arguments.seconds
-    for case in cases():
+    for case in cases(jump=arguments.jump):
         if arguments.table or time.monotonic() > stop:
             break
         if case.name not in {row["case"] for row in rows}:
             say(case.name)
-            rows.append(measure(case, arguments.limit, arguments.work))
+            options = ["--no-diagnosis"] if arguments.jump else []  # what is to blame does not change with it
+            rows.append(measure(case, arguments.limit, arguments.work, options))
             with arguments.results.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
     write(PAGE, rows)
@@ -49,18 +51,19 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--for", dest="seconds", type=float, default=1e9, metavar="SECONDS", help="begin no case after this"
     )
+    parser.add_argument("--jump", choices=JUMPS, default="", help="put a jump there")
     parser.add_argument("--table", action="store_true", help="only write the table")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     parser.add_argument("--work", type=Path, default=ROOT / "minimizer-out" / "truth", metavar="DIR")
     return parser.parse_args()
 
 
-def measure(case: Case, limit: int, work: Path) -> Row:
+def measure(case: Case, limit: int, work: Path, options: Sequence[str]) -> Row:
     folder = (work / case.name).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "script.py"
     script.write_text(case.script)
-    side = run_ours(script, limit, folder / "out")
+    side = run_ours(script, limit, folder / "out", options)
     row: Row = {"case": case.name, "faults": [[p.part, p.module] for p in case.places], "seconds": side.seconds}
     path = folder / "out" / "report.json"
     return row | judge(case.places, json.loads(path.read_text()) if path.exists() else {})
@@ -108,8 +111,9 @@ def write(page: Path, rows: Sequence[Row]) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}")
 
 
-def table(rows: Sequence[Row]) -> str:
-    total = len(cases())
+def table(every: Sequence[Row]) -> str:
+    plain = {case.name for case in cases()}
+    rows, total = [row for row in every if row["case"] in plain], len(plain)
     lines = [
         f"{len(rows)} of {total} cases have been run." if len(rows) < total else f"All {total} cases.",
         "",
@@ -131,7 +135,32 @@ def table(rows: Sequence[Row]) -> str:
         for row in rows
         if _misses(row)
     ]
-    return "\n".join([*lines, *(["", "Not as it should be:", "", *(f"- {one}" for one in missed)] if missed else [])])
+    if missed:
+        lines += ["", "Not as it should be:", "", *(f"- {one}" for one in missed)]
+    return "\n".join(lines + _beside_jumps({row["case"]: row for row in every}))
+
+
+def _beside_jumps(rows: Mapping[str, Row]) -> list[str]:
+    """How many faults are found with a jump in front of them, or behind, against the same without."""
+    lines: list[str] = []
+    for jump in JUMPS:
+        pairs = [
+            (rows[plain.name], rows[jumped.name])
+            for plain, jumped in zip(cases(), cases(jump=jump), strict=True)
+            if plain.name in rows and jumped.name in rows
+        ]
+        if pairs:
+            without, beside = (sum(map(_is_found, side)) for side in zip(*pairs, strict=True))
+            lost = [jumped["case"] for _, jumped in pairs if not _is_found(jumped)]
+            where = "in front of" if jump == "front" else "behind"
+            lines += ["", f"With a jump {where} each of {len(pairs)} faults: {beside} found, {without} without it."]
+            lines += [f"Not found: {', '.join(lost)}."] if lost else []
+    return lines
+
+
+def _is_found(row: Row) -> bool:
+    """Whether a verified repro names a right operator."""
+    return row["status"] == "minimized" and row["operator"][0] > 0
 
 
 def _misses(row: Row) -> str:

@@ -16,16 +16,11 @@ from minimizer.oracle import Oracle, signature_of
 from minimizer.program import Program
 from minimizer.protocol import Outcome
 from minimizer.report import Layer
+from minimizer.suspects import first_wrong, is_unclear, judge_regions, taken_apart
 from minimizer.windows import SMALL, Region, common_module, cut, depth, split
 
 SINGLE = 64
 """A target that names no failing region may name a node that fails alone, in regions of at most this many nodes together."""
-DISCRETE = re.compile(
-    r"(^|\.)(round|floor|ceil|trunc|frac|sign|argmax|argmin|topk|sort|argsort|max|min|median|mode|kthvalue|searchsorted|bucketize"
-    r"|histc|unique|nonzero|where|floor_divide|floordiv|remainder|fmod|mod|eq|ne|lt|le|gt|ge|isclose|heaviside|quantize\w*"
-    r"|fake_quantize\w*|to|int|long|short|bool|cummax|cummin|multinomial|cond|while_loop)_?(\.\w+)*$"
-)
-"""Operators whose result may jump where their input moves by a rounding."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +49,14 @@ def localize(
     elsewhere: list[Region] = []
     unclear: list[Region] = []
     if len(regions) > 1:
-        outcomes = _judge_regions(program, regions, oracle)
+        outcomes = judge_regions(program, regions, oracle)
         for order, (region, outcome) in enumerate(zip(regions, outcomes, strict=True)):
             failed = outcome is not None and oracle.same(outcome)
             layers.append(_layer(region, order, outcome, failed))
             on_region(layers[-1])
             if failed:
                 roots.append(region)
-            elif _is_unclear(outcome):
+            elif is_unclear(outcome):
                 unclear.append(region)
             elif outcome is not None and signature_of(outcome) is not None:
                 elsewhere.append(region)
@@ -71,7 +66,7 @@ def localize(
     fails = bool(roots)
     if not fails:
         (outcome,) = oracle.judge([program])
-        roots = _cleared(program, regions, oracle) if len(regions) == 1 and _is_unclear(outcome) else []
+        roots = _cleared(program, regions, oracle) if len(regions) == 1 and is_unclear(outcome) else []
         fails = oracle.same(outcome) or bool(roots)
     asked_for = find_root(roots, target) if target is not None else None
     if fails and target is not None and asked_for is None:
@@ -82,35 +77,11 @@ def localize(
     return Localized(window, tuple(roots), tuple(layers), confirmed=fails, elsewhere=tuple(elsewhere))
 
 
-def _judge_regions(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Outcome | None]:
-    """Judge every distinct region, and its twins (equal but for their values) where it fails or no other region does.
-
-    None for a twin that was not judged.
-    """
-    programs = [cut(program, region.start, region.stop) for region in regions]
-    families: dict[str, list[int]] = {}
-    for index, candidate in enumerate(programs):
-        families.setdefault(candidate.fingerprint(values=False), []).append(index)
-    outcomes: dict[int, Outcome] = {}
-
-    def judge(indices: Sequence[int]) -> None:
-        outcomes.update(zip(indices, oracle.judge([programs[index] for index in indices]), strict=True))
-
-    firsts = [members[0] for members in families.values()]
-    judge(firsts)
-    failing = [members for members in families.values() if oracle.shows(outcomes[members[0]])]
-    judge([index for members in failing or families.values() for index in members[1:]])
-    return [outcomes.get(index) for index in range(len(programs))]
-
-
-def _is_unclear(outcome: Outcome | None) -> bool:
-    """Whether discrete values differ behind a rounded one, so that only what is judged alone is right or wrong."""
-    return outcome is not None and outcome.verdict is not None and outcome.verdict.discrete
-
-
 def _cleared(program: Program, unclear: Sequence[Region], oracle: Oracle) -> list[Region]:
-    """The nodes that fail alone in the first of these regions that has any."""
-    return next(filter(None, (_singles(program, [region], oracle) for region in unclear)), [])
+    """The first part of these regions that fails alone, once they are taken apart at their jumps."""
+    parts = [part for region in unclear for part in taken_apart(program, region)]
+    wrong = first_wrong(program, parts, oracle).wrong if parts else None
+    return [wrong.region] if wrong is not None and oracle.same(wrong.outcome) else []
 
 
 def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
@@ -214,32 +185,3 @@ def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) ->
             "verdict": verdict,
         }
     )
-
-
-def confirm_discrete(program: Program, oracle: Oracle, *, batch: int = 16) -> Program | None:
-    """The first discrete operator that is wrong on eager's own inputs; None if every one is right on them."""
-    positions = [index for index, node in enumerate(program.nodes) if DISCRETE.search(node.target)]
-    for first in range(0, len(positions), batch):
-        windows = [cut(program, index, index + 1) for index in positions[first : first + batch]]
-        for window, failed in zip(windows, oracle.check(windows), strict=True):
-            if failed:
-                return window
-    return None
-
-
-def confirm_local(program: Program, oracle: Oracle) -> Program | None:
-    """The first window that is wrong on eager's own inputs, whatever it does; None if every one is right on them.
-
-    What comes after a jump is a suspect as long as the jump is in sight. On eager's inputs it is right or wrong: regions are
-    judged first, and the nodes of those that hold a jump themselves one by one. A difference in discrete values without any
-    such window is legal rounding, amplified.
-    """
-    regions = split(program.nodes, 0, len(program.nodes))
-    outcomes = _judge_regions(program, regions, oracle)
-    pairs = [(region, outcome) for region, outcome in zip(regions, outcomes, strict=True) if outcome is not None]
-    for region, outcome in pairs:
-        if oracle.same(outcome):
-            return narrow(program, region, oracle)
-    unclear = [region for region, outcome in pairs if _is_unclear(outcome)]
-    windows = [cut(program, index, index + 1) for region in unclear for index in range(region.start, region.stop)]
-    return next((window for window, failed in zip(windows, oracle.check(windows), strict=True) if failed), None)

@@ -17,13 +17,13 @@ from minimizer.alone import Alone, Fails, last_that_fails
 from minimizer.blame import climb
 from minimizer.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.emit.idioms import REPRO_SECONDS
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
 from minimizer.evidence import culprit_of, failure_of
 from minimizer.executor import Executor
 from minimizer.findings import Case, Settled
 from minimizer.further import Found
 from minimizer.journal import Journal
-from minimizer.localize import Localized, confirm_discrete, confirm_local, find_root, localize, narrow
+from minimizer.localize import Localized, find_root, localize, narrow
 from minimizer.oracle import Measured, Oracle, Signature, signature_of
 from minimizer.polish import polish
 from minimizer.program import Program
@@ -32,8 +32,9 @@ from minimizer.reduce import Check, Reduced, reduce
 from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
 from minimizer.result import Result, Writer, always
 from minimizer.surveys import FLAKY_RUNS
+from minimizer.suspects import Answer, Wrong, first_wrong
 from minimizer.types import Kind, Reason, Status, Step, counted
-from minimizer.windows import Region, cut
+from minimizer.windows import Region, cut, split
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
@@ -174,16 +175,10 @@ class Search:
 
     def _localize(self) -> Checkpoint:
         """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
-        case, oracle = self._case, self._oracle
+        case = self._case
         program = case.program.as_compiled()
         if case.otherwise is not None:
-            # A mere suspect until it is confirmed, whatever ends this early.
-            announced, self._report.failure = self._report.failure, None
-            window = confirm_discrete(program, oracle) or confirm_local(program, oracle)
-            if window is None:
-                raise Unreduced(case.otherwise)
-            self._report.failure = announced
-            return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
+            return self._confirm(program, case.otherwise)
         located = self._confirmed(program)
         if located is None and (lowered := self._lowered(program)) is not None:
             program = lowered
@@ -194,6 +189,38 @@ class Search:
             "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
         raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
+
+    def _confirm(self, program: Program, otherwise: Settled) -> Checkpoint:
+        """The part of a suspect's graph that is wrong on eager's own inputs; ``otherwise`` is the verdict if none is.
+
+        Raises:
+            Unreduced: every part is right.
+            Unanswered: no part is seen to be wrong, but not all can be asked.
+        """
+        announced, self._report.failure = self._report.failure, None  # a mere suspect, whatever ends this early
+        backward = otherwise.checked.backward > 0
+        answer = self._ask_all(program, backward)
+        if answer.unasked and (lowered := self._lowered(program)) is not None:
+            forward = self._ask_all(lowered, backward)  # operators of the forward have no gradients
+            if forward.wrong is not None or not backward:
+                program, answer = lowered, forward
+        if answer.unasked:
+            raise Unanswered("not every part of the graph can be asked alone")
+        if answer.wrong is None:
+            raise Unreduced(otherwise)
+        self._report.failure = announced
+        self._aim_at(answer.wrong)
+        window = narrow(program, answer.wrong.region, self._oracle)
+        return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
+
+    def _ask_all(self, program: Program, backward: bool) -> Answer:
+        return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
+
+    def _aim_at(self, wrong: Wrong) -> None:
+        """Look for the failure that a part shows, where that is another than the script's."""
+        if not self._oracle.shows(wrong.outcome):
+            self._oracle.accepts = _accepted(wrong.signature)
+            self._report.failure = failure_of(wrong.outcome, wrong.signature)
 
     def _lowered(self, program: Program) -> Program | None:
         """The program in aten operators; None if it is that already, or cannot be traced."""

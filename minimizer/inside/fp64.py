@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from . import bodies
+from .jumps import SameJumps
 from .marks import Calls, MarkedRun
 from .rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 from .snapshot import clone
@@ -60,7 +61,13 @@ def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tens
     return result.requires_grad_(tensor.requires_grad)
 
 
-def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], marked: MarkedRun, calls: Calls) -> Any:
+def run(
+    program: Callable[[list[Any]], Any],
+    inputs: Sequence[Any],
+    marked: MarkedRun,
+    calls: Calls,
+    jumps: SameJumps | None = None,
+) -> Any:
     """Run the program on widened inputs.
 
     Args:
@@ -68,6 +75,7 @@ def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], marked: Mark
         inputs: in their own precision, before the call.
         marked: the eager run; holds the random numbers that it drew.
         calls: of the eager run.
+        jumps: take these; None to let double precision decide.
 
     Raises:
         InvalidInFp64: there is no such truth; the message says why.
@@ -79,7 +87,7 @@ def run(program: Callable[[list[Any]], Any], inputs: Sequence[Any], marked: Mark
     wide = widen(inputs)
     try:
         torch.set_default_dtype(torch.float64)
-        with _Double(marked.drawn), here:
+        with _Double(marked.drawn, jumps), here:
             result = program(wide)
     except InvalidInFp64:
         raise
@@ -97,9 +105,9 @@ class _Double(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, drawn: list[Tensor]) -> None:
+    def __init__(self, drawn: list[Tensor], jumps: SameJumps | None) -> None:
         super().__init__()
-        self._drawn = iter(drawn)
+        self._drawn, self._jumps = iter(drawn), jumps
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():  # what happens here is no call of the program
@@ -117,6 +125,8 @@ class _Double(TorchDispatchMode):
         if drew:
             for output in tensors(result):
                 output.copy_(next(self._drawn))
+        if self._jumps is not None:
+            self._jumps.take(func, args, kwargs, result)
         return result
 
 

@@ -97,6 +97,17 @@ class _Collector(fx.Interpreter):
         self.found.update(zip((key for key, _ in pairs), copies, strict=True))
 
 
+def storable(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same values, with storages shared among equal dtypes only: a file can hold no views of one storage in several dtypes."""
+    dtypes: dict[int, torch.dtype] = {}
+    kept: dict[str, torch.Tensor] = {}
+    for key, value in values.items():
+        is_alone = not snapshot.has_plain_storage(value)
+        is_same = is_alone or dtypes.setdefault(value.untyped_storage()._cdata, value.dtype) == value.dtype
+        kept[key] = value if is_same else value.clone()
+    return kept
+
+
 def _is_wrapper(value: torch.Tensor) -> bool:
     functorch: Any = torch._C._functorch
     return bool(functorch.is_functorch_wrapped_tensor(value) or functorch.is_dead_tensor_wrapper(value))

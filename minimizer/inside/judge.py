@@ -34,7 +34,8 @@ def judge(message: Message, channel: Channel) -> None:
     ``setup`` and ``source`` (text; ``source`` defines ``name``), ``inputs`` (list of ``{name, code | golden, requires_grad}``,
     and ``marks``: the dimensions to be marked dynamic, if any),
     ``golden_files`` (paths for ``torch.load(weights_only=True)``), ``compile_kwargs`` (text), ``grad`` (bool),
-    ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once).
+    ``tolerance`` (None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``), ``threads`` (kernels built at once),
+    ``backward`` (whether gradients are compared as well; they are if absent).
     ``switches`` (see `subsystems`; None: the compiler as it is).
     For a failure that does not always show: ``compilations`` (compile anew so often, in this process), ``failures`` (stop
     after so many that were not ``same``), ``seconds`` (begin none when the first has been over for so long).
@@ -147,11 +148,12 @@ class Trial:
             )  # fmt: skip
         except Exception as error:
             return _unjudged(error)
-        if not verdict.fault and starts:
+        if not verdict.fault and starts and self._message.get("backward", True):
             behind = self._backward(function, compiled, inputs, rng)
             if isinstance(behind, dict):
                 return behind
-            verdict = behind or verdict
+            # Right gradients say nothing of outputs that may be wrong.
+            verdict = verdict if behind is None or (verdict.discrete and not behind.fault) else behind
         if verdict.nondeterministic:
             return {"outcome": "nondeterministic", "verdict": verdict.to_json()}
         return {"outcome": "different" if verdict.fault else "same", "verdict": verdict.to_json()}

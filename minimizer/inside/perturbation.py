@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import bodies
 from .elements import plain, wide
+from .jumps import SameJumps
 from .rounding import (
     EXACT,
     NORMALIZATIONS,
@@ -42,9 +43,14 @@ class Perturbation(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, jumps: SameJumps | None = None) -> None:
+        """
+        Args:
+            seed: of the roundings.
+            jumps: take these; None to let a rounding decide.
+        """
         super().__init__()
-        self._seed = seed
+        self._seed, self._jumps = seed, jumps
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,6 +64,8 @@ class Perturbation(TorchDispatchMode):
             loss = _loss(chain_of(name, operands))
             args = tuple(self._moved_term(arg, loss) if is_rounding(arg) else arg for arg in args)
         result, drew = call_and_see_draws(func, args, kwargs)
+        if self._jumps is not None:
+            self._jumps.take(func, args, kwargs, result)
         is_exact = name in EXACT or jumps(name, kwargs, operands)
         if drew or (is_exact and not computes(name, kwargs, operands)):
             return result

@@ -9,10 +9,9 @@ What decides, first rule that applies to a place:
 4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller has fed both sides the same numbers.
 5. *What is undefined* may be anything: a float in an integer type that cannot hold it, a place that is written to twice.
 6. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
-7. *Discrete values.* Where a jump (round, argmax, a comparison ...) was fed rounded values, a difference proves nothing by itself:
-   it is a fault only if it survives with eager's inputs given to the jump alone. If redrawing eager's roundings moves as many
-   elements as far, it is amplified rounding; else a suspect, to be confirmed locally. Gradients are not discrete in this sense:
-   a jump in a backward (the mask of a relu, the index of a maximum) shows in eager's redrawn roundings, which rule 8 respects.
+7. *Behind a jump* (round, argmax, a comparison ...) that was fed rounded values, two correct runs may part, and how far or in how many
+   elements says nothing. What is within rounding of eager with all its jumps taken as eager took them (`jumps`) is legal, by
+   rule 8. Anything else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
@@ -63,7 +62,7 @@ class Verdict:
     """What the referee says about one call.
 
     ``discrete`` without ``fault`` marks a suspect that the caller must confirm locally. ``differences`` are those that count
-    (faults, or suspects), or all of them when none does. Errors are relative to the norm of the fp64 truth, of the worst place.
+    (faults, or suspects), or all of them when none does; ``rules`` are those that decided, by place. Errors are relative to the norm of the fp64 truth, of the worst place.
     ``equals_itself``: see the function of that name; asked of eager's side of a fault only.
     """
 
@@ -78,6 +77,7 @@ class Verdict:
     eager_error: float | None = None
     noise: float | None = None
     equals_itself: bool = False
+    rules: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         errors = {name: getattr(self, name) for name in ("compiled_error", "eager_error", "noise")}
@@ -236,12 +236,16 @@ class _Bench:
     def _ruled(self, differences: list[Difference]) -> Verdict:
         if self._is_noise(differences):
             note = "eager differs from eager"
-            return Verdict(nondeterministic=True, rule="nondeterministic", note=note, differences=differences)
+            rules = {difference.where: "nondeterministic" for difference in differences}
+            return Verdict(
+                nondeterministic=True, rule="nondeterministic", note=note, differences=differences, rules=rules
+            )
         rulings = [self._rule(difference) for difference in differences]
         faults = [ruling for ruling in rulings if ruling.fault]
         suspects = [ruling for ruling in rulings if ruling.discrete]
         counted = faults or suspects or rulings
         result = counted[0]
+        result.rules = {difference.where: ruling.rule for ruling in rulings for difference in ruling.differences}
         result.differences = [difference for ruling in counted for difference in ruling.differences]
         result.kind = result.differences[0].kind if faults else None
         result.note = "" if faults else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
@@ -287,12 +291,12 @@ class _Bench:
             note = f"{self._runs.why_undefined}: what comes of that is undefined, and differs"
             return _excused(difference, "undefined", note)
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
-        if is_stepped and not where.startswith("grad"):  # the bits of a rounded float are steps too
-            return self._rule_discrete(difference)
+        if is_stepped:  # the bits of a rounded float are steps too
+            return self._rule_behind_jump(difference, terms)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
             return _fault([difference], "exact: every producer is exact")
         truth = self._runs.truth
-        if truth is not None and where in truth and truth[where].shape == self._expected[where].shape:
+        if truth is not None and _has(truth, where, self._expected):
             return self._rule_fp64(difference, truth[where], terms)
         return self._rule_ulps(difference)
 
@@ -308,18 +312,18 @@ class _Bench:
         moved = torch.stack([~same_elements(expected, run, dtype) for run in runs]).any(0)
         return not bool((~same_elements(expected, actual, dtype) & ~moved).any())
 
-    def _rule_discrete(self, difference: Difference) -> Verdict:
+    def _rule_behind_jump(self, difference: Difference, terms: int) -> Verdict:
         where = difference.where
-        expected, actual = self._expected[where], self._actual[where]
-        moved = moved_elements(expected, actual)
-        legal = [moved_elements(expected, run[where]) for run in self._runs.redrawn if where in run]
-        count, step = max((n for n, _ in legal), default=0), max((s for _, s in legal), default=0.0)
-        if moved[0] <= MARGIN * count and moved[1] <= max(step, 1.0) * MARGIN:
-            return _excused(difference, "amplified rounding", "discrete values differ by amplified rounding")
-        note = "discrete values differ: a fault only if they differ with the same inputs too"
+        truth = self._runs.truth_with_same_jumps if is_inexact(self._expected[where]) else None
+        if truth is not None and _has(truth, where, self._expected):
+            ruling = self._rule_fp64(difference, truth[where], terms, same_jumps=True)
+            if not ruling.fault:
+                return ruling
+        note = "values behind a jump differ: a fault only if a part of the program is wrong on eager's inputs"
         return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
 
-    def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int) -> Verdict:
+    def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
+        """Rule 8, against ``truth``; with ``same_jumps`` roundings are redrawn where every jump is eager's."""
         expected, actual = in_double(self._expected[difference.where]), in_double(self._actual[difference.where])
         truth = in_double(truth)
         dtype = self._expected[difference.where].dtype
@@ -327,11 +331,8 @@ class _Bench:
         compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
         if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
             return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
-        noise = [
-            Distance.of(in_double(run[difference.where]), truth)
-            for run in self._runs.redrawn
-            if difference.where in run
-        ]
+        redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
+        noise = [Distance.of(in_double(run[difference.where]), truth) for run in redrawn if difference.where in run]
         loosest = eager.worst_of(noise)
         spread = max((error.norm for error in noise), default=0.0)
         if compiled.exceeds(loosest, floor, truth, expected, actual, dtype):
@@ -363,6 +364,11 @@ class _Bench:
         if bool((((actual - expected).abs() > legal) & outside(expected, actual, dtype)).any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "")
+
+
+def _has(truth: Side, where: str, expected: Side) -> bool:
+    """Whether there is a truth of this place, of the same shape."""
+    return where in truth and truth[where].shape == expected[where].shape
 
 
 def _numbers(tolerance: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from . import fp64
 from .boundary import places
 from .distance import same_bits
+from .jumps import SameJumps
 from .marks import Calls, Mark, MarkedRun
 from .perturbation import Perturbation
 from .snapshot import clone, global_state, rng_state, set_rng_state
@@ -67,10 +68,8 @@ class Reruns:
     @cached_property
     def truth(self) -> Side | None:
         """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
-        marked, calls, *_ = self._eager_run
         try:
-            with self._switches.applied():
-                result = fp64.run(self._program, self._inputs, marked, calls)
+            result = self._in_double(None)
         except fp64.InvalidInFp64 as error:
             self.why_no_truth = str(error)
             return None
@@ -80,10 +79,31 @@ class Reruns:
     @cached_property
     def redrawn(self) -> list[Side]:
         """Eager runs whose roundings were drawn anew, those that came to an end: a last bit may move an index out of range."""
+        return self._redrawn(lambda: None)
+
+    @cached_property
+    def truth_with_same_jumps(self) -> Side | None:
+        """`truth` with every jump taken as eager took it; None where there is no such thing."""
+        try:
+            return places(*self._in_double(self._eager_run[0].jumps.again()))
+        except fp64.InvalidInFp64:
+            return None
+
+    @cached_property
+    def redrawn_with_same_jumps(self) -> list[Side]:
+        """`redrawn` with every jump taken as eager took it."""
+        return self._redrawn(self._eager_run[0].jumps.again)
+
+    def _in_double(self, jumps: SameJumps | None) -> Any:
+        marked, calls, *_ = self._eager_run
+        with self._switches.applied():
+            return fp64.run(self._program, self._inputs, marked, calls, jumps)
+
+    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Side]:
         runs: list[Side] = []
         for seed in _SEEDS:
             values = clone(list(self._inputs))
-            with self._same_start(), Perturbation(seed), contextlib.suppress(Exception):
+            with self._same_start(), Perturbation(seed, jumps()), contextlib.suppress(Exception):
                 runs.append(places(*self._program(values)))
         return runs
 

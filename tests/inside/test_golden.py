@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import fx
 
 from minimizer.inside import golden
-from minimizer.inside.golden import GoldenGraph
+from minimizer.inside.golden import GoldenGraph, storable
 from minimizer.inside.snapshot import rng_state
 
 
@@ -42,3 +44,13 @@ def test_of_a_large_value_that_is_not_finite_a_simple_one_may_do(
 
 def test_integers_are_finite() -> None:
     assert golden.nonfinite(torch.ones(9, 9, dtype=torch.int64)) is None
+
+
+def test_views_of_one_storage_in_several_dtypes_can_be_saved(tmp_path: Path) -> None:
+    """A window between ``view_as_complex`` and what uses both has such inputs."""
+    x = torch.randn(4, 2)
+    values = {"x": x, "pairs": torch.view_as_complex(x), "part": x[1:]}
+    torch.save(storable(values), tmp_path / "golden.pt")
+    found = torch.load(tmp_path / "golden.pt", weights_only=True)
+    assert all(torch.equal(found[key], value) for key, value in values.items())
+    assert found["part"].untyped_storage().data_ptr() == found["x"].untyped_storage().data_ptr()
