@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from minimizer.blame import LADDERS, rungs, stage_of
@@ -28,7 +28,9 @@ from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction,
 from minimizer.script import Rerun, reduce_script
 from minimizer.script import Source as Script
 from minimizer.script.arguments import with_arguments
+from minimizer.script.entries import is_method
 from minimizer.script.inline import bundled
+from minimizer.syntax import full_name, imported
 from minimizer.types import Kind, Reason, Step
 
 STAGE = re.compile(
@@ -200,38 +202,18 @@ def has_shown_it(error: ExceptionInfo | None) -> bool:
 def backend_of(text: str) -> str | None:
     """The backend that a script compiles with, as source text; None where it names none, or several beside the reference."""
     tree = ast.parse(text)
-    imported = _imported(tree)
+    names = imported(tree)
     calls = {call.func: call for call in ast.walk(tree) if isinstance(call, ast.Call)}
     named: set[str | None] = set()
     for node in ast.walk(tree):
         call = calls.get(node) if isinstance(node, ast.expr) else None
-        entry = _full_name(node, imported)
-        is_method = call is not None and isinstance(node, ast.Attribute) and node.attr == "compile"
+        entry = full_name(node, names)
         if entry in ("torch.compile", *OPTIMIZE):
             named |= _backends(call, tree, comes_first=entry in OPTIMIZE)
-        elif is_method and ast.unparse(node).partition(".")[0] not in imported:
+        elif call is not None and is_method(call.func, names):
             named |= _backends(call, tree)
     compared = named - {REFERENCE} or named
     return next(iter(compared)) if len(compared) == 1 else None
-
-
-def _imported(tree: ast.Module) -> dict[str, str]:
-    """The names that a script imports, and what they stand for."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            packages = {name: name for alias in node.names if not alias.asname for name in alias.name.split(".")[:1]}
-            found |= packages | {alias.asname: alias.name for alias in node.names if alias.asname}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def _full_name(node: ast.AST, imported: Mapping[str, str]) -> str:
-    if not isinstance(node, ast.Name | ast.Attribute):
-        return ""
-    first, dot, rest = ast.unparse(node).partition(".")
-    return imported.get(first, first) + dot + rest
 
 
 def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = False) -> set[str | None]:

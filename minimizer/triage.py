@@ -14,16 +14,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from minimizer import protocol
+from minimizer import coverage, protocol
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Survey
 from minimizer.findings import (
     Case,
     ScriptCase,
     Settled,
+    before_a_frame,
     checked_of,
     denied,
+    disputed,
     hang_signature,
+    has_attempted,
     held_signature,
     hidden_failure,
     is_healthy,
@@ -32,9 +35,11 @@ from minimizer.findings import (
     message_of,
     missing_signature,
     not_runnable,
+    nothing_compiled,
     opaque,
     place_of,
     signal_name,
+    uncompared,
     unexamined,
     unmade,
 )
@@ -42,6 +47,7 @@ from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdic
 from minimizer.prelude import namespaces_of, prelude
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo
+from minimizer.readings import reads_compiler
 from minimizer.surveys import Surveys
 from minimizer.types import Kind, Reason, Status, counted
 from minimizer.watchdog import Silence
@@ -58,13 +64,20 @@ CHECKED_BY_SCRIPT = "the script's own comparison"
 class Triage:
     """What the runs of one script come to.
 
-    ``repeat_seconds``: no run of a script that ends well is begun after so many (`REPEAT_SECONDS`).
+    ``repeat_seconds``: no run of a script that ends well is begun after so many (`REPEAT_SECONDS`). ``on_healthy`` is called when a
+    first one has, before it is run again.
     """
 
     def __init__(
-        self, surveys: Surveys, *, on_note: Callable[[str], None], repeat_seconds: float = REPEAT_SECONDS
+        self,
+        surveys: Surveys,
+        *,
+        on_note: Callable[[str], None],
+        on_healthy: Callable[[], None] = lambda: None,
+        repeat_seconds: float = REPEAT_SECONDS,
     ) -> None:
         self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
+        self._on_healthy = on_healthy
         self._suspects: list[protocol.Suspect] = []
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None before there was one."""
@@ -73,6 +86,8 @@ class Triage:
         """Run the script until the question is settled; a healthy one several times."""
         started, runs = time.monotonic(), 1
         found = self._once()
+        if is_healthy(found):
+            self._on_healthy()
         with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
             while is_healthy(found) and runs < SURVEYS and time.monotonic() - started < self._repeat_seconds:
                 found, runs = self._once(), runs + 1
@@ -109,9 +124,8 @@ class Triage:
             exception=failure.exception,
             verdict=failure.verdict,
             tolerance=tolerance,
-            checked=protocol.Checked(
-                frames=failure.graph + 1, calls=max(0, failure.call + 1), backward=int(failure.phase == "backward")
-            ),
+            checked=failure.checked or protocol.Checked(),
+            graph=failure.graph,
         )
 
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
@@ -146,54 +160,53 @@ class Triage:
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
         hidden = hidden_failure(finished)
+        if finished.stopped and not finished.checked.calls and (self.surveys.values or not finished.checked.frames):
+            return hidden or self._nothing_compared(finished)
         if finished.checked.frames == 0:
-            return hidden or Settled(
-                Status.FAILED,
-                Reason.NOTHING_COMPILED,
-                "The script ran to its end, but torch.compile compiled no frame of it: nothing was checked.",
-                finished.checked,
-            )
+            how = "The script ran to its end, but torch.compile compiled no frame of it."
+            return hidden or nothing_compiled(how, finished.checked, children=finished.children)
         if finished.checked.calls == 0 and self.surveys.values:
             return hidden or Settled(
                 Status.PARTIAL,
                 Reason.NOT_VERIFIED,
-                f"The script ran to its end, but no call of its {counted(finished.checked.frames, 'compiled graph')} could be compared "
+                f"The script ran to its end, but no call of its {counted(finished.checked.graphs, 'compiled graph')} could be compared "
                 "with eager: nothing was checked but that it compiles and runs.",
                 finished.checked,
             )
-        checked, notes = finished.checked, list(finished.notes)
-        if finished.stopped:
-            notes.append(
-                "The script was stopped before its end, when enough was compared: what comes later was not seen."
-            )
-        backward = f" and {counted(checked.backward, 'gradient comparison')}" if checked.backward else ""
-        summary = (
-            f"Healthy: {counted(checked.calls, 'call')} of {counted(checked.frames, 'compiled graph')}{backward} gave what "
-            "eager gives, within rounding."
+        checked, extent = self.surveys.checked(finished), self.surveys.extent(finished)
+        summary = coverage.healthy(checked, extent) if self.surveys.values else coverage.uncompared(checked, extent)
+        healthy = hidden or Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
+        if finished.uncompared and self.surveys.values and not hidden:
+            healthy = uncompared(healthy, finished.uncompared)
+        note = (
+            "Values behind a jump differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         )
-        if not self.surveys.values:
-            summary = (
-                f"No crash: {counted(checked.frames, 'compiled graph')} compiled and ran. Values were not compared."
-            )
-        healthy = hidden or Settled(Status.HEALTHY, None, summary, checked, notes=tuple(notes))
-        note = "Discrete values differ, but every part of the graph is right on eager's inputs: rounding, amplified."
-        first_of_each = {suspect.graph: suspect for suspect in reversed(finished.suspects)}
-        self._suspects = [first_of_each[graph] for graph in sorted(first_of_each)]
+        self._suspects = list(finished.suspects)
         self.otherwise = noted = replace(healthy, notes=(*healthy.notes, note))
         return self.next_suspect() or (healthy if self.otherwise is noted else self.otherwise)
 
-    def next_suspect(self) -> Case | None:
-        """The next call whose discrete values differ, held; None if there is none left.
+    def _nothing_compared(self, finished: protocol.Finished) -> Settled:
+        """The verdict on a script that was stopped before a call of it was compared."""
+        checked = self.surveys.checked(finished)
+        done = (
+            f"with {counted(checked.graphs, 'graph')} compiled and {counted(checked.calls_made, 'call')} of them made"
+        )
+        summary = self.surveys.share_is_over(
+            done if checked.graphs else "before anything was compiled", "no call had been compared"
+        )
+        return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked)
 
-        It is a fault only if the difference survives where eager's own inputs are given to the node.
+    def next_suspect(self) -> Case | None:
+        """The next call whose values behind a jump differ, held; None if there is none left.
+
+        It is a fault only if a part of its graph is wrong on eager's own inputs.
         """
         while self._suspects:
             suspect = self._suspects.pop(0)
             survey = self.surveys.run(hold={"graph": suspect.graph, "call": suspect.call})
             if (held := _to_reduce(survey)) is not None:
                 return replace(self._held(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise)
-            if survey.finished is None or survey.finished.exception is not None:
-                self.leave_open()
+            self.leave_open()
         return None
 
     def leave_open(self) -> None:
@@ -202,7 +215,11 @@ class Triage:
         self.otherwise = unexamined(self.otherwise)
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
+        if finished.checked.frames and is_own_check(error) and reads_compiler(self.surveys.text, error):
+            return disputed(error, finished.checked)
         eager = self._eager_runs()
+        if finished.attempted:  # else the compiler is not to blame, however eager is asked
+            eager = self._by_stance(eager, error)
         if eager[-1].finished is None:
             return not_runnable(eager[-1], "without the compiler")
         raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
@@ -221,12 +238,15 @@ class Triage:
                 finished.checked,
                 exception=raised[0],
             )
+        if not finished.attempted:
+            how = before_a_frame(line_of(error), error)
+            return nothing_compiled(how, finished.checked, children=finished.children, error=error)
         if is_own_check(error):
             held = self._own_check(finished.checks)
             if held is not None:
                 return held
             if finished.checked.calls:
-                disputed = Settled(
+                in_doubt = Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
                     f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
@@ -235,7 +255,7 @@ class Triage:
                     kind=Kind.WRONG_OUTPUT,
                     exception=error,
                 )
-                return ScriptCase(disputed)
+                return ScriptCase(in_doubt)
         kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
         return ScriptCase(unmade(f"({line_of(error)})", kind, finished.checked, error))
 
@@ -261,6 +281,9 @@ class Triage:
             return not_runnable(eager, "with and without the compiler")
         if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
             return not_runnable(survey, "with the compiler")
+        if not has_attempted(survey) and eager.finished.exception is None:
+            end = f"it dies by {signal_name(survey.signal)}" if survey.signal else f"it ends with status {survey.exit}"
+            return nothing_compiled(before_a_frame(end))
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
         if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
@@ -302,8 +325,29 @@ class Triage:
             runs.append(self.surveys.eager())
         return runs
 
+    def _by_stance(self, eager: list[Survey], error: ExceptionInfo) -> list[Survey]:
+        """Runs without the compiler; where the script can tell how it is switched off, and ends otherwise then, one where it cannot.
+
+        It may read the variable that does so, or miss the wrapper around a compiled module.
+        """
+        ends = [run.finished.exception for run in eager if run.finished is not None]
+        is_same = ends[0] is not None and ends[0].root_type == error.root_type if ends else True
+        if is_same or len({end is None for end in ends}) > 1 or "set_stance" in self.surveys.text:
+            return eager
+        told = self.surveys.eager(by_stance=True)
+        if told.finished is None or (told.finished.exception is None) == (ends[0] is None):
+            return eager
+        self._on_note(
+            f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 {_how(ends[0])}, with the stance force_eager "
+            f"{_how(told.finished.exception)}. The second is taken for what eager does."
+        )
+        return [told]
+
     def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
         """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
+        if silence.out_of_time:
+            summary = self.surveys.out_of_time(survey, silence)
+            return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked_of(survey.phase))
         place = place_of(survey.phase)
         message = f"had not come back after {silence.seconds:.0f} seconds"
         if not silence.hangs:
@@ -324,6 +368,8 @@ class Triage:
             eager = self.surveys.eager()
             if eager.finished is None:
                 return not_runnable(eager, "with and without the compiler")
+            if not has_attempted(survey) and eager.finished.exception is None:
+                return nothing_compiled(before_a_frame(message))
         return ScriptCase(
             Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", checked_of(survey.phase), kind=Kind.HANG)
         )
@@ -347,6 +393,10 @@ class Triage:
                 f"({line_of(call.exception)})."
             )
         return None
+
+
+def _how(error: ExceptionInfo | None) -> str:
+    return "it ends well" if error is None else f"it ends by {line_of(error)}"
 
 
 def _to_reduce(survey: Survey) -> Survey | None:

@@ -8,49 +8,34 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer import scratch
+from minimizer.clean_process import CleanRun, run_clean
 from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.report import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
-from minimizer.untrusted import tail
+from minimizer.script.entries import is_compiled
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro."""
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
 """How often a repro is run, and how long one run may take."""
-OUTPUT_BYTES = 256 << 10
-"""How much of the end of a run's output is read. What an assertion says comes last and begins with its evidence: tensors of a thousand
-elements each take ten or twenty kilobytes."""
 SHOWN = 4000
 """How many characters of it a report shows."""
 FILE_BYTES = 2 << 30
 MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
-PUBLIC = re.compile(r"\btorch\.compile\b")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
-@dataclass(frozen=True)
-class Run:
-    """How one run of a repro ended; ``status`` is None where it had to be stopped."""
-
-    status: int | None
-    output: str
-    seconds: float
+class Run(CleanRun):
+    """How one run of a repro ended."""
 
     def shows(self, repro: Repro) -> bool:
         """Whether it failed for the reason that the repro states."""
         return self.status == PRESENT and repro.evidence in self.output
-
-    @property
-    def last_line(self) -> str:
-        return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
 
 
 def verify(
@@ -96,8 +81,7 @@ def verify(
         runs=runs,
         failed_same=sum(outcome.shows(repro) for outcome in compiled),
         clean_process=True,
-        public_api=PUBLIC.search(repro.source) is not None
-        and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
+        public_api=is_compiled(repro.source) and not any(entry in repro.source for entry in INTERNAL_ENTRIES),
         passes_with_compiler_off=eager.status == GONE,
         stopped=sum(outcome.status is None for outcome in (*compiled, eager)),
         output=next((outcome.output[-SHOWN:] for outcome in compiled if outcome.shows(repro)), ""),
@@ -122,20 +106,19 @@ def run_once(
         (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
         if data is not None:
             (work / DATA_FILE).write_bytes(data)
-        with (folder / "output").open("wb") as output:
-            started = time.monotonic()
-            process = sandbox.start(
-                [str(real_interpreter(python)), SCRIPT_FILE],
-                cwd=work,
-                read=runtime_paths(python),
-                write=[work, home],
-                env={**_environment(home), **(extra or {})},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                file_bytes=FILE_BYTES,
-            )
-            status = sandbox.finish(process, limit, watch)
-            return Run(status, tail(folder / "output", OUTPUT_BYTES), time.monotonic() - started)
+        ran = run_clean(
+            [str(real_interpreter(python)), SCRIPT_FILE],
+            sandbox,
+            work=work,
+            output=folder / "output",
+            read=runtime_paths(python),
+            write=[work, home],
+            environment={**_environment(home), **(extra or {})},
+            limit=limit,
+            watch=watch,
+            file_bytes=FILE_BYTES,
+        )
+        return Run(ran.status, ran.output, ran.seconds)
     finally:
         scratch.remove(folder)
 

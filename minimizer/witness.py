@@ -8,7 +8,6 @@ correct programs, is blind to faults of passes, and goes silent on a warm cache;
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,11 +15,12 @@ from pathlib import Path
 from typing import Literal
 
 from minimizer import scratch
+from minimizer.clean_process import run_clean
 from minimizer.place import Place
 from minimizer.report import Witness
 from minimizer.sandbox import real_interpreter
 from minimizer.types import Kind
-from minimizer.untrusted import read_untrusted, tail, walk_untrusted
+from minimizer.untrusted import read_untrusted, walk_untrusted
 
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
@@ -41,7 +41,6 @@ OWN_ERRORS = (
 DUMP_BYTES = 1 << 20
 INPUT_BYTES = 64 << 20
 """How much of what a dumped graph is called with is kept."""
-LOG_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,7 @@ def _hear(
 ) -> Testimony:
     limit = seconds()
     folder = place.private(f"witness-{after}")
+    work = place.lay_out(folder / "work")
     output = place.private("logs") / f"witness-{after}.txt"
     environment = {
         **place.environment(folder / "cache", home=folder),
@@ -113,22 +113,22 @@ def _hear(
         "TORCHDYNAMO_REPRO_LEVEL": str(level),
         "TORCH_COMPILE_DEBUG_DIR": str(folder / "debug"),
     }
-    with output.open("wb") as stream:
-        process = place.sandbox.start(
-            command,
-            cwd=folder,
-            read=place.read,
-            write=[folder],
-            env=environment,
-            network=place.network,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
-        status = place.sandbox.finish(process, limit, watch)
-    log = place.redacted(tail(output, LOG_BYTES))
+    ran = run_clean(
+        command,
+        place.sandbox,
+        work=work,
+        output=output,
+        read=place.read,
+        write=[folder],
+        environment=environment,
+        limit=limit,
+        watch=watch,
+        network=place.network,
+    )
+    log = place.redacted(ran.output)
     dump = _dumped(folder)
     scratch.remove(folder)
-    outcome, sees = _judge(status, log, dump is not None, limit, message)
+    outcome, sees = _judge(ran.status, log, dump is not None, limit, message)
     if dump is not None:
         dump = replace(dump, launcher=place.redacted(dump.launcher))
     return Testimony(after, level, outcome, sees, dump, log)

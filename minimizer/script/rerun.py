@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minimizer.executor import Executor
+from minimizer.executor import RERUN, Executor
 from minimizer.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
@@ -102,24 +102,25 @@ class Rerun:
         slowest = self._slowest
         timeout = max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
         watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
-        outcomes = self._executor.judge(requests, timeout=timeout, op="rerun", watchdog=watchdog)
+        outcomes = self._executor.judge(requests, timeout=timeout, op=RERUN, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
             is_late = outcome.outcome == "timeout" and outcome.seconds >= timeout  # of a busy machine, most often
             if is_noise(outcome) or is_late:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
                 (outcomes[index],) = self._executor.judge(
-                    [{**requests[index], "environ": clean}], timeout=timeout, op="rerun", watchdog=watchdog
+                    [{**requests[index], "environ": clean}], timeout=timeout, op=RERUN, watchdog=watchdog
                 )
         self._slowest = max([slowest, *(o.seconds for o in outcomes if o.outcome not in ("timeout", "lost"))])
         return outcomes
 
 
 def script_signature(outcome: Outcome) -> Signature | None:
-    """How a compiled run failed. A check of the script itself that holds in eager is a wrong output; ``what`` says which sort.
+    """How a compiled run failed; None where it did not, or Dynamo was given no frame: then the compiler has done nothing.
 
+    A check of the script itself that holds in eager is a wrong output; ``what`` says which sort.
     ``assert_close`` tells a dtype, shape or layout that differs from values that do.
     """
-    if is_noise(outcome):
+    if is_noise(outcome) or not outcome.attempted:
         return None
     error = outcome.exception
     check = _own_check(error) if error is not None and outcome.outcome == "runtime_error" else ""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from canned_surveys import AT, PROGRAM, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
+from canned_surveys import AT, CHECKED, PROGRAM, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
 
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.executor import Survey
 from minimizer.findings import Case, ScriptCase, Settled, signal_name
 from minimizer.oracle import Signature
 from minimizer.protocol import Checked, Held, parse
-from minimizer.surveys import EAGER_SECONDS, SURVEY_SECONDS
+from minimizer.surveys import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
 from minimizer.triage import EAGER_RUNS, SURVEYS
 from minimizer.types import Kind, Reason, Status
 from minimizer.watchdog import Watchdog
@@ -58,9 +59,14 @@ def test_a_wrong_value_is_a_case() -> None:
     assert found.signature.kind is Kind.WRONG_OUTPUT
     assert found.message == "output[0]: value: expected 1, got 2"
     assert found.program.node("y").target == "torch.relu"
-    assert (found.checked.frames, found.checked.calls) == (2, 3)
+    assert found.checked == Checked()
     assert found.tolerance is None
     assert found.otherwise is None
+
+
+def test_a_failure_says_how_much_was_compared_before_it() -> None:
+    found = case(held(kind="wrong_output", verdict=WRONG, checked={**CHECKED, "calls_made": 7}))
+    assert (found.checked.graphs, found.checked.calls, found.checked.calls_made) == (2, 5, 7)
 
 
 @pytest.mark.parametrize("kind", ["compile_error", "runtime_error"])
@@ -88,8 +94,9 @@ def test_the_script_is_run_as_the_user_asked() -> None:
 def test_healthy_says_what_was_checked() -> None:
     found = settled(finished(notes=["graph 1 could not be compared"]))
     assert (found.status, found.reason) == (Status.HEALTHY, None)
-    assert "5 calls of 2 compiled graphs" in found.summary
-    assert found.checked == Checked(frames=2, calls=5, backward=1)
+    compared = "No difference in the 5 of 5 calls that were compared, nor in 1 backward pass (2 graphs)."
+    assert found.summary == f"{compared} The script was run {SURVEYS} times."
+    assert found.checked == Checked(**CHECKED)
     assert found.notes == ("graph 1 could not be compared",)
 
 
@@ -102,6 +109,42 @@ def test_notes_of_the_run_are_told() -> None:
 def test_a_script_that_compiled_nothing_is_never_healthy() -> None:
     found = settled(finished(checked={"frames": 0}))
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
+
+
+def test_processes_of_a_script_that_compiled_nothing_itself_are_told() -> None:
+    found = settled(finished(checked={"frames": 0}, children=2))
+    assert found.reason is Reason.NOTHING_COMPILED
+    assert "started 2 child processes, which were not looked at" in found.summary
+    assert "--nproc" in found.summary
+    assert "child" not in settled(finished(checked={"frames": 0})).summary
+
+
+def test_what_fails_before_dynamo_was_given_a_frame_is_not_blamed_on_it() -> None:
+    found = settled(finished(attempted=False, exception=error("AssertionError", "is on")), eager=[finished()])
+    assert (found.status, found.reason, found.kind) == (Status.FAILED, Reason.NOTHING_COMPILED, None)
+    assert "only where the compiler is switched on (AssertionError: is on)" in found.summary
+
+
+def test_a_refusal_of_torch_compile_itself_is_told_as_one() -> None:
+    refused = {**error("TypeError", "no function"), "frames": [["torch/__init__.py", "compile", ""]]}
+    found = settled(finished(attempted=False, exception=refused), eager=[finished()])
+    assert found.reason is Reason.NOTHING_COMPILED
+    assert found.summary.startswith("torch.compile refuses what the script asks of it (TypeError: no function)")
+
+
+def test_what_fails_in_eager_too_comes_before_what_compiled_nothing() -> None:
+    raised = finished(attempted=False, exception=error("ValueError"))
+    assert settled(raised, eager=[raised]).reason is Reason.FAILS_IN_EAGER
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [({"signal": 6}, "it dies by SIGABRT"), ({"exit": 3}, "it ends with status 3")]
+)
+def test_what_dies_before_dynamo_was_given_a_frame_is_not_blamed_on_it(end: dict[str, Any], said: str) -> None:
+    phase = {"type": "phase", "doing": "script", "attempted": False}
+    found = settled(ended(**end, at=phase), eager=[finished()])
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
+    assert said in found.summary
 
 
 def test_trap_15_a_script_that_fails_without_the_compiler_too_is_no_fault_of_the_compiler() -> None:
@@ -163,6 +206,27 @@ def test_a_check_that_no_call_bears_out_is_disputed() -> None:
     assert "AssertionError: took 3 s" in found.summary
 
 
+TIMED = """
+import time
+
+begun = time.perf_counter()
+f(x)
+took = time.perf_counter() - begun
+assert took < 1, "too slow"
+"""
+
+
+def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(TIMED)
+    late = {**error("AssertionError", "too slow"), "frames": [["script.py", "<module>", 'assert took < 1, "too slow"']]}
+    executor = FakeExecutor([finished(exception=late)], [finished(exception=late)])
+    found = asked_of(executor, tmp_path / "script.py").run()
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
+    assert "too slow" in found.summary and "clock" in found.summary
+    assert [request["compile"] for request in executor.asked] == [True]
+
+
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
     nothing = {"frames": 1, "calls": 0}
     found = unshown(
@@ -211,6 +275,41 @@ def test_eager_that_fails_otherwise_does_not_acquit_the_compiler() -> None:
     assert "not to blame" not in other.summary
 
 
+def test_a_script_that_reads_how_the_compiler_is_switched_off_is_asked_by_a_stance() -> None:
+    """It fails unless the variable is set: so it does in eager, where that is not how eager is asked."""
+    raised = finished(exception=error("AssertionError", "not disabled"))
+    found, executor, notes = triage(raised, eager=[*[finished()] * EAGER_RUNS, raised])
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
+    assert [request["stance"] for request in executor.asked[1:]] == [False] * EAGER_RUNS + [True]
+    assert any("looks at the compiler" in note for note in notes)
+
+
+def test_a_script_that_misses_the_wrapper_in_eager_is_judged_as_usual() -> None:
+    """``model._orig_mod`` is not there where nothing wraps the model."""
+    missing = finished(exception=error("AttributeError", "no attribute '_orig_mod'"))
+    found = unshown(
+        finished(exception=error("TypeError", "hook got None")), eager=[*[missing] * EAGER_RUNS, finished()]
+    )
+    assert (found.reason, found.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
+
+
+def test_a_script_that_sets_a_stance_itself_is_not_asked_by_one(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text('torch.compiler.set_stance("default")\n')
+    executor = FakeExecutor([finished(exception=error("TypeError"))], [finished()])
+    asked_of(executor, tmp_path / "script.py").run()
+    assert [request.get("stance") for request in executor.asked].count(True) == 0
+
+
+def test_somebody_is_told_of_the_first_run_that_ends_well() -> None:
+    told: list[int] = []
+    executor = FakeExecutor([finished()])
+    asked_of(executor, on_healthy=lambda: told.append(len(executor.asked))).run()
+    assert told == [1]
+    asked_of(FakeExecutor([held(kind="wrong_output", verdict=WRONG)]), on_healthy=lambda: told.append(0)).run()
+    assert told == [1]
+
+
 @pytest.mark.parametrize(
     ("raised", "option"),
     [
@@ -251,11 +350,19 @@ def test_an_unsteady_graph_hides_no_other_failure() -> None:
 
 
 def test_nothing_is_healthy_of_which_nothing_was_compared() -> None:
-    nothing = finished(checked={"frames": 2, "calls": 0, "backward": 0})
+    nothing = finished(checked={"frames": 2, "graphs": 2, "calls": 0, "backward": 0})
     found = settled(nothing)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert "no call of its 2 compiled graphs could be compared" in found.summary
     assert settled(nothing, values=False).status is Status.HEALTHY
+
+
+def test_nothing_is_healthy_with_a_graph_that_could_not_be_compared() -> None:
+    partly = finished(uncompared=["compiled graph 1 (TypeError: a queue)", "compiled graph 2 (TypeError: a lock)"])
+    found = settled(partly)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert "no call of compiled graph 1 (TypeError: a queue) and 1 more could be compared" in found.summary
+    assert settled(partly, values=False).status is Status.HEALTHY
 
 
 def test_a_call_that_eager_cannot_repeat_is_told() -> None:
@@ -283,13 +390,10 @@ def test_discrete_differences_are_held_and_asked_again() -> None:
     assert any("rounding" in note for note in found.otherwise.notes)
 
 
-def test_a_suspect_that_does_not_come_again_is_healthy() -> None:
-    assert settled(finished(suspects=[SUSPECT]), finished()).status is Status.HEALTHY
-
-
 @pytest.mark.parametrize(
     "second",
     [
+        finished(),  # its call does not come again
         {"end": {"signal": 9}},
         {"end": {"exit": 1}},
         finished(exception=error("OutOfMemoryError")),
@@ -309,7 +413,7 @@ def test_a_suspect_that_cannot_be_examined_is_not_healthy_and_is_let_go() -> Non
     found, executor, _ = triage(finished(suspects=[SUSPECT]), unwritable())
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
-    assert "Discrete values differ" in found.summary
+    assert "Values behind a jump" in found.summary
     assert executor.killed == 1
 
 
@@ -320,9 +424,9 @@ def test_what_is_held_and_cannot_be_written_is_let_go(first: dict[str, Any]) -> 
     assert executor.killed == 1
 
 
-def test_of_several_suspects_each_graph_is_asked_in_turn() -> None:
-    first, again, second = SUSPECT, {**SUSPECT, "call": 9}, {**SUSPECT, "graph": 2, "call": 0}
-    executor = FakeExecutor([finished(suspects=[first, again, second]), held(), held()])
+def test_several_suspects_are_asked_in_turn() -> None:
+    first, second = SUSPECT, {**SUSPECT, "graph": 2, "call": 0}
+    executor = FakeExecutor([finished(suspects=[first, second]), held(), held()])
     asked = asked_of(executor, steps=3)
 
     assert isinstance(asked.run(), Case)
@@ -470,10 +574,63 @@ def test_a_script_that_never_ends_and_compiles_nothing() -> None:
 
 
 def test_a_long_script_that_was_stopped_is_healthy_as_far_as_it_was_seen() -> None:
-    found = settled(finished(stopped=True))
+    found = settled(finished(stopped=True, seconds=61.7))
     assert found.status is Status.HEALTHY
-    assert any("stopped before its end" in note for note in found.notes)
-    assert not any("stopped" in note for note in settled(finished()).notes)
+    assert "5 of at least 5 calls that were compared" in found.summary
+    assert "the run was stopped after 62 s; --steps 10 lets it run longer" in found.summary
+    assert found.checked.not_compared[0].startswith("what comes after 62 s: the script was stopped there")
+    assert "stopped" not in settled(finished()).summary and not settled(finished()).checked.not_compared
+
+
+@pytest.mark.parametrize(("budget", "hint"), [(120, "--budget 900"), (900, "--steps 10")])
+def test_a_larger_budget_is_named_where_it_lets_the_script_go_on(budget: int, hint: str) -> None:
+    found = settled(finished(stopped=True, seconds=PATIENCE), budget=budget)
+    assert f"the run was stopped after 300 s; {hint} lets it run longer" in found.summary
+
+
+def test_a_script_that_is_stopped_before_anything_was_compared_says_so_and_what_would_do() -> None:
+    nothing = {"frames": 2, "graphs": 2, "calls": 0, "planned": 3, "calls_made": 3}
+    found = settled(finished(stopped=True, seconds=40.0, checked=nothing), budget=120)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
+    assert found.summary == (
+        "Stopped after 40 s, the third of the budget that a run of the script may take, with 2 graphs compiled and 3 calls of them made: "
+        "no call had been compared; --budget 240 gives it 80 s."
+    )
+    found = settled(finished(stopped=True, seconds=40.0, checked={}), budget=120)
+    assert found.reason is Reason.BUDGET and "before anything was compiled: no call had been compared" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("at", "doing", "compared"),
+    [
+        ({"doing": "script", "graphs": 2, "calls": 0}, "running the script's own code, with 2 graphs compiled by then, at pass.py, line 11", "no call had been compared"),
+        ({"doing": "compile", "graph": 3, "call": None, "calls": 4}, "compiling graph 3, at pass.py, line 11", "4 calls had been compared, without a difference"),
+        ({"doing": "compare", "graph": 0, "call": 2}, "running graph 0 in its call 2 in eager, to compare with it, at pass.py, line 11", "no call had been compared"),
+        ({}, "starting the script, at pass.py, line 11", "no call had been compared"),
+    ],
+    ids=["script", "compile", "eager", "start"],
+)  # fmt: skip
+def test_a_script_that_had_to_be_ended_says_what_it_was_doing(at: dict[str, Any], doing: str, compared: str) -> None:
+    ended_run = silent(at, hangs=False)
+    ended_run["silence"] = replace(ended_run["silence"], out_of_time=True)
+    found = settled(ended_run, budget=300)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
+    share = "Stopped after 100 s, the third of the budget that a run of the script may take"
+    assert found.summary == f"{share}, while {doing}: {compared}; --budget 600 gives it 200 s."
+
+
+def test_a_run_that_is_to_come_to_a_call_again_has_longer_than_the_first() -> None:
+    _, executor, _ = triage(ended(signal=11, at=AT), held(kind="wrong_output", verdict=WRONG), eager=[finished()])
+    first, again = (watchdog.limits for watchdog in executor.watchdogs if watchdog is not None)
+    assert again.share == 2 * first.share
+
+
+@pytest.mark.parametrize(("seconds", "compares"), [(1.0, "all"), (4.0, "more")])
+def test_no_more_is_promised_than_there_is_time_for(seconds: float, compares: str) -> None:
+    """Of 192 calls 8 were compared, in 8 times so many seconds; the run may take 300 s."""
+    checked = {"frames": 1, "graphs": 1, "calls": 8, "planned": 8, "calls_made": 192}
+    found = settled(finished(checked=checked, most_calls=192, seconds=20.0, comparing_seconds=8 * seconds))
+    assert f"8 of 192 calls that were compared (1 graph); --steps 200 compares {compares}." in found.summary
 
 
 def test_signals_without_a_name() -> None:
@@ -554,7 +711,7 @@ def test_a_script_that_fails_now_and_then_without_the_compiler_is_nondeterminist
 
 def test_eager_is_asked_often_before_it_is_believed() -> None:
     _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished()])
-    assert [request["compile"] for request in executor.asked].count(False) == EAGER_RUNS
+    assert [request.get("stance") for request in executor.asked].count(False) == EAGER_RUNS
 
 
 def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def verified(
 
 
 def test_a_repro_that_fails_every_time_for_its_reason_is_verified(tmp_path: Path) -> None:
-    found, notes = verified(HEALTHY_WITHOUT_COMPILER + "raise AssertionError('torch.compile(f) is off')", tmp_path)
+    text = HEALTHY_WITHOUT_COMPILER + "def unused(f):\n    return torch.compile(f)\n\n\nraise AssertionError('is off')"
+    found, notes = verified(text, tmp_path)
     assert found.holds and found.failed_same == found.runs == 3 and found.public_api
     assert notes == []
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,348 @@
+"""Plain runs: what a script does as ``python SCRIPT ARGS``, where nothing of ours has a say.
+
+Our own runs of a script set switches so that it can be compared at all, and a switch may take a failure away: a draw that is wrong only
+where inductor draws by itself is right with ``fallback_random``. So no script is called healthy against what it does untouched. It is
+run once with the compiler and once without, each time in a process, a sandbox and a folder of its own; what is different there, and stays
+so when it is asked again, is a failure, whatever our comparison says.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from minimizer import scratch
+from minimizer.clean_process import CleanRun, run_clean
+from minimizer.errors import Cancelled, ChildFailed
+from minimizer.findings import Settled, denied, disputed, is_own_check, line_of, signal_name
+from minimizer.oracle import NOISE, OOM_SIGNALS, exception_signature
+from minimizer.place import Place
+from minimizer.protocol import ExceptionInfo
+from minimizer.readings import reads_compiler
+from minimizer.report import Attempt
+from minimizer.sandbox import real_interpreter
+from minimizer.tracebacks import Traceback, last_traceback
+from minimizer.types import Kind, Reason, Status
+from minimizer.watchdog import crowding
+
+LEAST_SECONDS = 90.0
+"""How long a plain run may take at least; one of a script whose survey took longer has twice as long as that."""
+DIED = 128
+"""A shell's and the sandbox's status of a command that died by signal n is this and n."""
+TROUBLE = ("out of memory", "can't allocate memory", "MemoryError")
+"""What a machine says that has too little memory, beside `NOISE`."""
+COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
+LAUNCHER = """import os, runpy, sys
+{setting}
+sys.argv, sys.path[0] = sys.argv[1:], os.path.dirname(sys.argv[1])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+FORCE_EAGER = 'import torch; torch.compiler.set_stance("force_eager")'
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to start the script: ``environment`` is added to what it sees, ``setting`` is run in front of it."""
+
+    name: str
+    environment: tuple[tuple[str, str], ...] = ()
+    setting: str = ""
+
+
+COMPILED = Way("plain run, compiled")
+DISABLED = Way("plain run, TORCHDYNAMO_DISABLE=1", environment=(("TORCHDYNAMO_DISABLE", "1"),))
+FORCED = Way("plain run, stance force_eager", setting=FORCE_EAGER)
+SETTINGS = (
+    Way("fallback_random", setting="import torch._inductor.config as config; config.fallback_random = True"),
+    Way("caches", environment=(("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"), ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0"))),
+    Way("threads", environment=(("TORCHINDUCTOR_COMPILE_THREADS", "1"),)),
+    Way("seed", setting="import random, torch; random.seed(0); torch.manual_seed(0)"),
+)
+"""What our runs of a script set, or have in effect, and plain ones do not."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a plain run ended; ``status`` is None where that says nothing: it was stopped, or the machine was in trouble."""
+
+    way: Way
+    status: int | None
+    traceback: Traceback | None
+    said: str
+    seconds: float
+
+    @property
+    def is_known(self) -> bool:
+        return self.status is not None
+
+    @property
+    def passes(self) -> bool:
+        return self.status == 0
+
+    @property
+    def error(self) -> ExceptionInfo | None:
+        return self.traceback.error if self.traceback is not None and not self.passes else None
+
+    @property
+    def line(self) -> str:
+        """How it ended, in words."""
+        if self.status is None:
+            return self.said
+        if self.passes:
+            return "it ends well"
+        if self.error is not None:
+            return line_of(self.error)
+        return signal_name(self.status - DIED) if self.status > DIED else f"exit status {self.status}"
+
+    def is_like(self, other: End) -> bool:
+        """Whether both ended in the same way."""
+        if self.status != other.status or (self.error is None) != (other.error is None):
+            return False
+        if self.error is None or other.error is None:
+            return True
+        one, two = (exception_signature(Kind.RUNTIME_ERROR, error) for error in (self.error, other.error))
+        return one.matches(two)
+
+
+class PlainRuns:
+    """The plain runs of one script. Two begin with `begin`, beside whatever else is done; a context manager that ends them."""
+
+    def __init__(
+        self,
+        place: Place,
+        script: Path,
+        args: Sequence[str],
+        *,
+        nproc: int,
+        left: Callable[[], float],
+        watch: Callable[[], None],
+        on_note: Callable[[str], None],
+    ) -> None:
+        self._place, self._script, self._args, self._nproc = place, script, args, nproc
+        self._left, self._watch, self._on_note = left, watch, on_note
+        self._started = time.monotonic()
+        self._closed = threading.Event()
+        self._pool = ThreadPoolExecutor(2)
+        self._first: tuple[Future[End], Future[End]] | None = None
+        self.attempts: list[Attempt] = []
+        """The runs that were made, in the order in which they were asked for."""
+
+    def __enter__(self) -> PlainRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._pool.shutdown()
+
+    def begin(self) -> None:
+        """Start the run with the compiler and the one without."""
+        if self._first is None:
+            limit = max(LEAST_SECONDS * crowding(), 2 * (time.monotonic() - self._started))
+            self._first = (self._start(COMPILED, limit), self._start(DISABLED, limit))
+
+    def against(self, found: Settled) -> Settled:
+        """A verdict in the light of the plain runs: where these do not differ, or say nothing, it stays."""
+        self.begin()
+        assert self._first is not None
+        compiled, disabled = map(self._await, self._first)
+        for end in (compiled, disabled):
+            if not end.is_known:
+                self._on_note(f"The {end.way.name}, says nothing: {end.said}.")
+                return found
+        if compiled.passes and disabled.passes:
+            return found
+        eager = self._eager(compiled, disabled)
+        return found if compiled.passes and eager.passes else self._judged(found, compiled, eager)
+
+    # what a difference means ---------------------------------------------------------------------------------------------
+
+    def _eager(self, compiled: End, disabled: End) -> End:
+        """How the script ends without the compiler: a script that reads the variable, or the wrapper, is asked by the stance."""
+        if self._sets_stance:
+            return disabled
+        (forced,) = self._ask([FORCED], compiled, disabled)
+        if not forced.is_known:
+            return disabled
+        if not forced.is_like(disabled):
+            self._on_note(
+                f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 it ends otherwise ({disabled.line}) than with the stance "
+                f"force_eager ({forced.line}). The second is taken for what eager does."
+            )
+        return forced
+
+    def _judged(self, found: Settled, compiled: End, eager: End) -> Settled:
+        """The verdict where one of the two fails."""
+        if compiled.passes and self._is_about_compiler(eager):
+            self._on_note(
+                f"Without the compiler a check of the script's own fails ({eager.line}): it is about the compiler."
+            )
+            return found
+        again = self._ask([COMPILED, eager.way], compiled, eager)
+        if not (again[0].is_like(compiled) and again[1].is_like(eager)):
+            self._on_note(
+                f"Plain runs of the script did not end in the same way every time: with the compiler {compiled.line}, then "
+                f"{again[0].line}; without it {eager.line}, then {again[1].line}."
+            )
+            return found
+        if not eager.passes and not compiled.passes:
+            return self._fails_in_eager(found, compiled, eager)
+        return self._steady(found, compiled, eager)
+
+    def _steady(self, found: Settled, compiled: End, eager: End) -> Settled:
+        failing = eager if compiled.passes else compiled
+        error = failing.error
+        if error is not None and is_own_check(error) and reads_compiler(self._text, error):
+            return replace(disputed(error, found.checked), failed=2, runs=2, traceback=_text_of(failing))
+        if compiled.passes:
+            how = f"The error that eager raises is missing when compiled ({eager.line}): run by itself, the script fails in 2 of 2 runs without the compiler, and ends well in 2 of 2 with it."
+            tried = ""
+        else:
+            how = f"Run by itself, the script fails with the compiler in 2 of 2 runs ({compiled.line}), and in none of 2 without it."
+            tried = self._taken_away_by(compiled, eager)
+        is_seen = found.status is not Status.HEALTHY
+        known = "No compiled graph fails by itself" if is_seen else "Our own runs of it show no failure"
+        return replace(
+            found,
+            status=Status.PARTIAL,
+            reason=Reason.UNEXPLAINED,
+            summary=f"{how} {known}, and nothing else shows why. {tried}".strip(),
+            kind=_kind(compiled),
+            exception=error,
+            failed=2,
+            runs=2,
+            traceback=_text_of(failing),
+        )
+
+    def _taken_away_by(self, compiled: End, eager: End) -> str:
+        """Which of our settings takes the failure away, each added alone to a plain run."""
+        ends = self._ask(
+            [replace(way, name=f"plain run, compiled, with {way.name}") for way in SETTINGS], compiled, eager
+        )
+        cures = [way.name for way, end in zip(SETTINGS, ends, strict=True) if end.passes]
+        if cures:
+            return f"What takes it away, added alone to such a run: {', '.join(cures)}."
+        unknown = [way.name for way, end in zip(SETTINGS, ends, strict=True) if not end.is_known]
+        rest = f"; {', '.join(unknown)} could not be tried" if unknown else ""
+        return f"None of our settings ({', '.join(way.name for way in SETTINGS)}) takes it away by itself{rest}."
+
+    def _fails_in_eager(self, found: Settled, compiled: End, eager: End) -> Settled:
+        is_same = compiled.is_like(eager)
+        also = "" if is_same else f" With the compiler: {compiled.line}."
+        advice = denied(eager.error, self._place) if eager.error is not None else ""
+        why = f" The sandbox keeps it from what it needs: {advice}" if advice else " Mend this first."
+        return replace(
+            found,
+            status=Status.FAILED,
+            reason=Reason.SANDBOX_DENIED if advice else Reason.FAILS_IN_EAGER,
+            summary=f"Run by itself, the script fails without the compiler too: {eager.line}.{also}{why}",
+            exception=eager.error,
+        )
+
+    def _is_about_compiler(self, end: End) -> bool:
+        """Whether a run without the compiler ended by a check of the script's own, outside of what it compiles."""
+        return end.traceback is not None and is_own_check(end.traceback.error) and not end.traceback.in_compiled
+
+    # running -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _text(self) -> str:
+        return self._script.read_text(errors="replace")
+
+    @property
+    def _sets_stance(self) -> bool:
+        """Whether the script sets a stance itself, and so undoes the one that is asked for."""
+        return "set_stance" in self._text
+
+    def _ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
+        """Run the script in these ways, two at a time, with three times as long as the slowest earlier run took."""
+        limit = max(LEAST_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
+        return [self._await(run) for run in [self._start(way, limit) for way in ways]]
+
+    def _start(self, way: Way, limit: float) -> Future[End]:
+        return self._pool.submit(self._run, way, limit)
+
+    def _await(self, run: Future[End]) -> End:
+        while True:
+            self._watch()
+            try:
+                end = run.result(timeout=0.2)
+            except TimeoutError:
+                continue
+            self.attempts.append(Attempt(what=end.way.name, outcome=end.line[:300], seconds=round(end.seconds, 2)))
+            return end
+
+    def _run(self, way: Way, limit: float) -> End:
+        folder = self._place.private(f"plain-{threading.get_ident()}")
+        limit = min(limit, self._left())
+        try:
+            work, home = self._place.lay_out(folder / "work"), folder / "home"
+            home.mkdir()
+            launcher = [folder / "launcher.py"] if way.setting else []
+            for path in launcher:
+                path.write_text(LAUNCHER.format(setting=way.setting))
+            ran = run_clean(
+                [*self._command, *map(str, launcher), str(self._script), *self._args],
+                self._place.sandbox,
+                work=work,
+                output=folder / "errors",
+                read=[*self._place.read, *launcher],
+                write=[work, home],
+                environment={**self._ranks, **self._place.plain_environment(home), **dict(way.environment)},
+                limit=limit,
+                watch=self._until_closed,
+                network=self._place.network,
+                only_errors=True,
+            )
+        except (ChildFailed, OSError) as error:
+            return End(way, None, None, f"it could not be run ({error})", 0.0)
+        finally:
+            scratch.remove(folder)
+        output = ran.output.replace(f"{self._script.parent}/", "")  # which folder it lies in is nobody's business
+        return _end_of(way, ran, self._place.redacted(output), limit)
+
+    @property
+    def _ranks(self) -> dict[str, str]:
+        """The sandbox has one interface, whose name is no address that ranks could find each other by."""
+        return {"GLOO_SOCKET_IFNAME": "lo"} if self._nproc > 1 and not self._place.network else {}
+
+    @property
+    def _command(self) -> list[str]:
+        ranks = ["-m", "torch.distributed.run", f"--nproc-per-node={self._nproc}"] if self._nproc > 1 else []
+        return [str(real_interpreter(self._place.python)), *ranks]
+
+    def _until_closed(self) -> None:
+        if self._closed.is_set():
+            raise Cancelled("the plain runs are not needed any more")
+
+
+def _end_of(way: Way, ran: CleanRun, output: str, limit: float) -> End:
+    said, status = "", ran.status
+    if status is not None and status < 0:
+        status = DIED - status
+    if status is None:
+        said = f"it did not end within {limit:.0f} s"
+    elif status != 0 and (
+        status - DIED in OOM_SIGNALS or NOISE.search(output) or any(word in output for word in TROUBLE)
+    ):
+        said, status = "the machine had too little memory or disk for it, or ended it", None
+    return End(way, status, last_traceback(output), said, ran.seconds)
+
+
+def _kind(compiled: End) -> Kind:
+    """The kind of failure that a run with the compiler shows, where eager does otherwise."""
+    if compiled.passes:
+        return Kind.MISSING_ERROR
+    error = compiled.error
+    if error is None:
+        return Kind.CRASH if compiled.status is not None and compiled.status > DIED else Kind.RUNTIME_ERROR
+    if error.type.startswith(COMPILERS):
+        return Kind.COMPILE_ERROR
+    return Kind.WRONG_OUTPUT if error.type == "AssertionError" else Kind.RUNTIME_ERROR
+
+
+def _text_of(end: End) -> str:
+    return end.traceback.text if end.traceback is not None else end.said

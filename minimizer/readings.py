@@ -1,0 +1,126 @@
+"""What a check of the script's own reads: where it is a clock, or a counter of the compiler, it says nothing of what is computed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from minimizer.protocol import ExceptionInfo
+from minimizer.syntax import full_name, imported
+
+CLOCK = re.compile(
+    r"^time\.(time|perf_counter|monotonic|process_time|thread_time)(_ns)?$|^timeit\.|(^|\.)datetime\.now$|\.elapsed_time$"
+    r"|\.blocked_autorange$|\.timeit$|(^|\.)do_bench\w*$|^torch\.utils\.benchmark\."
+)
+COUNTER = re.compile(
+    r"^torch\._dynamo\.utils\.(counters|compile_times|get_compilation_metrics)|^torch\._inductor\.metrics\.|\.(frame|op|graph|graph_break)_count$"
+    r"|\.generated_kernel_count$|_debug_get_cache_entry_list$|^torch\.(compiler|_dynamo)\.is_\w*compiling$|^torch\._dynamo\.explain$"
+)
+TENSORS = re.compile(r"\b(assert_close|assert_allclose|allclose|isclose|equal|array_equal)\b")
+"""In a check: what it compares are values, however long it took to compute them."""
+
+Sources = dict[str, list[ast.AST]]
+
+
+def reads_compiler(text: str, error: ExceptionInfo) -> bool:
+    """Whether the check that raised ``error`` depends on a clock, on a counter of the compiler, or on what a backend of the script's
+    own notes, rather than on values that are compared.
+    """
+    line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
+    if not line or TENSORS.search(line):
+        return False
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    checks = [test for test in _checks(tree, text.splitlines(), line) if not TENSORS.search(ast.unparse(test))]
+    names, sources, noted = imported(tree), _sources(tree), _noted(tree)
+    return any(_reaches(check, names, sources, noted) for check in checks)
+
+
+def _reaches(check: ast.AST, names: Mapping[str, str], sources: Sources, noted: frozenset[str]) -> bool:
+    """Whether an expression, or one that gave a name in it its value, reads one of them."""
+    seen: set[str] = set()
+    waiting: list[ast.AST] = [check]
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            if isinstance(node, ast.Name | ast.Attribute):
+                name = full_name(node, names)
+                if CLOCK.search(name) or COUNTER.search(name):
+                    return True
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                if node.id in noted:
+                    return True
+                waiting += sources.get(node.id, [])
+    return False
+
+
+def _checks(tree: ast.Module, lines: list[str], line: str) -> Iterator[ast.AST]:
+    """What the statement at a line tests: an ``assert``, or the conditions around a ``raise`` or an exit."""
+
+    def visit(node: ast.AST, conditions: tuple[ast.AST, ...]) -> Iterator[ast.AST]:
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.If | ast.While | ast.For | ast.With | ast.Try):
+            own = [lines[number - 1].strip() for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)]
+            if line in own and isinstance(node, ast.Assert):
+                yield node.test
+            elif line in own and isinstance(node, ast.Raise | ast.Expr):
+                yield from conditions
+        inside = (*conditions, node.test) if isinstance(node, ast.If | ast.While) else conditions
+        inside = () if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else inside
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    return visit(tree, ())
+
+
+def _sources(tree: ast.Module) -> Sources:
+    """The expressions that give each name its value, wherever it stands; of a function what it returns."""
+    found: Sources = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return) and inner.value]
+            found.setdefault(node.name, []).extend(returned)
+        for name, value in _given(node):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a node gives values, with the expression they come from."""
+    if isinstance(node, ast.Assign):
+        targets, value = node.targets, node.value
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        targets, value = [node.target], node.value
+    elif isinstance(node, ast.For | ast.comprehension):
+        targets, value = [node.target], node.iter
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # seconds.append(...)
+        targets, value = [node.func.value], ast.Tuple([*node.args], ast.Load())
+    else:
+        return
+    for target in targets:
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        for leaf in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+            if isinstance(leaf, ast.Name):
+                yield leaf.id, value
+
+
+def _noted(tree: ast.Module) -> frozenset[str]:
+    """The names of the script's that its own backends write to."""
+    words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "backend"]
+    backends = {word.value.id for word in words if isinstance(word.value, ast.Name)}
+    bodies = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in backends]
+    return frozenset().union(*(_written(body) - _local(body) for body in bodies))
+
+
+def _written(body: ast.FunctionDef) -> frozenset[str]:
+    return frozenset(name for node in ast.walk(body) for name, _ in _given(node))
+
+
+def _local(body: ast.FunctionDef) -> frozenset[str]:
+    nodes = list(ast.walk(body))
+    shared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return frozenset(stored - shared | {node.arg for node in nodes if isinstance(node, ast.arg)})

@@ -1,0 +1,74 @@
+"""The exception that ended a Python process, as far as its standard error says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from minimizer.protocol import ExceptionInfo
+
+RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
+"""What torch puts in front of the lines of a rank."""
+BEGIN = "Traceback (most recent call last):"
+FRAME = re.compile(r'^  File "(.+)", line \d+, in (.+)$')
+RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+NEXT = ("During handling of the above exception", "The above exception was the direct cause")
+MOST_FRAMES = 6
+MOST_TEXT = 8000
+DISPATCH = "torch/_dynamo/eval_frame.py"
+"""On the stack wherever a compiled function was called."""
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """An uncaught exception. ``in_compiled``: raised inside a function that the script compiles."""
+
+    error: ExceptionInfo
+    text: str
+    in_compiled: bool
+
+
+def last_traceback(output: str) -> Traceback | None:
+    """The last traceback in what a process wrote; None where it wrote none."""
+    lines = RANK.sub("", output).splitlines()
+    begin = next((number for number in reversed(range(len(lines))) if lines[number].strip() == BEGIN), None)
+    if begin is None:
+        return None
+    end = next((n for n in range(begin + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
+    raised = RAISED.match(lines[end]) if end < len(lines) else None
+    if raised is None:
+        return None
+    said = [raised[2] or "", *_until_next(lines[end + 1 :])]
+    message = "\n".join(said).strip()[:MOST_TEXT]
+    frames = _frames(lines[begin + 1 : end])
+    error = ExceptionInfo(
+        type=raised[1],
+        message=message,
+        root_type=raised[1],
+        root_message=message,
+        frames=[(_short(file), function, code) for file, function, code in frames[-MOST_FRAMES:]],
+    )
+    text = "\n".join([*lines[begin:end], raised[0], *said[1:]]).strip()[-MOST_TEXT:]
+    return Traceback(error, text, any(file.endswith(DISPATCH) for file, _, _ in frames))
+
+
+def _until_next(lines: list[str]) -> list[str]:
+    stop = next((n for n, line in enumerate(lines) if line.startswith(NEXT)), len(lines))
+    return lines[:stop]
+
+
+def _frames(lines: list[str]) -> list[tuple[str, str, str]]:
+    """File, function and line of code of each frame, innermost last."""
+    found = []
+    for number, line in enumerate(lines):
+        if frame := FRAME.match(line):
+            code = lines[number + 1].strip() if number + 1 < len(lines) and lines[number + 1].startswith("    ") else ""
+            found.append((frame[1], frame[2], code[:200]))
+    return found
+
+
+def _short(path: str) -> str:
+    """As the child names files (``inside/failures.py``): below site-packages, or by name."""
+    _, marker, below = path.rpartition("site-packages/")
+    return below if marker else Path(path).name

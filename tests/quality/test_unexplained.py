@@ -1,0 +1,82 @@
+"""Scripts whose own check fails where no call that we compare does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from test_corpus import minimize
+
+DRAWS = """
+    import torch
+
+
+    def draw(loc, scale):
+        return torch.distributions.Normal(loc, scale).sample()
+
+
+    loc, scale = torch.zeros(4, dtype=torch.half), torch.ones(4)
+    expected, got = draw(loc, scale).dtype, torch.compile(draw)(loc, scale).dtype
+    assert expected == got, f"{expected} in eager, {got} when compiled"
+"""
+REGIONAL = """
+    import time
+
+    import torch
+
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(16, 16)
+
+        def forward(self, x):
+            return x + torch.nn.functional.gelu(self.linear(x))
+
+
+    def seconds(model):
+        torch._dynamo.reset()
+        begun = time.perf_counter()
+        model(torch.ones(4, 16))
+        return time.perf_counter() - begun
+
+
+    whole = torch.compile(torch.nn.Sequential(*(Block() for _ in range(3))))
+    regional = torch.nn.Sequential(*(Block() for _ in range(3)))
+    for block in regional:
+        block.compile()
+    regional_s, whole_s = seconds(regional), seconds(whole)
+    assert FASTER, f"{regional_s:.2f} s, {whole_s:.2f} s"
+"""
+
+
+def ended(text: str, tmp_path: Path) -> tuple[int, dict[str, object]]:
+    (tmp_path / "home").mkdir()
+    script = tmp_path / "home" / "script.py"
+    script.write_text(dedent(text))
+    return minimize(script, tmp_path)
+
+
+@pytest.mark.quality
+@pytest.mark.timeout(900)
+def test_a_check_that_fails_only_where_inductor_draws_by_itself_is_unexplained(tmp_path: Path) -> None:
+    status, report = ended(DRAWS, tmp_path)
+
+    assert (status, report["status"], report["reason"]) == (4, "partial", "unexplained")
+    assert "fallback_random" in str(report["summary"])
+    assert "AssertionError: torch.float16 in eager" in str(report["failure"])
+
+
+@pytest.mark.quality
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("faster", "ends"),
+    [("regional_s + whole_s > 0", (3, "healthy", None)), ("regional_s + whole_s < 0", (4, "partial", "disputed"))],
+)
+def test_a_check_of_how_long_compiling_takes_is_never_the_compilers_failure(
+    faster: str, ends: tuple[object, ...], tmp_path: Path
+) -> None:
+    status, report = ended(REGIONAL.replace("FASTER", faster), tmp_path)
+
+    assert (status, report["status"], report["reason"]) == ends

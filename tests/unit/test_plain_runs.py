@@ -1,0 +1,249 @@
+"""What a script does untouched, and what that makes of a healthy verdict. In the place of torch these scripts import a stub of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from minimizer import plain_runs
+from minimizer.findings import Settled
+from minimizer.place import Place
+from minimizer.plain_runs import PlainRuns
+from minimizer.protocol import Checked
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.types import Kind, Reason, Status
+
+STUB = {
+    "torch/__init__.py": "from . import compiler\ndef manual_seed(seed): pass\n",
+    "torch/compiler.py": "stance = ''\ndef set_stance(to):\n    global stance\n    stance = to\n",
+    "torch/_inductor/__init__.py": "",
+    "torch/_inductor/config.py": "fallback_random = False\n",
+    "torch/_dynamo/__init__.py": "",
+    "torch/_dynamo/eval_frame.py": "def call(function):\n    return function()\n",
+}
+MODE = """
+import os
+import sys
+import time
+import torch
+from torch._dynamo.eval_frame import call
+
+disabled, forced = "TORCHDYNAMO_DISABLE" in os.environ, torch.compiler.stance == "force_eager"
+compiled = not disabled and not forced
+config = sys.modules.get("torch._inductor.config")
+fallback = config is not None and config.fallback_random
+
+
+def check():
+    assert compiled, "inside"
+
+
+"""
+HEALTHY = Settled(Status.HEALTHY, None, "Healthy.", Checked(frames=1, calls=2))
+TWO = ["plain run, compiled", "plain run, TORCHDYNAMO_DISABLE=1"]
+Judge = Callable[[str], tuple[Settled, PlainRuns, list[str]]]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    python, stub = real_interpreter(Path(sys.executable)), tmp_path / "stub"
+    for name, text in STUB.items():
+        (stub / name).parent.mkdir(parents=True, exist_ok=True)
+        (stub / name).write_text(text)
+    (tmp_path / "home").mkdir()
+    return Place(
+        python=python,
+        sandbox=Sandbox.choose("off"),
+        scratch=tmp_path / "shared",
+        read=[*runtime_paths(python), stub, tmp_path / "home"],
+        env={"PYTHONPATH": str(stub)},
+    )
+
+
+@pytest.fixture
+def judge(place: Place, tmp_path: Path) -> Judge:
+    """Hold a healthy verdict against a script whose body is given."""
+
+    def judged(body: str) -> tuple[Settled, PlainRuns, list[str]]:
+        script, notes = tmp_path / "home" / "script.py", list[str]()
+        script.write_text(MODE + dedent(body))
+        with runs_of(place, script, notes) as plain:
+            return plain.against(HEALTHY), plain, notes
+
+    return judged
+
+
+def runs_of(place: Place, script: Path, notes: list[str]) -> PlainRuns:
+    return PlainRuns(place, script, ["--fast"], nproc=1, left=lambda: 100.0, watch=lambda: None, on_note=notes.append)
+
+
+def test_a_script_that_ends_well_with_and_without_the_compiler_stays_healthy(judge: Judge) -> None:
+    found, plain, notes = judge("assert sys.argv[1:] == ['--fast']")
+    assert found is HEALTHY
+    assert [(attempt.what, attempt.outcome) for attempt in plain.attempts] == [(what, "it ends well") for what in TWO]
+    assert notes == []
+
+
+def test_nothing_of_ours_is_in_a_plain_run_and_nothing_of_an_earlier_one(
+    judge: Judge, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (place.origin / "beside.txt").write_text("beside")
+    found, _, _ = judge(
+        """
+        ours = [name for name in os.environ if name.startswith(("TORCH", "PYTHON", "OMP", "MKL", "MINIMIZER"))]
+        assert set(ours) <= {"PYTHONPATH", "TORCHDYNAMO_DISABLE"}, ours
+        assert open("beside.txt").read() == "beside"
+        open("beside.txt", "w").write("changed")
+        os.mkdir("checkpoints")
+        os.mkdir(os.path.expanduser("~/checkpoints"))
+        assert __name__ == "__main__" and os.path.basename(__file__) == "script.py"
+        """
+    )
+    assert found is HEALTHY
+    assert not list((place.scratch.with_name("shared.private")).glob("plain-*"))
+
+
+def test_a_check_that_always_fails_with_the_compiler_is_unexplained_and_the_setting_that_hides_it_is_named(
+    judge: Judge,
+) -> None:
+    found, plain, _ = judge("assert fallback or not compiled, 'another dtype'")
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.UNEXPLAINED, Kind.WRONG_OUTPUT)
+    assert (found.failed, found.runs, found.checked) == (2, 2, HEALTHY.checked)
+    assert "2 of 2" in found.summary and "another dtype" in found.summary
+    assert "alone to such a run: fallback_random." in found.summary
+    assert found.traceback.startswith('Traceback (most recent call last):\n  File "script.py", line ')
+    assert found.traceback.endswith("AssertionError: another dtype")
+    assert [attempt.what.rpartition("with ")[2] for attempt in plain.attempts[-4:]] == [
+        "fallback_random", "caches", "threads", "seed",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "setting"),
+    [
+        ("assert not compiled or os.environ.get('TORCHINDUCTOR_FX_GRAPH_CACHE') == '0'", "run: caches."),
+        ("assert not compiled or os.environ.get('TORCHINDUCTOR_COMPILE_THREADS') == '1'", "run: threads."),
+        ("assert not compiled", "None of our settings"),
+    ],
+)
+def test_each_setting_is_tried_by_itself(judge: Judge, body: str, setting: str) -> None:
+    found, _, _ = judge(body)
+    assert found.reason is Reason.UNEXPLAINED
+    assert setting in found.summary
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "says"),
+    [
+        ("if compiled:\n    os.abort()", Kind.CRASH, "SIGABRT"),
+        ("if compiled:\n    sys.exit(3)", Kind.RUNTIME_ERROR, "exit status 3"),
+        ("if compiled:\n    int('x')", Kind.RUNTIME_ERROR, "ValueError: invalid literal"),
+        ("if not compiled:\n    int('x')", Kind.MISSING_ERROR, "ValueError: invalid literal"),
+        ("call(check)", Kind.MISSING_ERROR, "AssertionError: inside"),
+    ],
+)
+def test_whatever_is_steadily_different_is_a_failure(judge: Judge, body: str, kind: Kind, says: str) -> None:
+    found, _, _ = judge(body)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.UNEXPLAINED, kind)
+    assert says in found.summary
+
+
+@pytest.mark.parametrize("body", ["assert disabled, 'not disabled'", "raise ValueError('no data')"])
+def test_what_fails_without_the_compiler_too_is_the_scripts_own(judge: Judge, body: str) -> None:
+    """The first one reads the variable: by the stance it fails as well."""
+    found, _, notes = judge(body)
+    assert (found.status, found.reason, found.kind) == (Status.FAILED, Reason.FAILS_IN_EAGER, None)
+    assert any("looks at the compiler" in note for note in notes) is ("disabled" in body)
+
+
+def test_a_wrapper_that_is_missed_in_eager_is_no_difference(judge: Judge) -> None:
+    found, _, notes = judge("if disabled:\n    object()._orig_mod")
+    assert found is HEALTHY
+    assert any("looks at the compiler" in note and "_orig_mod" in note for note in notes)
+
+
+def test_a_check_of_the_compiler_may_fail_without_it(judge: Judge) -> None:
+    found, _, notes = judge("graphs = 1 if compiled else 0\nassert graphs == 1, 'no graph'")
+    assert found is HEALTHY
+    assert any("it is about the compiler" in note and "no graph" in note for note in notes)
+
+
+def test_a_check_that_reads_a_clock_is_disputed(judge: Judge) -> None:
+    found, _, _ = judge(
+        """
+        begun = time.perf_counter()
+        took = time.perf_counter() - begun + (1000 if compiled else 0)
+        assert took < 999, "slower than eager"
+        """
+    )
+    assert (found.status, found.reason, found.runs) == (Status.PARTIAL, Reason.DISPUTED, 2)
+    assert "slower than eager" in found.summary
+
+
+def test_what_is_not_steady_is_told_and_no_verdict(judge: Judge, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    found, _, notes = judge(
+        f"if compiled and not os.path.exists({str(once)!r}):\n    os.mkdir({str(once)!r})\n    int('x')"
+    )
+    assert found is HEALTHY
+    assert any("not end in the same way every time" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("while compiled:\n    pass", "did not end within"),
+        ("if compiled:\n    raise MemoryError", "too little memory"),
+        ("if compiled:\n    raise RuntimeError('CUDA out of memory')", "too little memory"),
+        ("if compiled:\n    os.kill(os.getpid(), 9)", "ended it"),
+    ],
+)
+def test_trouble_of_the_machine_is_no_verdict(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, body: str, says: str
+) -> None:
+    monkeypatch.setattr(plain_runs, "LEAST_SECONDS", 1.0)
+    found, _, notes = judge(body)
+    assert found is HEALTHY
+    assert any("says nothing" in note and says in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"), [("pass", Reason.NOT_VERIFIED), ("if compiled:\n    int('x')", Reason.UNEXPLAINED)]
+)
+def test_a_failure_that_no_graph_shows_stays_one(place: Place, tmp_path: Path, body: str, reason: Reason) -> None:
+    seen = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "It fails only with the compiler.", kind=Kind.RUNTIME_ERROR)
+    script = tmp_path / "home" / "script.py"
+    script.write_text(MODE + body)
+    with runs_of(place, script, []) as plain:
+        found = plain.against(seen)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, reason, Kind.RUNTIME_ERROR)
+    assert "Our own runs of it show no failure" not in found.summary
+
+
+def test_a_run_that_cannot_be_started_says_nothing(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.sandbox, "start", _no_room)
+    script, notes = tmp_path / "home" / "script.py", list[str]()
+    script.write_text(MODE)
+    with runs_of(place, script, notes) as plain:
+        assert plain.against(HEALTHY) is HEALTHY
+    assert any("No space left" in note for note in notes)
+
+
+def _no_room(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_runs_that_nobody_waits_for_end_with_the_job(place: Place, tmp_path: Path) -> None:
+    script = tmp_path / "home" / "script.py"
+    script.write_text("while True:\n    pass\n")
+    with runs_of(place, script, []) as plain:
+        plain.begin()
+    assert not list(place.scratch.with_name("shared.private").glob("plain-*"))
