@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from minimizer.captured import write_script
+from minimizer.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.options import check_script, parse_options
 from minimizer.report import Checked, Report
@@ -158,9 +159,11 @@ def _captured(
     graphs = sorted(folder.glob("graph-*"))
     if graphs:
         return write_script(graphs[0]), len(graphs) - 1
-    checked = Checked(frames=spent.frames, calls=spent.calls, backward=spent.backward)
+    checked = Checked(
+        frames=spent.frames, graphs=spent.frames, calls=spent.calls, planned=spent.made, calls_made=spent.made,
+        backward=spent.backward, not_compared=list(spent.notes),
+    )  # fmt: skip
     if not spent.calls:
         summary = " ".join(["No compiled graph was checked.", *spent.notes])
         return Report(status=Status.FAILED, reason=Reason.NOTHING_COMPILED, summary=summary, checked=checked)
-    summary = f"Compiled and eager agree in {counted(spent.calls, 'call')} of {counted(spent.frames, 'graph')}."
-    return Report(status=Status.HEALTHY, summary=summary, checked=checked, notes=list(spent.notes))
+    return Report(status=Status.HEALTHY, summary=healthy(checked, Extent()), checked=checked, notes=list(spent.notes))

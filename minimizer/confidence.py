@@ -56,11 +56,12 @@ def _of_no_failure(report: Report) -> Confidence:
     if report.status is not Status.HEALTHY:
         return Confidence("unknown", ("No failure was established",))
     seen = report.checked
-    what = f"{counted(seen.calls, 'call')} of {counted(seen.frames, 'compiled graph')} compared with eager"
+    what = f"{counted(seen.calls, 'call')} of {counted(seen.graphs, 'compiled graph')} compared with eager"
     if not seen.calls:
         return Confidence("low", ("Nothing was compared: the compiled code only ran to its end",))
     backward = f", {counted(seen.backward, 'backward')} replayed" if seen.backward else ", no backward seen"
-    return Confidence("medium", (what + backward, "What the script did not run was not checked"))
+    left_out = ("Some of what ran was not compared: see what was checked",) if seen.not_compared else ()
+    return Confidence("medium", (what + backward, *left_out, "What the script did not run was not checked"))
 
 
 def _agreeing(report: Report) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from minimizer.oracle import Signature, exception_signature, verdict_signature
 from minimizer.place import Place
 from minimizer.program import Program
 from minimizer.protocol import ExceptionInfo, Verdict
-from minimizer.types import Kind, Reason, Status
+from minimizer.types import Kind, Reason, Status, counted
 from minimizer.watchdog import Silence
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
@@ -32,10 +33,12 @@ class Case:
     verdict: Verdict | None = None
     tolerance: dict[str, Any] | None = None
     checked: protocol.Checked = field(default_factory=protocol.Checked)
+    graph: int | None = None
+    """The graph's index, in the order in which they were compiled."""
     runs: int = 1
     """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
-    """Set where the difference is only a suspect: the verdict if no discrete operator turns out to be wrong by itself."""
+    """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
 
     def lowered(self) -> Program:
         """The graph in aten operators, as it is compiled.
@@ -58,6 +61,9 @@ class Settled:
     exception: ExceptionInfo | None = None
     notes: tuple[str, ...] = ()
     runs: int = 1
+    failed: int = 1
+    """How many of them showed it."""
+    traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,19 @@ def unmade(
     )
 
 
+def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    """The verdict where a check of the script's own fails that reads a clock, or a counter of the compiler."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.DISPUTED,
+        f"The script's own check fails ({line_of(error)}), and what it reads is a clock or a counter of the compiler: it says nothing of "
+        "what is computed, and no call that was compared differs from eager.",
+        checked,
+        kind=Kind.WRONG_OUTPUT,
+        exception=error,
+    )
+
+
 def is_own_check(error: ExceptionInfo) -> bool:
     """Whether it is the script that says that something is wrong, by ``assert``, ``raise`` or ``sys.exit``."""
     if error.root_type == "AssertionError" or not error.frames:
@@ -131,15 +150,52 @@ def hidden_failure(finished: protocol.Finished) -> Settled | None:
 
 
 def unexamined(suspect: Settled) -> Settled:
-    """The verdict where discrete values differ, and nobody could tell whether that is rounding, amplified."""
+    """The verdict where values behind a jump differ, and parts of the graph could not be asked whether that is rounding."""
     return replace(
         suspect,
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
-        summary="Discrete values differ between eager and the compiled code. That may be rounding, amplified: the graph cannot be "
-        "taken apart, so nobody knows.",
+        summary="Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
+        "That may be legal rounding, amplified, but not every part of the graph could be compared by itself: nothing is known.",
         notes=(),
     )
+
+
+def uncompared(healthy: Settled, graphs: Sequence[str]) -> Settled:
+    """The verdict where all calls that were compared agree, and some ``graphs`` had none that could be."""
+    more = f" and {len(graphs) - 1} more" if len(graphs) > 1 else ""
+    return replace(
+        healthy,
+        status=Status.PARTIAL,
+        reason=Reason.NOT_VERIFIED,
+        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {graphs[0]}{more} could be compared "
+        "with eager: the script may be healthy, and nobody knows.",
+    )
+
+
+def nothing_compiled(
+    how: str, checked: protocol.Checked | None = None, *, children: int = 0, error: ExceptionInfo | None = None
+) -> Settled:
+    """The verdict on a script of which Dynamo compiled nothing; ``how`` it ended."""
+    told = f"{how} Nothing was checked, and the compiler is to blame for nothing."
+    if children:
+        them = f"{children:,} child processes, which were" if children > 1 else "a child process, which was"
+        told += (
+            f" The script started {them} not looked at. A script whose processes are ranks can be run with --nproc, as torchrun would "
+            "run it: one of them is looked at then."
+        )
+    return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked or protocol.Checked(), exception=error)
+
+
+def before_a_frame(end: str, error: ExceptionInfo | None = None) -> str:
+    """How a script ended that fails only with the compiler, and before that was given a frame."""
+    is_of_compile = error is not None and any(
+        file.startswith("torch/_dynamo/") or (file, name) == ("torch/__init__.py", "compile")
+        for file, name, _ in error.frames
+    )
+    if is_of_compile:
+        return f"torch.compile refuses what the script asks of it ({end}), before it was given anything to compile."
+    return f"The script fails only where the compiler is switched on ({end}), but by then torch.compile had attempted no frame of it."
 
 
 def opaque(held: protocol.Held) -> ScriptCase:
@@ -156,13 +212,19 @@ def place_of(phase: dict[str, Any]) -> dict[str, Any] | None:
     return {"graph": graph, "call": call} if is_known else None
 
 
+def has_attempted(survey: Survey) -> bool:
+    """Whether Dynamo had been given a frame when the survey spoke last."""
+    return survey.phase.get("attempted") is not False
+
+
 def hang_signature(silence: Silence) -> Signature:
     return Signature(Kind.HANG, where=silence.where)
 
 
 def checked_of(phase: dict[str, Any]) -> protocol.Checked:
     """What a survey had compared when it spoke last."""
-    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in ("frames", "calls", "backward")})
+    names = ("frames", "graphs", "calls", "planned", "calls_made", "backward")
+    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in names})
 
 
 def denied(error: ExceptionInfo, place: Place) -> str:

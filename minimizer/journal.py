@@ -30,11 +30,26 @@ class Journal:
         """Called whenever we wait; raises BudgetExceeded where the job takes more than time."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
+        self.subject = ""
+        """What the steps are about, once that is known: a graph."""
+        self.last_step: Step | None = None
+        """The step that was begun last."""
+        self._step_started = self._started
 
     @property
     def elapsed(self) -> float:
         """Seconds since the job began."""
         return time.monotonic() - self._started
+
+    @property
+    def budget(self) -> float:
+        """Seconds in all."""
+        return self._budget
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds since the last step began."""
+        return time.monotonic() - self._step_started
 
     @property
     def left(self) -> float:
@@ -147,7 +162,8 @@ class Journal:
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:
         """Time one step of the pipeline and tell of its beginning and end; a step that is taken twice adds up."""
-        begun = time.monotonic()
+        begun = self._step_started = time.monotonic()
+        self.last_step = step
         self.event("step", step=step.value, state="started")
         try:
             yield

@@ -15,20 +15,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from minimizer import report_md
+from minimizer import budget, report_md
 from minimizer.checkpoint import NAME as CHECKPOINT
 from minimizer.diagnose import Patient
 from minimizer.diagnose.original import SurveyedScript, passes_needed
 from minimizer.diagnose.trials import ProgramTrials
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, Unanswered
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool, Unanswered
 from minimizer.executor import Executor
-from minimizer.findings import Case, ScriptCase, Settled, unexamined
+from minimizer.findings import Case, ScriptCase, Settled, is_healthy, unexamined
 from minimizer.followup import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
 from minimizer.further import write_further
 from minimizer.journal import Journal
 from minimizer.options import Options
 from minimizer.oracle import exception_signature
 from minimizer.place import Place
+from minimizer.plain_runs import PlainRuns
 from minimizer.publish import is_public
 from minimizer.python_level import PythonLevel
 from minimizer.report import Checked, Failure, Report, Reproducibility
@@ -38,9 +39,9 @@ from minimizer.scratch import Scratch
 from minimizer.search import FINISH_SECONDS, Search, Unreduced
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.surveys import HANG_AFTER, PATIENCE, Surveys
+from minimizer.surveys import HANG_AFTER, Surveys
 from minimizer.triage import REPEAT_SECONDS, Triage
-from minimizer.types import Reason, Status, Step
+from minimizer.types import Kind, Reason, Status, Step
 from minimizer.uptake import take_up
 from minimizer.verify import VERIFY_SECONDS
 from minimizer.workplace import granted, open_place
@@ -82,9 +83,10 @@ def minimize(
             script, options, settings, journal, scratch.path / "shared", python or Path(sys.executable), binds, network
         ).run()
     except (Cancelled, KeyboardInterrupt):
-        _end(report, Status.CANCELLED, Reason.INTERRUPTED, "Cancelled; the best result so far is kept.")
+        _end(report, Status.CANCELLED, Reason.INTERRUPTED, budget.ended(report, journal, "cancelled", is_time=False))
     except BudgetExceeded as error:
-        _end(report, Status.PARTIAL, Reason.BUDGET, f"Stopped: {error}. The best result so far is kept.")
+        is_time = not isinstance(error, DiskExceeded)
+        _end(report, Status.PARTIAL, Reason.BUDGET, budget.ended(report, journal, str(error), is_time=is_time))
     except MissingTool as error:
         _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
     except ChildFailed as error:
@@ -146,9 +148,9 @@ class _Job:
                 executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
                 stack.enter_context(executor)
                 self._start(executor)
-            surveys = self._surveys(executor)
+            surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
             follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-            result = self._result(executor, surveys, follow_up, beside)
+            result = self._result(executor, surveys, plain, follow_up, beside)
             if result is not None:
                 self._follow(*result, surveys, follow_up)
         if self._options.witness and self._wants_witnesses():
@@ -156,14 +158,20 @@ class _Job:
                 self._hear(follow_up)
 
     def _result(
-        self, executor: Executor, surveys: Surveys, follow_up: FollowUp, beside: ThreadPoolExecutor
+        self, executor: Executor, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, beside: ThreadPoolExecutor
     ) -> tuple[Result, Patient | None] | None:
         """A repro that is not verified yet, and what is to be diagnosed; None where the verdict is reached without one."""
-        triage = self._triage(surveys)
+        triage = self._triage(surveys, plain)
         with self._journal.step(Step.SURVEY):
             beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
-            found = triage.run()
+            try:
+                found = triage.run()
+            except DiskExceeded:
+                raise
+            except BudgetExceeded as error:
+                raise BudgetExceeded(f"{error}, {surveys.doing}") from None
         if isinstance(found, Settled):
+            found = self._against(plain, found) if is_healthy(found) else found
             self._conclude(found, follow_up)
             return None
         try:
@@ -177,14 +185,15 @@ class _Job:
         except (Unreduced, ChildFailed) as end:
             otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
         if otherwise.status is Status.HEALTHY:
-            self._conclude(otherwise, follow_up)
+            self._conclude(self._against(plain, otherwise), follow_up)
             return None
         level = self._python_level(executor)
         is_one_process = self._options.nproc == 1  # as a repro is
         is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
         script_repro = level.repro(otherwise) if is_one_process and is_steady else None
         if script_repro is None:
-            self._settle(otherwise)
+            is_error = isinstance(found, ScriptCase) and otherwise.reason is Reason.NOT_VERIFIED
+            self._settle(self._against(plain, otherwise) if is_error and otherwise.kind is not Kind.HANG else otherwise)
             return None
         return Result(script_repro), level.patient
 
@@ -332,13 +341,31 @@ class _Job:
             nproc=self._options.nproc,
             steps=self._options.steps,
             hang_after=self._options.hang_after or HANG_AFTER,
-            patience=min(PATIENCE, self._options.budget / 3),
+            budget=self._options.budget,
             values=self._options.expect in ("auto", "accuracy"),
         )
 
-    def _triage(self, surveys: Surveys) -> Triage:
+    def _plain_runs(self, place: Place) -> PlainRuns:
+        return PlainRuns(
+            place,
+            self._script.resolve(),
+            self._options.args,
+            nproc=self._options.nproc,
+            left=lambda: self._journal.left,
+            watch=self._journal.watch_owner,
+            on_note=self._journal.note,
+        )
+
+    def _against(self, plain: PlainRuns, found: Settled) -> Settled:
+        """A verdict in the light of what the script does untouched."""
+        try:
+            return plain.against(found)
+        finally:
+            self._report.attempts = list(plain.attempts)
+
+    def _triage(self, surveys: Surveys, plain: PlainRuns) -> Triage:
         repeat_seconds = max(REPEAT_SECONDS, self._options.budget / 10)
-        return Triage(surveys, on_note=self._journal.note, repeat_seconds=repeat_seconds)
+        return Triage(surveys, on_note=self._journal.note, on_healthy=plain.begin, repeat_seconds=repeat_seconds)
 
     def _search(self, case: Case, executor: Executor) -> Search:
         return Search(
@@ -370,8 +397,9 @@ class _Job:
                 kind=found.kind,
                 exception_type=error.root_type if error else None,
                 message=error.root_message[:2000] if error else found.summary,
+                traceback=found.traceback,
                 signature=exception_signature(found.kind, error).text,
-                reproducibility=Reproducibility(failed=1, runs=found.runs),
+                reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
             )
 
     def _announce(self, case: Case) -> None:
@@ -379,6 +407,7 @@ class _Job:
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
         report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
         report.checked = Checked(**case.checked.model_dump())
+        self._journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         report.failure = Failure(
             kind=signature.kind,
             exception_type=case.exception.root_type if case.exception else None,

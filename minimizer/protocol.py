@@ -17,6 +17,8 @@ MAX_NODES = 200_000
 Model = TypeVar("Model", bound="Loose")
 
 Text = Annotated[str, StringConstraints(max_length=20_000)]
+Name = Annotated[str, StringConstraints(max_length=1000)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
 Number = float | None
 
 
@@ -101,6 +103,8 @@ class Outcome(Loose):
     calls: int = 0
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    attempted: bool = True
+    """Of a script: whether Dynamo was given a frame to compile."""
     writes: list[int] = Field(default_factory=list, max_length=10_000)
     """The inputs that eager's function changes, by position."""
     differentiated: dict[Text, Text] = Field(default_factory=dict, max_length=100)
@@ -133,6 +137,30 @@ class Health(Loose):
     compiled_seconds: Number = None
 
 
+class Largest(Loose):
+    """The largest difference in any value that was compared, where it is, and why it is legal."""
+
+    module: Name = ""
+    op: Name = ""
+    absolute: Number = None
+    relative: Number = None
+    reason: Name = ""
+
+
+class Checked(Loose):
+    """How much of what ran was compared; see ``report.Checked``."""
+
+    frames: Count = 0
+    graphs: Count = 0
+    calls: Count = 0
+    planned: Count = 0
+    calls_made: Count = 0
+    instances: Count | None = None
+    backward: Count = 0
+    largest: Largest | None = None
+    not_compared: list[Name] = Field(default_factory=list, max_length=50)
+
+
 class Failure(Loose):
     """Where the survey stopped: graph and call, and what was wrong there."""
 
@@ -143,12 +171,7 @@ class Failure(Loose):
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     health: Health | None = None
-
-
-class Checked(Loose):
-    frames: int = 0
-    calls: int = 0
-    backward: int = 0
+    checked: Checked | None = None
 
 
 class Suspect(Loose):
@@ -170,13 +193,23 @@ class Missing(Loose):
 class Finished(Loose):
     """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
 
-    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it.
+    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it. ``most_calls`` are
+    those of the graph that was called most often; of all ``seconds`` comparing took ``comparing_seconds``. ``uncompared``: the
+    graphs of which no call could be compared, each with the reason.
     """
 
     stopped: bool = False
+    attempted: bool = True
+    """Whether Dynamo was given a frame to compile."""
+    children: int = Field(default=0, ge=0, le=10**9)
+    """Processes that the script started."""
     exception: ExceptionInfo | None = None
+    seconds: Number = None
+    comparing_seconds: Number = None
     checked: Checked = Checked()
+    most_calls: Count = 0
     health: Health | None = None
+    uncompared: list[Text] = Field(default_factory=list, max_length=100)
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)

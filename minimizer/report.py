@@ -28,6 +28,7 @@ class Failure(Part):
     stage: Stage = Stage.UNKNOWN
     exception_type: str | None = None
     message: str = ""
+    traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
     signature: str = ""
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
 
@@ -207,10 +208,49 @@ class Witness(Part):
     agrees: bool | None = None
 
 
+class Largest(Part):
+    """The largest difference in any value that was compared; ``None`` for what no number says."""
+
+    module: str = ""
+    op: str = Field(
+        "", description="The operator whose result it is, by the graph's own notes: nothing was searched for."
+    )
+    absolute: float | None = None
+    relative: float | None = None
+    reason: str = Field("", description="Why it is legal.")
+
+    @property
+    def words(self) -> str:
+        """The same in a sentence."""
+        if not self.absolute:
+            return "none: all values that were compared are equal to the bit"
+        made_by = f" ({self.op})" if self.op else ""
+        where = f" in {'the output of ' if self.op else ''}{self.module}{made_by}" if self.module else made_by
+        return f"{self.absolute:.3g}{where}; {self.reason}"
+
+
 class Checked(Part):
-    frames: int = 0
-    calls: int = 0
-    backward: int = 0
+    """How much of what ran was compared."""
+
+    frames: int = Field(0, description="Frames that Dynamo compiled a graph of.")
+    graphs: int = 0
+    calls: int = Field(0, description="Calls of graphs that were compared with eager.")
+    planned: int = Field(0, description="Those that were to be: the first calls of each graph.")
+    calls_made: int = Field(0, description="Calls of graphs until the script ended, or was stopped.")
+    instances: int | None = Field(
+        None, description="Different sets of parameters and buffers that graphs were called with."
+    )
+    backward: int = Field(0, description="Backward passes that were replayed and compared.")
+    largest: Largest | None = None
+    not_compared: list[str] = Field(default_factory=list, description="What was left out, and why.")
+
+
+class Attempt(Part):
+    """Something that was tried beside the search for a repro, such as a plain run of the script."""
+
+    what: str
+    outcome: str
+    seconds: float
 
 
 class Health(Part):
@@ -259,6 +299,7 @@ class Report(Part):
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)
     checked: Checked = Field(default_factory=Checked)
+    attempts: list[Attempt] = Field(default_factory=list, description="Plain runs of the script, and how each ended.")
     health: Health = Field(default_factory=Health)
     versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")
     environment: dict[str, str] = Field(default_factory=dict)

@@ -29,6 +29,7 @@ NO_FAILURE = {
     Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
     Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
+    Reason.UNEXPLAINED: "Run by itself, the script fails only with the compiler, and nothing shows why.",
     Reason.NOTHING_COMPILED: "The script compiled nothing.",
     Reason.SANDBOX_DENIED: "The script needs something that the sandbox keeps from it.",
     Reason.NOT_RUNNABLE: "The script could not be run.",
@@ -64,6 +65,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("Replay", upstream.replay(report, repro)),
         ("Workaround", _workaround(report)),
         ("Layers", _layers(report)),
+        ("Plain runs", _plain_runs(report)),
         ("Health", _health(report)),
         ("Reduction", _reduction(report)),
         ("PyTorch's own minifier", _witnesses(report)),
@@ -88,9 +90,9 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
 def _verdict(report: Report) -> str:
     """Two sentences of plain English: what is wrong, and who is to blame."""
     failure = report.failure
-    if failure is None or upstream.is_in_dispute(report):
+    if failure is None or upstream.is_in_dispute(report) or report.reason is Reason.UNEXPLAINED:
         if report.status is Status.HEALTHY:
-            first = "No failure was found: in every call that was compared the compiled code agrees with eager."
+            first = "No failure was found."
         else:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
@@ -142,7 +144,7 @@ def _message(report: Report) -> str:
     said = WARNING.sub("", report.verification.output).strip() if report.verification else ""
     parts = [
         code(failure.exception_type or ""),
-        f"What the script showed:\n\n{_log(failure.message)}" if failure.message else "",
+        f"What the script showed:\n\n{_log(failure.traceback or failure.message)}" if failure.message else "",
         f"What the reproducer printed:\n\n{_log(said)}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
@@ -329,7 +331,18 @@ def _witnesses(report: Report) -> str:
 
 def _checked(report: Report, script_name: str) -> str:
     seen = report.checked
-    return f"{code(script_name)}: {counted(seen.frames, 'compiled graph')}, {counted(seen.calls, 'call')} compared with eager, {seen.backward} with their backward."
+    calls = f"{counted(seen.calls, 'call')} compared with eager of {seen.calls_made:,} that were counted"
+    graphs = counted(seen.graphs, "compiled graph")
+    said = [f"{code(script_name)}: {graphs}, {calls}, {counted(seen.backward, 'backward')} replayed."]
+    if seen.largest is not None:
+        said.append(f"Largest difference: {escape(seen.largest.words)}.")
+    left_out = bullets(f"not compared: {escape(line)}" for line in seen.not_compared)
+    return "\n\n".join(filter(None, (" ".join(said), left_out)))
+
+
+def _plain_runs(report: Report) -> str:
+    rows = [(escape(attempt.what), escape(attempt.outcome), f"{attempt.seconds:.0f}") for attempt in report.attempts]
+    return table(("the script by itself", "how it ended", "seconds"), rows)
 
 
 def _versions(report: Report) -> str:

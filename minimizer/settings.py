@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,7 +18,7 @@ from minimizer.errors import InvalidOption
 class Settings(BaseSettings):
     """Every setting, its default and what it is for."""
 
-    model_config = SettingsConfigDict(env_prefix="MINIMIZER_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="MINIMIZER_", extra="ignore", frozen=True, hide_input_in_errors=True)
 
     data_dir: Path = Field(Path("minimizer-data"), description="Folder of the embedded database and broker.")
     database_url: str | None = Field(None, description="SQLAlchemy URL; default is SQLite in the data folder.")
@@ -103,6 +104,21 @@ class Settings(BaseSettings):
         "",
         description="Further Python interpreters, as name=path separated by commas; a repro is run in each, to say since when it fails.",
     )
+
+    @field_validator("broker_url")
+    @classmethod
+    def _check_broker(cls, value: str | None) -> str | None:
+        """Refused here, or an error of the client's tells a part of the password, which it takes for the port."""
+        for url in (value or "").split(";"):
+            try:
+                _ = urlsplit(url).port
+            except ValueError:
+                message = (
+                    "it is not an address like redis://user:password@host:6379/0; "
+                    "in a password write / # ? as %2F %23 %3F"
+                )
+                raise PydanticCustomError("broker", message) from None
+        return value
 
     @field_validator("heartbeat_seconds")
     @classmethod

@@ -12,20 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from minimizer import protocol
+from minimizer.budget import doing, larger
+from minimizer.coverage import Extent
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.executor import Executor, Survey
-from minimizer.findings import Case, hang_signature, held_signature, missing_signature
+from minimizer.findings import Case, checked_of, hang_signature, held_signature, missing_signature
 from minimizer.place import Place
 from minimizer.report import Reproducibility
-from minimizer.types import Kind
-from minimizer.watchdog import Limits, Watchdog
+from minimizer.types import Kind, counted
+from minimizer.watchdog import Limits, Silence, Watchdog
 
 HANG_AFTER = 60.0
 """Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
 QUIET = 60.0
 """Seconds after which a script is stopped whose graphs have all been compared often enough, if no new one comes."""
-PATIENCE = 300.0
-"""Seconds after which a script is stopped anyhow, once something was compared."""
+SHARE, PATIENCE = 1 / 3, 300.0
+"""Of the budget, and seconds: after the lesser of both a script is stopped of which something was compared, and after the first
+any other, too."""
+START_SECONDS = 5.0
 EAGER_SECONDS = 600.0
 SURVEY_SECONDS = 3600.0
 """For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
@@ -36,8 +40,8 @@ FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 class Surveys:
     """The runs of one script.
 
-    ``hang_after`` and ``patience`` are in seconds (`HANG_AFTER`, `PATIENCE`), ``steps`` in calls of each graph, ``nproc`` in
-    ranks; ``values``: compare them.
+    ``hang_after`` and ``budget``, that of the whole job, are in seconds, ``steps`` in calls of each graph, ``nproc`` in ranks;
+    ``values``: compare them.
     """
 
     def __init__(
@@ -49,18 +53,79 @@ class Surveys:
         steps: int | None,
         hang_after: float,
         values: bool,
-        patience: float = PATIENCE,
+        budget: float = 3 * PATIENCE,
         nproc: int = 1,
     ) -> None:
         self._executor, self.script, self.values = executor, script, values
         self._args, self._nproc, self._steps = args, nproc, steps
-        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=patience)
+        share = budget * SHARE
+        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
+        self._watchdog: Watchdog | None = None
         self._cold: protocol.Health | None = None
+
+    @property
+    def doing(self) -> str:
+        """What the last run was doing when it was last heard of."""
+        return doing(self._watchdog.phase) if self._watchdog is not None else "running the script without the compiler"
+
+    def out_of_time(self, survey: Survey, silence: Silence) -> str:
+        """The verdict on a run that was ended since its share of the budget was over."""
+        checked = checked_of(survey.phase)
+        compared = (
+            f"{counted(checked.calls, 'call')} had been compared, without a difference"
+            if checked.calls
+            else "no call had been compared"
+        )
+        where = f", at {silence.users_line}" if silence.users_line else f", in {silence.text}" if silence.chain else ""
+        if silence.collective:
+            where += f", which waits for other ranks in {silence.collective} (this is rank 0 of {self._nproc})"
+        return self.share_is_over(f"while {doing(survey.phase)}{where}", compared)
+
+    def share_is_over(self, what: str, compared: str) -> str:
+        """That a run was stopped after its share of the budget, and which budget gives it more."""
+        budget = self._limits.share / SHARE
+        more = larger(budget, 0.0)
+        hint = f"; --budget {more} gives it {more * SHARE:.0f} s" if more is not None else ""
+        share = f"{self._limits.share:.0f} s, the third of the budget that a run of the script may take"
+        return f"Stopped after {share}, {what}: {compared}{hint}."
 
     @property
     def place(self) -> Place:
         """Where they take place."""
         return self._executor.place
+
+    @property
+    def text(self) -> str:
+        """The script's own; empty where it has removed itself."""
+        try:
+            return self.script.read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def extent(self, finished: protocol.Finished) -> Extent:
+        """How far a run went, and what would have let it go farther."""
+        checked, seconds = finished.checked, finished.seconds or 0.0
+        each = (finished.comparing_seconds or 0.0) / max(1, checked.calls)
+        all_seconds = seconds + each * (checked.calls_made - checked.planned)
+        return Extent(
+            most_calls=finished.most_calls,
+            all_fits=all_seconds < self._limits.patience,
+            stopped_after=seconds if finished.stopped else None,
+            budget=round(PATIENCE / SHARE) if self._is_late(finished) and self._limits.patience < PATIENCE else None,
+        )
+
+    def checked(self, finished: protocol.Finished) -> protocol.Checked:
+        """What a run compared; what it was stopped before counts as left out."""
+        if not finished.stopped:
+            return finished.checked
+        seconds = finished.seconds or 0.0
+        why = "its share of the budget was over" if self._is_late(finished) else "enough was compared"
+        later = f"what comes after {seconds:.0f} s: the script was stopped there, as {why}"
+        return finished.checked.model_copy(update={"not_compared": [later, *finished.checked.not_compared]})
+
+    def _is_late(self, finished: protocol.Finished) -> bool:
+        """Whether a run was stopped for want of time; it begins to count a little later than we do."""
+        return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
     def first(self) -> Survey:
         """A run of the script as it is. Of the first that comes to its end the compile times are kept: those of a cold cache."""
@@ -71,14 +136,18 @@ class Surveys:
 
     def run(self, **changes: Any) -> Survey:
         """A run with the compiler; ``changes`` are fields of its request (``inside/capture.py``)."""
-        watchdog = Watchdog(self._limits)
+        # One that is to come to a certain call must not be stopped just before it.
+        longer = 2.0 if changes.get("hold") is not None else 1.0
+        limits = replace(self._limits, patience=longer * self._limits.patience, share=longer * self._limits.share)
+        self._watchdog = Watchdog(limits)
         return self._executor.survey(
-            {**self._request(compiled=True), **changes}, timeout=SURVEY_SECONDS, watchdog=watchdog
+            {**self._request(compiled=True), **changes}, timeout=SURVEY_SECONDS, watchdog=self._watchdog
         )
 
-    def eager(self) -> Survey:
-        """A run without the compiler."""
-        return self._executor.survey(self._request(compiled=False), timeout=EAGER_SECONDS)
+    def eager(self, *, by_stance: bool = False) -> Survey:
+        """A run without the compiler: by the variable that switches it off or, where the script may see that, by a stance."""
+        self._watchdog = None
+        return self._executor.survey({**self._request(compiled=False), "stance": by_stance}, timeout=EAGER_SECONDS)
 
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {
@@ -125,11 +194,16 @@ class Surveys:
         finished = survey.finished
         if survey.held is not None:
             survey.close()
-        if finished is None or finished.unsteady or (case.otherwise is not None and finished.suspects):
+        if (
+            finished is None
+            or finished.unsteady
+            or _saw_nothing(finished)
+            or (case.otherwise is not None and finished.suspects)
+        ):
             return None
         if case.signature.kind is Kind.MISSING_ERROR:
-            return None if _lacks(finished, case) else finished.checked.frames
-        return finished.checked.frames if finished.exception is None else None
+            return None if _lacks(finished, case) else finished.checked.graphs
+        return finished.checked.graphs if finished.exception is None else None
 
     def health(self, *, trace: str) -> protocol.Health | None:
         """Run the script once more, behind whatever else there is to do, and time what it compiles.
@@ -153,7 +227,13 @@ class Surveys:
         if survey.held is not None:
             survey.close()
         finished = survey.finished
-        return finished.health if finished is not None and finished.exception is None else None
+        came_to_its_end = finished is not None and finished.exception is None and not finished.stopped
+        return finished.health if finished is not None and came_to_its_end else None
+
+
+def _saw_nothing(finished: protocol.Finished) -> bool:
+    """Whether a run was stopped before any call of it was compared."""
+    return finished.stopped and not finished.checked.calls
 
 
 def _lacks(finished: protocol.Finished, case: Case) -> bool:

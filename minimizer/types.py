@@ -63,6 +63,7 @@ class Reason(StrEnum):
     FAILS_IN_EAGER = "fails_in_eager"
     NONDETERMINISTIC = "nondeterministic"
     DISPUTED = "disputed"
+    UNEXPLAINED = "unexplained"
     NOTHING_COMPILED = "nothing_compiled"
     SANDBOX_DENIED = "sandbox_denied"
     NOT_RUNNABLE = "not_runnable"

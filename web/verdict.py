@@ -68,8 +68,12 @@ _REASONS: dict[Reason, tuple[str, str]] = {
         "Fix the seeds, or remove the source of chance.",
     ),
     Reason.DISPUTED: (
-        "The script's own check fails, but only by rounding",
-        "Measured against higher precision, the compiled code is as good as eager. The check of the script is stricter than that.",
+        "The script's own check fails, but not by what is computed",
+        "What was compared agrees with eager within rounding: the check is stricter than that, or it reads a clock or a counter.",
+    ),
+    Reason.UNEXPLAINED: (
+        "It fails with the compiler, and nothing shows why",
+        "Run by itself the script fails with the compiler and not without it, every time, but in our own runs nothing differs.",
     ),
     Reason.NOTHING_COMPILED: (
         "Nothing was compiled",

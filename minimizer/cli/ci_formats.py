@@ -100,7 +100,10 @@ def step_summary(finding: Finding) -> str:
 
 
 def junit(finding: Finding) -> str:
-    """One test case: failed if the failure counts, skipped if it is known or not verified, an error if nothing could be judged."""
+    """One test case: failed if the failure counts, skipped if it is known or not verified, an error if nothing could be judged.
+
+    One that passes says in its output how much was compared.
+    """
     report = finding.report
     timings = report.get("timings") or {}
     seconds = f"{timings['total'] if 'total' in timings else sum(timings.values()):.3f}"
@@ -129,6 +132,8 @@ def junit(finding: Finding) -> str:
     elif is_failure:
         why = "known failure" if finding.is_known else "not verified"
         ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"})
+    else:
+        ElementTree.SubElement(case, "system-out").text = details
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

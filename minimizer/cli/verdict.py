@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
-from minimizer.report import operators_of
+from minimizer.report import Largest, operators_of
 from minimizer.types import Status
 
 HEADLINES = {
@@ -46,9 +46,18 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         lines += _workaround(workaround)
     elif workaround:
         lines.append(f"workaround {printable(workaround['what'], 400)}")
+    if status is Status.HEALTHY:
+        lines += _coverage(report.get("checked") or {})
     if folder is not None:
         lines += _files(folder)
     return lines
+
+
+def _coverage(checked: dict[str, Any]) -> list[str]:
+    """The largest difference of a healthy script, and what was not compared."""
+    largest, left_out = checked.get("largest"), checked.get("not_compared") or []
+    lines = [f"largest    {printable(Largest.model_validate(largest).words, 400)}"] if largest else []
+    return lines + [f"left out   {printable(line, 400)}" for line in left_out]
 
 
 def _workaround(workaround: dict[str, Any]) -> list[str]:

@@ -11,10 +11,11 @@ from torch import fx
 from . import referee, snapshot, state
 from .bodies import nodes_of
 from .collectives import communicates
-from .golden import GoldenGraph
+from .golden import GoldenGraph, storable
 from .graphs import Opaque
 from .lifted import LiftedGraph
 from .lowering import write_down
+from .origins import state_places
 from .rounding import tensors
 from .wire import Channel, Message
 
@@ -25,18 +26,23 @@ MOST_BACKWARD = 256
 class CapturedGraph:
     """One graph that Dynamo captured, as it was before the compiler touched it."""
 
-    def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
+    def __init__(self, index: int, module: fx.GraphModule, backend: Any, inputs: list[Any]) -> None:
         self.index, self.backend = index, backend
+        self.state_places = state_places(module, inputs)
         self.lifted = LiftedGraph(module)
         self.module = self.lifted.module
-        """Takes the tensors that the graph holds itself as inputs; so do all lists of inputs here."""
+        """Takes the inputs that `LiftedGraph` has; so do all lists of inputs here."""
         self.communicates = communicates(module)
         self.recomputes = _recomputes(module)
-        self.calls = 0
+        self.calls = self.compared = 0
+        self.obstacle = ""
+        """Why a call of it could not be compared, if so."""
         self.eager_seconds = 0.0
         self.random = False
         self.has_backward: bool | None = None
         """Whether the script ran a backward through a call that was compared; None until that is known."""
+        self.backwards_given_up = 0
+        """Compared calls that could have a backward, and had none by the next call: it was not waited for any longer."""
         self.eager_error: BaseException | None = None
 
     def setup_lines(self) -> tuple[list[str], list[str]]:
@@ -53,12 +59,16 @@ def _recomputes(module: fx.GraphModule) -> bool:
 class BackwardCall:
     """A call whose outputs took part in a backward pass of the script, kept until it can be replayed."""
 
-    def __init__(self, graph: CapturedGraph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
-        self.graph, self.before, self.rng = graph, before, rng
+    def __init__(
+        self, graph: CapturedGraph, call: int, compiled: Any, before: list[Any], rng: Any, actual: Any
+    ) -> None:
+        self.graph, self.call, self.before, self.rng = graph, call, before, rng
         self.state = snapshot.global_state()
         """The switches that the call ran under."""
         self._compiled = compiled
         self._cotangents: dict[int, torch.Tensor] = {}
+        self.ran_unseen = False
+        """Whether compiled autograd has run its backward, without our hooks; cotangents of one are then as good as any."""
         self._outputs = [output for output in tensors(actual) if output.requires_grad]
         self.setup = graph.setup_lines() if self._outputs else ([], [])
         """The configs that it ran under, where a backward may come."""
@@ -71,12 +81,13 @@ class BackwardCall:
 
     @property
     def ran(self) -> bool:
-        return bool(self._cotangents)
+        return bool(self._cotangents) or self.ran_unseen
 
     def cotangents(self) -> list[torch.Tensor]:
         """One for each output that requires grad: what the script's backward gave it, zeros where it gave nothing."""
+        missing = torch.zeros_like if self._cotangents else torch.ones_like
         return [
-            self._cotangents[index] if index in self._cotangents else torch.zeros_like(output)
+            self._cotangents[index] if index in self._cotangents else missing(output)
             for index, output in enumerate(self._outputs)
         ]
 
@@ -108,7 +119,8 @@ class BackwardCall:
 
     def _keeper(self, index: int) -> Any:
         def keep(cotangent: torch.Tensor | None) -> None:
-            if cotangent is not None:
+            # Compiled autograd traces hooks: this one must leave nothing in its graphs.
+            if not torch.compiler.is_compiling() and cotangent is not None:
                 self._cotangents[index] = cotangent.detach().clone()
 
         return keep
@@ -139,9 +151,15 @@ class Backwards:
                 ran.append(call)
             elif call.graph is again:
                 call.graph.has_backward = False
+                call.graph.backwards_given_up += 1
             else:
                 self._calls.append(call)
         return ran
+
+    def run_unseen(self) -> None:
+        """Compiled autograd has run a backward: that of the calls that wait for one, as far as can be told."""
+        for call in self._calls:
+            call.ran_unseen = True
 
     @property
     def is_awaited(self) -> bool:
@@ -184,7 +202,7 @@ class HeldCall:
         if what == "golden":
             names = question.get("names", {})
             found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
-            torch.save(found, question["file"])
+            torch.save(storable(found), question["file"])
             return {"saved": sorted(found)}
         if what == "literal":
             return {"text": self._golden.literal(question["key"])}

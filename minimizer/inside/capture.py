@@ -21,10 +21,14 @@ import torch
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
+from torch.fx.experimental._backward_state import BackwardState
 
 from . import referee, snapshot, state, steadiness, subsystems
+from .attempts import Attempts
 from .calls import BackwardCall, Backwards, CapturedGraph, HeldCall
+from .children import Children
 from .collectives import WHY_ONCE
+from .coverage import Coverage
 from .failures import CONTROL_FLOW, describe, raised_while_compiling
 from .graphs import concrete
 from .health import Health, trace_to
@@ -34,6 +38,9 @@ from .script import let_nothing_check_itself, run_script
 from .told import Told, end_with
 from .wire import STOP, Channel, Message
 
+HOOKED = (
+    "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"
+)
 COMPARED_CALLS = 8
 """Calls of one graph that are compared before it is trusted, unless the user says otherwise."""
 
@@ -49,8 +56,8 @@ class Survey:
 
     Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
     ``steps`` (int or None), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
-    how a crash is held), ``tolerance`` (None, or the script's own, which then decides), ``values`` (whether calls are compared;
-    else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
+    how a crash is held), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
+    the script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
     ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
     Between messages about a graph and call come phases (`_phase`): what the process does next. ``STOP`` ends the script at the
@@ -61,9 +68,13 @@ class Survey:
         self._script, self._args, self._text = message["script"], message["args"], message.get("text")
         self._ranks = message.get("nproc", 1)
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
+        self._stance = message.get("stance", False)
         self._tolerance, self._values = message["tolerance"], message.get("values", True)
         self._channel = channel
-        self._told, self._backward = Told(), Backwards()
+        self._coverage = Coverage(self._trusted_after if self._values else 0, self._ranks)
+        self._told, self._backward = Told(self._coverage), Backwards()
+        self._attempts: Attempts | None = None
+        self._children = Children()
         self._error: BaseException | None = None
         """What ended the script."""
         self._doing = "script"
@@ -84,7 +95,10 @@ class Survey:
             self._install()
             # The signal may come inside of a compiled function, where Dynamo would trace what we do.
             signal.signal(STOP, torch._dynamo.disable(self._on_stop))
-            self._channel.send({"type": "phase", "doing": self._doing})
+            self._attempts = Attempts(lambda: self._on_attempt(True))
+            self._on_attempt(False)
+        elif self._stance:
+            torch.compiler.set_stance("force_eager")
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         let_nothing_check_itself()
@@ -103,7 +117,12 @@ class Survey:
         if self._compile:
             self._check_gradients()  # the script's own check may have failed after a backward
         health = self._health.to_json() if self._compile else None
-        self._channel.send(self._told.finished(self._error, health, stopped=stopped))
+        if self._children.count:
+            self._coverage.also(
+                f"processes that the script started, {self._children.count} of them: only its own is looked at"
+            )
+        seen = {"attempted": self._attempts is None or self._attempts.any, "children": self._children.count}
+        self._channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
     # hooks -------------------------------------------------------------------------------------------------------
 
@@ -117,9 +136,14 @@ class Survey:
 
         after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
 
+    def _on_attempt(self, attempted: bool) -> None:
+        """Say whether Dynamo has tried a frame, so that what ends the process before that is not laid at its door."""
+        with self._turn:
+            self._channel.send({"type": "phase", "doing": self._doing, "attempted": attempted})
+
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
-        graph = CapturedGraph(len(self._told.graphs), module, backend)
-        self._told.graphs.append(graph)
+        graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
+        self._coverage.add(graph, _frame())
         if graph.communicates:
             self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         rng = snapshot.rng_state()
@@ -127,10 +151,11 @@ class Survey:
             values = list(snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs))))
         except Exception as error:  # ours, and must not reach the user's script
             self._told.cannot_compare(graph, error)
-            return compile_()
+            compiled, why = compile_(), f"{type(error).__name__}: {error}"
+            return lambda *args: self._on_call(graph, compiled, list(args), why)
         if self._hold == {"graph": graph.index, "call": None}:
             self._hold_call(graph, values, rng, {"phase": "compile"})
-        self._doing = "compare"
+        self._phase("compare", graph, None)
         begun = time.monotonic()
         try:
             if not graph.communicates:  # else it would wait for ranks that do not run it again
@@ -157,18 +182,26 @@ class Survey:
         finally:
             self._phase("script", graph, None)
         snapshot.set_rng_state(rng)
-        return lambda *args: self._on_call(graph, compiled, list(args))
+        why = f"it {WHY_ONCE}" if graph.communicates else ""
+        return lambda *args: self._on_call(graph, compiled, list(args), why)
 
-    def _on_call(self, graph: CapturedGraph, compiled: Any, args: list[Any]) -> Any:
-        call, graph.calls = graph.calls, graph.calls + 1
-        if call >= self._trusted_after or graph.communicates:
+    def _on_call(self, graph: CapturedGraph, compiled: Any, args: list[Any], why_not: str) -> Any:
+        """A call of a graph, compared if it is an early one; ``why_not`` says why none is, if so."""
+        call, is_early = graph.calls, graph.calls < self._trusted_after
+        self._coverage.called(graph, args, compared=is_early and not why_not)
+        if is_early and why_not:
+            self._coverage.left_out(graph, why_not)
+        if not is_early or why_not:
             result = compiled(*args)
         else:
             self._doing = "compare"
             try:
-                result = self._compared_call(graph, call, compiled, args)
+                with self._coverage.timed():
+                    result = self._compared_call(graph, call, compiled, args)
             finally:
                 self._phase("script", graph, call)
+        if graph.lifted.is_backward:
+            self._backward.run_unseen()
         if self._stops_asked and self._may_stop():
             self._stop()
         return result
@@ -178,12 +211,14 @@ class Survey:
         try:
             rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
             unfaithful: list[str] = []
-            before = snapshot.clone(graph.lifted.inputs(args), notes=unfaithful)
-            expected_inputs = snapshot.clone(graph.lifted.inputs(args))
+            inputs = graph.lifted.inputs(args)
+            before, expected_inputs = snapshot.clone(inputs, notes=unfaithful), snapshot.clone(inputs)
             for line in unfaithful:
                 self._told.note(f"graph {graph.index} is compared on copies: {line}")
+                self._coverage.also(f"state of graph {graph.index} that cannot be copied: {line}")
         except Exception as error:  # ours, and must not reach the user's script
             self._told.cannot_compare(graph, error)
+            self._coverage.left_out(graph, f"{type(error).__name__}: {error}")
             return compiled(*args)
         if self._hold == {"graph": graph.index, "call": call}:
             self._hold_call(graph, before, rng, {"phase": "run"})
@@ -194,6 +229,8 @@ class Survey:
             snapshot.set_rng_state(rng)
             actual = compiled(*args)
             self._told.missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
+            graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"
+            self._coverage.left_out(graph, f"eager cannot run it on copies of its inputs ({type(error).__name__})")
             return actual
         snapshot.set_rng_state(rng)
         self._phase("run", graph, call)
@@ -213,10 +250,10 @@ class Survey:
             if self._values:
                 # Backends answer with lists.
                 answer = type(expected)(actual) if isinstance(expected, (tuple, list)) else actual
-                sides = (expected, expected_inputs), (answer, graph.lifted.inputs(args))
+                sides = (expected, expected_inputs), (answer, inputs)
                 self._judge(graph, call, before, rng, *sides)
                 if switches.grad:
-                    self._keep_for_backward(graph, compiled, before, rng, actual)
+                    self._keep_for_backward(graph, call, compiled, before, rng, actual)
         snapshot.set_rng_state(after)
         return actual
 
@@ -243,30 +280,40 @@ class Survey:
             )
         except Exception as error:  # must not reach the user's script
             self._told.cannot_compare(graph, error)
+            self._coverage.left_out(graph, f"{type(error).__name__}: {error}")
             return
-        self._told.compared += 1
+        self._coverage.compared += 1
+        graph.compared += 1
         if verdict.nondeterministic:
             self._told.unsteady(graph)
         wrong = [difference.where for difference in verdict.differences]
         if verdict.fault and self._is_steady(graph, _forward(graph.module), before, rng, wrong):
             failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
             self._hold_call(graph, before, rng, failure)
-        if verdict.discrete:
-            self._told.suspects.append({"graph": graph.index, "call": call, "verdict": verdict.to_json()})
+        self._told.suspect(graph, call, verdict)
         if verdict.note:
             self._told.note(verdict.note)
+        with contextlib.suppress(Exception):  # a figure for the reader, that no verdict hangs on
+            self._coverage.largest.look(graph.module.graph, expected, actual, verdict)
 
-    def _keep_for_backward(self, graph: CapturedGraph, compiled: Any, before: list[Any], rng: Any, actual: Any) -> None:
+    def _keep_for_backward(
+        self, graph: CapturedGraph, call: int, compiled: Any, before: list[Any], rng: Any, actual: Any
+    ) -> None:
         if graph.random and graph.recomputes:
             # What is drawn a second time in a replayed backward is not what the first one drew.
             self._told.note(
                 f"graph {graph.index} computes random numbers once more in its backward: gradients are not compared"
             )
+            self._coverage.also(f"gradients of graph {graph.index}: its backward draws its random numbers anew")
+            return
+        if any(isinstance(value, BackwardState) for value in before):
+            self._told.note(f"graph {graph.index} {HOOKED}")
             return
         try:
-            self._backward.keep(BackwardCall(graph, compiled, before, rng, actual))
+            self._backward.keep(BackwardCall(graph, call, compiled, before, rng, actual))
         except Exception as error:  # must not reach the user's script
             self._told.cannot_compare(graph, error)
+            self._coverage.also(f"gradients of graph {graph.index}: {type(error).__name__}: {error}")
 
     def _check_gradients(self, again: CapturedGraph | None = None) -> None:
         """Replay, on both sides, every backward that the script ran since the last look; see `Backwards.take`."""
@@ -280,6 +327,7 @@ class Survey:
             found = self._replayed(backward)
         except Exception as error:
             self._told.cannot_compare(graph, error)
+            self._coverage.also(f"gradients of graph {graph.index}: {type(error).__name__}: {error}")
             found = None
         snapshot.set_rng_state(rng)
         if found is None:
@@ -295,7 +343,9 @@ class Survey:
         try:
             expected = backward.eager()
         except Exception as error:
-            self._told.note(f"a backward that eager cannot replay was not compared: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            self._told.note(f"a backward that eager cannot replay was not compared: {why}")
+            self._coverage.also(f"a backward of graph {backward.graph.index} that eager cannot replay: {why}")
             return None
         self._phase("backward", backward.graph, backward.graph.calls - 1)
         try:
@@ -309,7 +359,11 @@ class Survey:
             return [], {"kind": kind, "exception": describe(error)}
         self._phase("compare", backward.graph, backward.graph.calls - 1)
         verdict = backward.judge(expected, actual, self._tolerance)
-        self._told.backwards += 1
+        self._told.suspect(backward.graph, backward.call, verdict)
+        self._coverage.backwards += 1
+        with contextlib.suppress(Exception):
+            graph = backward.graph.module.graph
+            self._coverage.largest.look_at_gradients(graph, backward.before, expected, actual, verdict)
         if not verdict.fault:
             return None
         wrong = [difference.where for difference in verdict.differences]
@@ -334,8 +388,8 @@ class Survey:
         self._doing = doing
         phase = {
             "type": "phase", "doing": doing, "graph": graph.index, "call": call, "eager_seconds": graph.eager_seconds,
-            **self._told.counts(),
-            "trusted": all(graph.calls >= self._trusted_after for graph in self._told.graphs),
+            **self._coverage.counts(),
+            "trusted": all(graph.calls >= self._trusted_after for graph in self._coverage.graphs),
         }  # fmt: skip
         with self._turn:
             self._channel.send(phase)
@@ -376,6 +430,7 @@ class Survey:
         """Stop the script here for good: answer questions about this call, or its ``backward``, until the other end hangs up."""
         self._turn.acquire()
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._told.checks}
+        failure["checked"] = self._coverage.to_json()
 
         def serve() -> None:
             failure["health"] = self._health.to_json()
@@ -383,6 +438,12 @@ class Survey:
                 HeldCall(graph, inputs, rng, self._script, backward).serve(failure, self._channel)
 
         end_with(serve)
+
+
+def _frame() -> Any:
+    """What tells the frame that is being compiled from others; its later compilations have the same."""
+    compilation = torch._guards.CompileContext.current_compile_id()
+    return compilation and (getattr(compilation, "compiled_autograd_id", None), compilation.frame_id)
 
 
 def _forward(module: Any) -> steadiness.Program:

@@ -43,6 +43,8 @@ class Spent:
 
     seconds: float = 0.0
     frames: int = 0
+    made: int = 0
+    """Calls of graphs, of which ``calls`` were checked."""
     calls: int = 0
     backward: int = 0
     notes: dict[str, None] = field(default_factory=dict)
@@ -112,6 +114,7 @@ class CheckedGraph:
         return self
 
     def __call__(self, *args: Any) -> Any:
+        self._spent.made += 1
         if self._is_broken:
             return self._lifted.eager(*args)
         if self._left <= 0 or not self._may_check(args):

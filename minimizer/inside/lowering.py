@@ -46,10 +46,7 @@ def lower(
     values = snapshot.clone([*inputs, *(cotangents or ())])
     plain = [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
     run = joint if cotangents else forward
-    traced = _trace_symbols(run, plain) if is_symbolic(module.graph) else None
-    if traced is None:
-        with fx.traceback.preserve_node_meta():
-            traced = make_fx(run)(*plain)
+    traced = _traced(run, plain if torch.is_grad_enabled() else _requiring(plain, wanted), is_symbolic(module.graph))
     traced.graph.eliminate_dead_code()
     traced.recompile()
     annotate(traced, plain)
@@ -102,6 +99,22 @@ def write_down(
         snapshot.set_rng_state(rng)
         module, inputs = lower(module, inputs, cotangents)
         return module, inputs, to_json(module.graph, inputs, script=script, level="aot")
+
+
+def _requiring(values: list[Any], wanted: list[bool]) -> list[Any]:
+    """The values with gradients required where they were: compiled autograd stores none for what requires none."""
+    wanted = [*wanted, *[False] * (len(values) - len(wanted))]
+    return [value.detach().requires_grad_() if want else value for value, want in zip(values, wanted, strict=True)]
+
+
+def _traced(run: Any, values: list[Any], is_symbolic: bool) -> fx.GraphModule:
+    """Trace on copies: a graph may write to its inputs."""
+    traced = _trace_symbols(run, values) if is_symbolic else None
+    if traced is not None:
+        return traced
+    with fx.traceback.preserve_node_meta():
+        module: fx.GraphModule = make_fx(run)(*snapshot.clone(values))
+    return module
 
 
 def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:

@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from . import bodies
+from .jumps import Jumps
 from .rounding import (
     DRAWN_ONCE,
     EXACT,
@@ -71,6 +72,7 @@ class MarkedRun(TorchDispatchMode):
         self.terms = 1
         self.invalid_in_fp64 = ""
         self.drawn: list[Tensor] = []
+        self.jumps = Jumps()
         self._marks: dict[int, Mark] = {}
         self._terms: dict[int, int] = {}
         self._read = Mark.EXACT
@@ -111,6 +113,7 @@ class MarkedRun(TorchDispatchMode):
             self._tell(output, mark, terms, partly=_storage(output) in changed)
         if drew:
             self.drawn.extend(output.detach().clone() for output in tensors(result))
+        self.jumps.note(func, args, kwargs, result)
         return result
 
     def _tell(self, output: Tensor, mark: Mark, terms: int, *, partly: bool = False) -> None:

@@ -19,6 +19,7 @@ import torch._dynamo.utils
 import torch._inductor.config
 
 from . import backend, subsystems
+from .attempts import Attempts
 from .failures import describe, raised_while_compiling
 from .operators import Operators, TorchCalls, unusual
 from .wire import Channel, Message
@@ -47,8 +48,10 @@ def rerun(message: Message, channel: Channel) -> None:
         _use(message["backend"])
     if message.get("observe"):
         torch.compile = watch.compile
-    phase = {"phase": "compiled", "doing": "script"} if message["compile"] else {"phase": "eager"}
-    channel.send({"type": "phase", **phase})
+    # What ends before this is none of the compiler's.
+    compiled = {"type": "phase", "phase": "compiled", "doing": "script"}
+    attempts = Attempts(lambda: channel.send(compiled))
+    channel.send({**compiled, "phase": "script" if message["compile"] else "eager"})
     error: BaseException | None = None
     try:
         run_script(message["script"], message["args"], message["text"])
@@ -58,7 +61,7 @@ def rerun(message: Message, channel: Channel) -> None:
         error = raised
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
     end = _outcome(error, compiled=message["compile"])
-    channel.send({"type": "outcome", "graph_breaks": breaks, **watch.seen(), **end})
+    channel.send({"type": "outcome", "graph_breaks": breaks, "attempted": attempts.any, **watch.seen(), **end})
 
 
 def _outcome(error: BaseException | None, *, compiled: bool) -> Message:

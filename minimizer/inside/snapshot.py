@@ -227,11 +227,15 @@ class GlobalState:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Run the body under these switches; afterwards they are as they were before."""
+        """Run the body under these switches; afterwards they are as they were before.
+
+        Compiled autograd is off meanwhile: it would compile the backward passes that eager is judged by.
+        """
         before = global_state()
         with contextlib.ExitStack() as stack:
             stack.callback(_set_plain_switches, before)
             _set_plain_switches(self)
+            stack.enter_context(_no_compiled_autograd())
             stack.enter_context(torch.inference_mode(self.inference))
             stack.enter_context(torch.set_grad_enabled(self.grad))
             for cast in self.autocast:
@@ -246,6 +250,15 @@ class GlobalState:
                 stack.enter_context(self.default_device)
             stack.enter_context(transforms.left_again())
             yield
+
+
+@contextlib.contextmanager
+def _no_compiled_autograd() -> Iterator[None]:
+    compiled_autograd: Any = torch._dynamo.compiled_autograd
+    was_disabled = compiled_autograd.active_disable_ctx
+    with compiled_autograd._disable():
+        yield
+    compiled_autograd.active_disable_ctx = was_disabled  # which torch takes for False at the end of any such block
 
 
 def global_state() -> GlobalState:

@@ -5,24 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import tolerances
 from .calls import CapturedGraph
+from .coverage import Coverage
 from .failures import describe
 from .raised import Raised
+from .referee import Verdict
 from .wire import FAILED, Message
+
+MOST_SUSPECTS = 100
+"""Graphs: each costs another run of the script."""
 
 
 class Told:
-    """Counts, notes and findings of one run, and the messages that are made of them."""
+    """Coverage, notes and findings of one run, and the messages that are made of them."""
 
-    def __init__(self) -> None:
-        self.graphs: list[CapturedGraph] = []
-        self.compared = self.backwards = 0
-        self.suspects: list[dict[str, Any]] = []
+    def __init__(self, coverage: Coverage) -> None:
+        self.coverage = coverage
+        self._begun = time.monotonic()
+        self._suspects: dict[int, Message] = {}
+        self._moved: dict[int, float] = {}
         self.missing: list[dict[str, Any]] = []
         self.raised = Raised()
         self._checks = tolerances.watch()
@@ -39,14 +46,27 @@ class Told:
         self._notes[text[:300]] = None
 
     def cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
-        self.note(f"graph {graph.index} could not be compared: {type(error).__name__}: {error}")
+        """A call, its gradients, or the whole graph: by a fault of ours, or of what it is given."""
+        graph.obstacle = f"{type(error).__name__}: {error}"
+        self.note(f"graph {graph.index} could not be compared: {graph.obstacle}")
 
     def unsteady(self, graph: CapturedGraph) -> None:
         """Eager itself does not do the same every time."""
         self._unsteady = self._unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
-    def counts(self) -> dict[str, int]:
-        return {"frames": len(self.graphs), "calls": self.compared, "backward": self.backwards}
+    def suspect(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
+        """A call whose values or gradients differ behind a jump; of each graph the one with most of them is kept."""
+        moved = max(
+            (d.mismatched / d.elements for d in verdict.differences if d.mismatched and d.elements), default=0.0
+        )
+        if verdict.discrete and moved >= self._moved.get(graph.index, 0.0):
+            self._moved[graph.index] = moved
+            self._suspects[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
+
+    def uncompared(self) -> list[str]:
+        """The graphs that ran, and of which no call could be compared, each with the reason."""
+        graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
+        return [f"compiled graph {graph.index} ({graph.obstacle})"[:300] for graph in graphs]
 
     def finished(self, error: BaseException | None, health: Message | None, *, stopped: bool) -> Message:
         """The last message of a script that has ended."""
@@ -54,9 +74,13 @@ class Told:
             "type": "finished",
             "stopped": stopped,
             "exception": describe(error) if error else None,
-            "checked": self.counts(),
+            "seconds": time.monotonic() - self._begun,
+            "comparing_seconds": self.coverage.seconds,
+            "checked": self.coverage.to_json(),
+            "most_calls": self.coverage.most_calls,
             "health": health,
-            "suspects": self.suspects[:20],
+            "uncompared": self.uncompared()[:20],
+            "suspects": list(self._suspects.values())[:MOST_SUSPECTS],
             "missing": self.missing[:20],
             "raised": self.raised.seen,
             "checks": self.checks,

@@ -13,7 +13,7 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
-from minimizer.report import Culprit, Report
+from minimizer.report import Checked, Culprit, Largest, Report
 from minimizer.store import Job, Store
 from minimizer.types import Kind, Reason, Status, Step
 from web import verdict
@@ -245,6 +245,17 @@ def test_every_end_has_a_page(client: FlaskClient, hands: Hands, status: Status)
     hands.finish(Report(status=status, reason=Reason.BUDGET))
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert verdict.label(status) in page and "Run again" in page
+
+
+def test_a_healthy_job_is_told_with_its_coverage(client: FlaskClient, hands: Hands) -> None:
+    sentence = "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all."
+    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off")
+    checked = Checked(frames=1, graphs=1, calls=8, calls_made=192, largest=largest, not_compared=["184 calls: <steps>"])
+    hands.finish(Report(status=Status.HEALTHY, summary=sentence, checked=checked))
+    assert client.get(f"/api/v1/jobs/{hands.claim.job_id}").json["summary"] == sentence
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert sentence in page and "184 calls: &lt;steps&gt;" in page
+    assert "0.125 in the output of layers.3 (aten.add); float64 shows eager as far off" in page
 
 
 def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store: Store, hands: Hands) -> None:

@@ -16,7 +16,7 @@ from minimizer.oracle import Oracle, Signature, signature_of
 from minimizer.script import Rerun, Source
 from minimizer.surveys import Surveys
 from minimizer.triage import Triage
-from minimizer.types import Kind, Status
+from minimizer.types import Kind, Reason, Status
 from minimizer.watchdog import Limits, Watchdog
 
 SPIN = """
@@ -164,6 +164,7 @@ def test_a_long_script_ends_when_enough_was_compared(run: Callable[..., Survey],
     assert found.finished is not None, found.log
     assert found.finished.stopped and found.finished.exception is None
     assert (found.finished.checked.frames, found.finished.checked.calls) == (1, 8)
+    assert found.finished.seconds and found.finished.checked.calls_made >= 8
 
 
 def test_a_script_that_keeps_compiling_is_stopped_when_patience_ends(run: Callable[..., Survey]) -> None:
@@ -209,6 +210,15 @@ def test_a_long_healthy_script_is_healthy(child: Executor, home: Path, monkeypat
     assert isinstance(found, Settled)
     assert found.status is Status.HEALTHY
     assert found.checked.calls == 2
+
+
+def test_a_script_that_compiles_nothing_in_its_share_is_stopped(child: Executor, home: Path) -> None:
+    path = script(home, "import time\nimport torch\ntime.sleep(1e6)\n")
+    surveys = Surveys(child, path, args=[], steps=None, hang_after=60, values=True, budget=15)
+    found = Triage(surveys, on_note=lambda _: None).run()
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
+    assert "before anything was compiled: no call had been compared; --budget 30 gives it 10 s" in found.summary
 
 
 # giving up ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from minimizer.findings import Case, Settled
 from minimizer.inside.collectives import communicates
 from minimizer.surveys import Surveys
 from minimizer.triage import Triage
-from minimizer.types import Kind, Status
+from minimizer.types import Kind, Reason, Status
 
 DATA_PARALLEL = """
     import torch
@@ -88,6 +88,12 @@ def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path)
     assert found.finished is not None, found.log
     assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
     assert any("talks to other ranks" in note for note in found.finished.notes)
+    seen = found.finished.checked
+    assert (seen.calls, seen.planned, seen.calls_made) == (0, 2, 2)
+    assert seen.not_compared == [
+        "2 calls of graph 0: it talks to other ranks, which do not run it a second time",
+        "all ranks but the first of 2: only rank 0 is compared",
+    ]
 
 
 def test_all_ranks_run_a_text_that_stands_in_for_the_scripts(child: Executor, home: Path) -> None:
@@ -138,3 +144,26 @@ def test_a_graph_of_a_tensor_that_lies_on_several_ranks_communicates() -> None:
     assert not communicates(fx.GraphModule(torch.nn.Module(), graph))
     x.meta["example_value"] = object.__new__(type("DTensor", (), {"__module__": "torch.distributed.tensor"}))
     assert communicates(fx.GraphModule(torch.nn.Module(), graph))
+
+
+def test_ranks_that_wait_for_each_other_use_up_no_more_than_their_share(
+    child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 waits in C++ code, where it does not hear that it is asked to stop."""
+    monkeypatch.setattr("minimizer.watchdog.GRACE", 3.0)
+    text = """
+        import time
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(3))
+        time.sleep(1e6)
+    """
+    surveys = Surveys(child, script(home, text), args=[], steps=None, hang_after=60, values=True, nproc=2, budget=30)
+    found = Triage(surveys, on_note=lambda _: None).run()
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
+    assert "at script.py, line 8, which waits for other ranks in all_reduce" in found.summary
+    assert "rank 0 of 2" in found.summary and "--budget 60 gives it 20 s" in found.summary

@@ -608,8 +608,7 @@ def test_a_script_runs_as_python_would_run_it(child: Executor, home: Path) -> No
     """Arguments, its own name, modules and files beside it, and a working directory it may write to."""
     (home / "sibling.py").write_text("VALUE = 7\n")
     (home / "data.txt").write_text("forty-two\n")
-    work = child.place.folder("work")
-    (work / "data.txt").symlink_to(home / "data.txt")
+    (child.place.origin / "data.txt").symlink_to(home / "data.txt")
     text = """
         import os, sys
         import sibling
@@ -620,12 +619,12 @@ def test_a_script_runs_as_python_would_run_it(child: Executor, home: Path) -> No
         assert open("data.txt").read() == "forty-two\\n"
         assert open(os.path.join(os.path.dirname(__file__), "data.txt")).read() == "forty-two\\n"
         open("written.txt", "w").write("here")
+        assert os.path.realpath("written.txt") != os.path.join(os.path.dirname(__file__), "written.txt")
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     """
     answer = finished(survey(child, script(home, text), "--rate", "3"))
     assert answer.exception is None
     assert answer.checked.calls == 1
-    assert (work / "written.txt").read_text() == "here"
     assert not (home / "written.txt").exists()
 
 
@@ -644,6 +643,23 @@ def test_a_script_that_compiles_nothing(triage: Any) -> None:
 def test_a_script_that_fails_without_the_compiler_too(triage: Any) -> None:
     found = triage("import torch\ntorch.compile(lambda x: x @ torch.ones(5), backend='eager')(torch.ones(2))\n")
     assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
+
+
+def test_a_script_cannot_tell_that_a_stance_switches_the_compiler_off(child: Executor, home: Path) -> None:
+    text = """
+        import os
+        import torch
+        from torch._dynamo.utils import counters
+
+        model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+        model(torch.ones(2))
+        assert "TORCHDYNAMO_DISABLE" not in os.environ
+        assert model._orig_mod.in_features == 2
+        assert not counters["stats"]
+    """
+    path = script(home, text)
+    assert finished(survey(child, path, compile=False, stance=True)).exception is None
+    assert finished(survey(child, path, compile=False)).exception is not None
 
 
 def test_eager_runs_compile_nothing(child: Executor, home: Path) -> None:
@@ -1027,8 +1043,9 @@ def test_a_script_that_fails_in_half_of_its_runs_without_the_compiler_is_nondete
         import os
         import torch
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
-        runs = int(open("count").read()) if os.path.exists("count") else 0
-        open("count", "w").write(str(runs + 1))
+        count = "../../../count"  # behind the folder of the run, as a server would be
+        runs = int(open(count).read()) if os.path.exists(count) else 0
+        open(count, "w").write(str(runs + 1))
         assert runs % 2 == 0
     """
     found = triage(text)

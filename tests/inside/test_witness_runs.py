@@ -19,6 +19,7 @@ DUMPS = f"""
 import os
 from pathlib import Path
 
+assert Path("beside.txt").read_text() == "what lies beside the script"
 folder = Path(os.environ["TORCH_COMPILE_DEBUG_DIR"]) / "torch_compile_debug" / "run_1" / "minifier"
 storages = folder / "checkpoints" / "storages"
 storages.mkdir(parents=True)
@@ -61,8 +62,10 @@ def test_both_witnesses_are_heard_at_the_level_that_dumps_such_a_failure(
     kind: Kind, level: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(witness, "INPUT_BYTES", 10)
+    where = place(tmp_path / "shared", home)
+    (where.origin / "beside.txt").write_text("what lies beside the script")
     heard = witness.hear(
-        place(tmp_path / "shared", home),
+        where,
         script(home, DUMPS),
         [],
         kind,

@@ -22,7 +22,8 @@ PROGRAM: dict[str, Any] = {
     "outputs": ["y"], "functions": [], "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
 }  # fmt: skip
 WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
-ALL_WELL: dict[str, Any] = {"checked": {"frames": 2, "calls": 5, "backward": 1}}
+CHECKED = {"frames": 2, "graphs": 2, "calls": 5, "planned": 5, "calls_made": 5, "backward": 1}
+ALL_WELL: dict[str, Any] = {"checked": CHECKED, "most_calls": 4}
 
 
 def error(kind: str, message: str = "went wrong") -> dict[str, Any]:
@@ -86,7 +87,7 @@ def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix"
 
 
 def asked_of(executor: FakeExecutor, script: Path = Path("/nowhere/script.py"), **options: Any) -> Triage:
-    """A triage whose runs are canned; options are those of `Surveys`, and what is told goes to ``on_note``."""
-    on_note = options.pop("on_note", lambda _: None)
+    """A triage whose runs are canned; options are those of `Surveys`, ``on_note`` and ``on_healthy``."""
+    on_note, on_healthy = options.pop("on_note", lambda _: None), options.pop("on_healthy", lambda: None)
     settings: dict[str, Any] = {"args": [], "steps": None, "hang_after": 30.0, "values": True, **options}
-    return Triage(Surveys(cast(Executor, executor), script, **settings), on_note=on_note)
+    return Triage(Surveys(cast(Executor, executor), script, **settings), on_note=on_note, on_healthy=on_healthy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from minimizer.oracle import Signature, signature_of
 from minimizer.program import Program, TensorMeta
@@ -22,9 +23,11 @@ class FakeOracle:
         self.accepts = (Signature(kind),)
         self.also_seen: Counter[Signature] = Counter()
         self.judged: list[Program] = []
+        self.changes: list[dict[str, Any]] = []
 
-    def judge(self, programs: Sequence[Program]) -> list[Outcome]:
+    def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
         self.judged += programs
+        self.changes.append(changes)
         return [self._outcome(program) for program in programs]
 
     def _outcome(self, program: Program) -> Outcome:
@@ -45,6 +48,21 @@ class FakeOracle:
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
         return [self.same(outcome) for outcome in self.judge(programs)]
+
+
+class Wary(FakeOracle):
+    """Takes a difference for a fault only where no jump is in sight: behind one nothing can be said."""
+
+    def __init__(self, rule: Rule, *jumps: str) -> None:
+        super().__init__(rule, Kind.WRONG_OUTPUT)
+        self._jumps = set(jumps)
+
+    def _outcome(self, program: Program) -> Outcome:
+        outcome = super()._outcome(program)
+        is_clear = not self._jumps & {node.target for node in program.nodes}
+        if outcome.outcome != "different" or (is_clear or program.size == 1):
+            return outcome
+        return Outcome(outcome="same", verdict=Verdict(discrete=True))
 
 
 def well_formed(program: Program) -> None:

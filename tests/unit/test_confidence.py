@@ -49,7 +49,7 @@ def test_all_of_it_makes_a_verdict_sure_and_says_why() -> None:
         ({"failure": Failure(kind=Kind.WRONG_OUTPUT)}, "medium"),
         ({"failure": None, "status": Status.FAILED}, "unknown"),
         ({"failure": None, "status": Status.HEALTHY}, "low"),
-        ({"failure": None, "status": Status.HEALTHY, "checked": Checked(frames=1, calls=3)}, "medium"),
+        ({"failure": None, "status": Status.HEALTHY, "checked": Checked(frames=1, graphs=1, calls=3)}, "medium"),
     ],
 )  # fmt: skip
 def test_what_is_missing_costs_confidence(changes: dict[str, Any], level: str) -> None:

@@ -16,7 +16,7 @@ from minimizer.cli.gate import Gate, conclude
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.fingerprint import fingerprint
-from minimizer.report import Culprit, Failure, Report, Source, Verification, Workaround
+from minimizer.report import Checked, Culprit, Failure, Largest, Report, Source, Verification, Workaround
 from minimizer.types import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
@@ -36,7 +36,15 @@ def wrong_relu(**changes: Any) -> Report:
     return report.model_copy(update=changes)
 
 
-HEALTHY = Report(status=Status.HEALTHY, summary="Compiled and eager agree.")
+COVERAGE = "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all."
+HEALTHY = Report(
+    status=Status.HEALTHY,
+    summary=COVERAGE,
+    checked=Checked(
+        largest=Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off"),
+        not_compared=["184 calls: --steps"],
+    ),
+)
 FAILS_IN_EAGER = Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, summary="It fails in eager too.")
 UNVERIFIED = wrong_relu(
     status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, verification=Verification(runs=3, failed_same=1)
@@ -194,11 +202,11 @@ def test_the_step_summary_is_appended_and_holds_the_repro(script: Path, monkeypa
         (wrong_relu(summary="a \x00 control"), ANY, "failure", ("1", "0", "0")),
         (UNVERIFIED, ANY, "skipped", ("0", "0", "1")),
         (FAILS_IN_EAGER, ANY, "error", ("0", "1", "0")),
-        (HEALTHY, ANY, None, ("0", "0", "0")),
+        (HEALTHY, ANY, "system-out", ("0", "0", "0")),
     ],
 )
 def test_junit(
-    script: Path, report: Report, gate: Gate, outcome: str | None, counts: tuple[str, str, str], tmp_path: Path
+    script: Path, report: Report, gate: Gate, outcome: str, counts: tuple[str, str, str], tmp_path: Path
 ) -> None:
     tell(Gate(gate.fail_on, None, Path("results/junit.xml"), None), script, report)
     root = ElementTree.parse(tmp_path / "results" / "junit.xml").getroot()
@@ -208,7 +216,25 @@ def test_junit(
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == counts
     assert (case.get("name"), case.get("file")) == ("models/train.py", "models/train.py")
     assert float(case.get("time", "-1")) == report.timings.get("total", 0.0)
-    assert [child.tag for child in case] == ([outcome] if outcome else [])
+    assert [child.tag for child in case] == ([outcome])
+
+
+def test_a_healthy_script_is_told_with_its_coverage_in_terminal_junit_and_step_summary(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "HEALTHY",
+        COVERAGE,
+        "largest    0.125 in the output of layers.3 (aten.add); float64 shows eager as far off",
+        "left out   184 calls: --steps",
+    ]
+    assert verdict_lines(HEALTHY.to_json()) == lines
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    tell(Gate("any", None, Path("junit.xml"), None), script, HEALTHY)
+    output = ElementTree.parse(tmp_path / "junit.xml").getroot().findtext(".//system-out")
+    assert output is not None and output.splitlines() == lines
+    assert "\n".join(lines) in (tmp_path / "summary.md").read_text()
 
 
 def unknown_fields(model: BaseModel) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from minimizer.arguments import Ref
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded
 from minimizer.findings import Case, Settled, unexamined
 from minimizer.journal import Journal
 from minimizer.options import Options
@@ -22,7 +22,9 @@ from minimizer.report import Failure, Reduction, Report, Reproducibility
 from minimizer.search import Unreduced
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
+from minimizer.suspects import Answer
 from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.windows import Region
 
 
 class Kept:
@@ -72,7 +74,7 @@ def test_nan_stays_part_of_a_failure_that_it_is(
 
 
 def suspect() -> Case:
-    """A call whose discrete values differ, of a script that is healthy if that is rounding."""
+    """A call whose values differ behind a jump, of a script that is healthy if that is rounding."""
     x = Input("x", TensorMeta((2,), "torch.float32", (1,)), code="torch.ones(2)")
     program = Program((x,), (Node("y", ".argmax", (Ref("x"),)),), ("y",))
     healthy = Settled(Status.HEALTHY, None, "Healthy.")
@@ -109,10 +111,10 @@ class Suspects:
 def test_a_suspect_that_nobody_could_confirm_is_no_failure(
     job: _Job, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def give_up(*_: object) -> None:
+    def give_up(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("minimizer.search.confirm_discrete", give_up)
+    monkeypatch.setattr("minimizer.search.first_wrong", give_up)
     with ThreadPoolExecutor(1) as beside, pytest.raises(type(error)):
         job._reduce(suspect(), cast(Any, None), cast(Any, Suspects()), beside)
     assert job._report.failure is None
@@ -122,14 +124,16 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     job: _Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a later one turns out to be rounding."""
-    answers: list[Exception | None] = [Unanswered("no"), None]
+    answers = [Answer(unasked=(Region(0, 1),)), Answer()]
 
-    def confirm(*_: object) -> None:
-        if (error := answers.pop(0)) is not None:
-            raise error
+    def cannot_be_traced(case: Case) -> Program:
+        raise ChildFailed("no")
 
-    monkeypatch.setattr("minimizer.search.confirm_discrete", confirm)
-    monkeypatch.setattr("minimizer.search.confirm_local", lambda *_: None)
+    def ask(*_: object, **__: object) -> Answer:
+        return answers.pop(0)
+
+    monkeypatch.setattr("minimizer.search.first_wrong", ask)
+    monkeypatch.setattr(Case, "lowered", cannot_be_traced)
     first, second = suspect(), suspect()
     with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
         job._reduce(first, cast(Any, None), cast(Any, Suspects(second)), beside)
@@ -143,7 +147,53 @@ def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
     mere_suspect = _unanswered(gone, suspect())
     failure = _unanswered(gone, replace(suspect(), otherwise=None))
     assert [(s.status, s.reason) for s in (mere_suspect, failure)] == [(Status.PARTIAL, Reason.NOT_VERIFIED)] * 2
-    assert "may be rounding" in mere_suspect.summary and "The script fails" in failure.summary
+    assert "may be legal rounding" in mere_suspect.summary and "The script fails" in failure.summary
+
+
+class Unfinished:
+    """Runs of a script, the judge of a trial, and a triage that all come to no end."""
+
+    doing = "compiling graph 3"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def run(self) -> None:
+        raise self._error
+
+    def judge(self, *_: object, **__: object) -> None:
+        """No answer."""
+
+
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (
+            BudgetExceeded("the budget of 10 seconds is used up"),
+            "Stopped while running the script: the budget of 10 seconds is used up, compiling graph 3. No failure had been found by "
+            "then. --budget 20 may do: an estimate, by how long this step has taken.",
+        ),
+        (DiskExceeded("the disk is full"), "Stopped while running the script: the disk is full. No failure had been found by then."),
+        (Cancelled("enough"), "Stopped while running the script: cancelled. No failure had been found by then."),
+    ],
+    ids=["time", "disk", "owner"],
+)  # fmt: skip
+def test_a_job_that_is_ended_early_says_what_it_was_doing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, summary: str
+) -> None:
+    """And does not speak of a best result where there is none."""
+    unfinished = cast(Any, Unfinished(error))
+    monkeypatch.setattr(_Job, "_triage", lambda job, surveys, plain: surveys)
+
+    def run(job: _Job) -> None:
+        with ThreadPoolExecutor(1) as beside:
+            job._result(unfinished, unfinished, unfinished, unfinished, beside)
+
+    monkeypatch.setattr(_Job, "run", run)
+    (tmp_path / "a.py").write_text("import torch\n")
+    sink = FolderSink(tmp_path / "out")
+    report = minimize(tmp_path / "a.py", options=Options(budget=10), settings=Settings(), sink=sink)
+    assert report.summary == summary
 
 
 @pytest.mark.parametrize("status", [Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL])

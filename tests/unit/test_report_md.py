@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minimizer.markdown import block, code, escape
 from minimizer.report import (
     AlsoSeen,
+    Attempt,
     Blame,
     Checked,
     Culprit,
@@ -20,6 +21,7 @@ from minimizer.report import (
     Failure,
     Flag,
     HistoryStep,
+    Largest,
     Layer,
     Reduction,
     Report,
@@ -68,7 +70,7 @@ def full() -> Report:
         verification=Verification(runs=3, failed_same=3, clean_process=True, public_api=True, passes_with_compiler_off=True),
         witnesses=[Witness(after="aot", level=4, outcome="no repro", agrees=None)],
         also_seen=[AlsoSeen(kind=Kind.COMPILE_ERROR, signature="compile_error-1", times=2)],
-        checked=Checked(frames=1, calls=2, backward=0),
+        checked=Checked(frames=1, graphs=1, calls=2, calls_made=16),
         environment={"torch": "2.13.0", "device": "cpu", "HF_TOKEN": "hunter2"},
         notes=["The kernel cache was cold."],
     )  # fmt: skip
@@ -95,7 +97,7 @@ def test_all_that_maintainers_ask_for_is_there() -> None:
         "31 trials in 41 s",
         "torch._dynamo.disable(f)",
         "| `aot`, level 4 | no repro | says nothing |",
-        "`train.py`: 1 compiled graph, 2 calls compared",
+        "`train.py`: 1 compiled graph, 2 calls compared with eager of 16 that were counted",
         "- torch: `2.13.0`",
     ):
         assert expected in text
@@ -119,6 +121,24 @@ def test_what_only_the_scripts_own_check_says_is_no_wrong_value() -> None:
         "**The script's own check fails, but only by tolerance, timing or the random stream.** Within rounding."
     )
     assert "correctness" not in text
+
+
+def test_a_failure_that_nothing_explains_is_shown_as_the_script_shows_it() -> None:
+    report = Report(
+        status=Status.PARTIAL,
+        reason=Reason.UNEXPLAINED,
+        failure=Failure(
+            kind=Kind.WRONG_OUTPUT, message="another dtype", traceback="Traceback\n  assert x\nAssertionError"
+        ),
+        summary="What takes it away: fallback_random.",
+        attempts=[Attempt(what="plain run, compiled", outcome="AssertionError: another dtype", seconds=7.4)],
+    )
+    text = render(report, script_name="a.py", repro=None)
+    assert text.startswith(
+        "**Run by itself, the script fails only with the compiler, and nothing shows why.** What takes"
+    )
+    assert "Traceback\n  assert x\nAssertionError" in text
+    assert "plain run, compiled | AssertionError: another dtype | 7" in text
 
 
 def test_why_there_is_no_more_is_said_beside_the_failure() -> None:
@@ -186,6 +206,18 @@ def test_every_ending_without_a_failure_has_a_verdict(reason: Reason | None) -> 
     text = render(Report(status=status, reason=reason, summary="Two frames."), script_name="a.py", repro=None)
     assert re.match(r"\*\*[A-Z][^*]+\.\*\* Two frames\\?\.", text)
     assert "Minimal reproducer" not in text and "Ablation" not in text
+
+
+def test_a_healthy_report_begins_with_its_coverage_and_lists_what_was_left_out() -> None:
+    sentence = "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all."
+    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off")
+    checked = Checked(frames=1, graphs=1, calls=8, calls_made=192, largest=largest, not_compared=["184 calls: *why*"])
+    report = Report(status=Status.HEALTHY, summary=sentence, checked=checked)
+    plain = render(report, script_name="a.py", repro=None).replace("\\", "")
+    assert plain.startswith(f"**No failure was found.** {sentence}\n")
+    assert "Largest difference: 0.125 in the output of layers.3 (aten.add); float64 shows eager as far off." in plain
+    assert "- not compared: 184 calls: *why*\n" in plain
+    assert "*why*" not in render(report, script_name="a.py", repro=None)
 
 
 def test_a_repro_that_did_not_hold_is_not_called_verified() -> None:
@@ -280,7 +312,7 @@ def test_one_of_a_kind_is_no_plural() -> None:
     report = full()
     assert report.reduction is not None and report.verification is not None
     report.reduction.trials = report.reduction.cache_hits = 1
-    report.checked = Checked(frames=1, calls=1, backward=1)
+    report.checked = Checked(frames=1, graphs=1, calls=1, calls_made=1, backward=1)
     report.verification.runs = report.verification.failed_same = 1
     report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
     text = render(report, script_name="a.py", repro=REPRO)

@@ -1,0 +1,70 @@
+"""The sentence that a healthy verdict consists of: how much was compared of how much ran, and what to do for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minimizer import protocol, report
+from minimizer.types import counted
+
+Counts = protocol.Checked | report.Checked
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far the run of a script went.
+
+    ``most_calls``: those of the graph that was called most often. ``all_fits``: there is time to compare all of them.
+    ``stopped_after``: seconds, where it was stopped before its end. ``budget``: one with which it would not have been.
+    """
+
+    most_calls: int = 0
+    all_fits: bool = True
+    stopped_after: float | None = None
+    budget: int | None = None
+
+
+def healthy(checked: Counts, extent: Extent) -> str:
+    """What was compared and how to have more compared, of a run that showed no difference."""
+    return f"No difference in {_compared(checked, extent)}{_stopped(extent)}{_more(checked, extent)}."
+
+
+def uncompared(checked: Counts, extent: Extent) -> str:
+    """The same of a run in which no values were to be compared."""
+    ran = f"{counted(checked.graphs, 'compiled graph')} ran in {_made(checked, extent)} calls"
+    return f"No crash: {ran}{_stopped(extent)}; values were not compared: --expect auto compares them."
+
+
+def _compared(checked: Counts, extent: Extent) -> str:
+    passes = f"{checked.backward:,} backward pass{'' if checked.backward == 1 else 'es'}"
+    backward = f", nor in {passes}" if checked.backward else ""
+    calls = f"the {checked.calls:,} of {_made(checked, extent)} calls that were compared"
+    return f"{calls}{backward} ({counted(checked.graphs, 'graph')})"
+
+
+def _made(checked: Counts, extent: Extent) -> str:
+    """A run that was stopped may have had any number of calls before it."""
+    return f"{'' if extent.stopped_after is None else 'at least '}{checked.calls_made:,}"
+
+
+def _stopped(extent: Extent) -> str:
+    return "" if extent.stopped_after is None else f"; the run was stopped after {extent.stopped_after:.0f} s"
+
+
+def _more(checked: Counts, extent: Extent) -> str:
+    """The option that has more compared, if one does."""
+    is_stopped = extent.stopped_after is not None
+    if checked.planned < checked.calls_made:
+        is_all = checked.calls == checked.planned and extent.all_fits and not is_stopped
+        return f"; --steps {rounded_up(extent.most_calls)} compares {'all' if is_all else 'more'}"
+    if is_stopped and extent.budget is not None:
+        return f"; --budget {extent.budget} lets it run longer"
+    if is_stopped:
+        return f"; --steps {rounded_up(2 * extent.most_calls)} lets it run longer"
+    return "; the others were not" if checked.calls < checked.planned else ""
+
+
+def rounded_up(number: int) -> int:
+    """A number to be typed, at least as large: 10 for 9, 200 for 192, 1300 for 1234."""
+    step: int = 10 ** max(1, len(str(number)) - 2)
+    return -(-number // step) * step

@@ -1,0 +1,131 @@
+"""The largest difference between compiled and eager among all values that were compared, and why it is legal."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .boundary import places
+from .distance import in_double
+from .elements import PIECE, plain, short
+from .graphs import module_of
+from .names import dotted_name
+from .origins import owner_of
+from .referee import Verdict
+from .snapshot import has_plain_storage
+from .wire import Message
+
+_REASONS = {
+    "fp64": "float64 shows eager as far off",
+    "ulps": "no farther than eager's own roundings explain",
+    "discrete": "behind a jump: a fault only where a part of the graph is wrong on eager's inputs",
+    "random stream": "random values come from another stream",
+    "undefined": "it comes of a value that is undefined",
+    "nondeterministic": "eager differs from eager as well",
+}
+"""Why a difference beyond the tolerance is legal, by the rule of the referee."""
+
+
+class Largest:
+    """Keeps the largest difference that it was shown; one between numbers only, so not of NaN or Inf."""
+
+    def __init__(self) -> None:
+        self._looked = False
+        self._found: Message = {"module": "", "op": "", "absolute": 0.0, "relative": 0.0, "reason": "equal to the bit"}
+
+    def to_json(self) -> Message | None:
+        """Module, operator, absolute and relative difference, and the reason; None where nothing was compared."""
+        return self._found if self._looked else None
+
+    def look(self, graph: fx.Graph, expected: Any, actual: Any, verdict: Verdict) -> None:
+        """Look at what a call returned on either side, or at its inputs afterwards: (outputs, inputs)."""
+        self._look(graph, places(*expected), places(*actual), verdict, _maker)
+
+    def look_at_gradients(
+        self, graph: fx.Graph, before: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any], verdict: Verdict
+    ) -> None:
+        """Look at the gradients of the inputs that require one, in order."""
+        leaves = [where for where, leaf in places(list(before)).items() if leaf.requires_grad]
+        owners = dict(zip((f"grad[{i}]" for i in range(len(leaves))), leaves, strict=True))
+
+        def owner(graph: fx.Graph, where: str) -> tuple[str, str]:
+            return _of_input(graph, owners.get(where, ""))
+
+        self._look(graph, places(None, (), expected), places(None, (), actual), verdict, owner)
+
+    def _look(
+        self, graph: fx.Graph, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], verdict: Verdict, who: Any
+    ) -> None:
+        for where, tensor in expected.items():
+            other = actual.get(where)
+            if other is None or other.shape != tensor.shape or not has_plain_storage(tensor):
+                continue  # to look at a tensor that is spread over ranks would wait for those
+            self._looked = True
+            absolute, relative = farthest(tensor, other)
+            if absolute > self._found["absolute"]:
+                module, op = who(graph, where)
+                reason = _reason(verdict, where, tensor.dtype)
+                self._found = {
+                    "module": module, "op": op, "absolute": absolute, "relative": relative,
+                    "reason": f"a gradient: {reason}" if where.startswith("grad") else reason,
+                }  # fmt: skip
+
+
+def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:
+    """The largest absolute difference of two tensors of one shape, and how large that is against eager's value there."""
+    worst, at = 0.0, 0.0
+    with torch.no_grad():
+        flat = [plain(tensor).reshape(-1).split(PIECE) for tensor in (expected, actual)]
+        pieces = zip(*flat, strict=True)
+        for e, a in ((in_double(e), in_double(a)) for e, a in pieces):
+            error = (a - e).abs()
+            error = torch.where(error.isfinite(), error, 0.0)
+            if error.numel() and (largest := float(error.max())) > worst:
+                worst, at = largest, float(e[error.argmax()].abs())
+    relative = worst / at if at else (0.0 if not worst else None)
+    return worst, relative if relative is None or math.isfinite(relative) else None
+
+
+def _reason(verdict: Verdict, where: str, dtype: torch.dtype) -> str:
+    rule = verdict.rules.get(where)
+    return f"within the tolerance of {short(dtype)}" if rule is None else _REASONS.get(rule, rule)
+
+
+def _maker(graph: fx.Graph, where: str) -> tuple[str, str]:
+    """Module and operator of the node that a visible value comes from."""
+    if where.startswith("input"):
+        return _of_input(graph, where)
+    node: Any = graph.output_node().args[0]
+    for index in re.findall(r"\[(\d+)\]", where):
+        node = node[int(index)] if isinstance(node, (tuple, list)) and int(index) < len(node) else node
+    while isinstance(node, fx.Node) and op_of(node) == "operator.getitem" and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    if not isinstance(node, fx.Node) or node.op == "placeholder":
+        return "", ""
+    return module_of(node)[0], op_of(node)
+
+
+def _of_input(graph: fx.Graph, where: str) -> tuple[str, str]:
+    """The path of an input of a graph, or its name; no operator of the graph has made it."""
+    index = re.search(r"\[(\d+)\]", where)
+    holders = graph.find_nodes(op="placeholder")
+    if index is None or int(index[1]) >= len(holders):
+        return "", ""
+    return owner_of(holders[int(index[1])]), ""
+
+
+def op_of(node: fx.Node) -> str:
+    """The name of what a node calls: the aten packet where there is one of its name, such as ``aten.relu``."""
+    target = node.target
+    if node.op == "call_method":
+        dotted = f"torch.Tensor.{target}"
+    else:
+        dotted = (dotted_name(target) if callable(target) else None) or str(target)
+    name = re.sub(r"^torch\.ops\.aten\.(\w+).*", r"\1", dotted).rpartition(".")[2].strip("_")
+    is_torchs = dotted.startswith(("torch.", "operator."))
+    return f"aten.{name}" if is_torchs and name != "getitem" and hasattr(torch.ops.aten, name) else dotted

@@ -1,0 +1,78 @@
+"""The one sentence that says how much was compared of how much ran, and what to do for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minimizer.coverage import Extent, healthy, rounded_up, uncompared
+from minimizer.protocol import Checked
+
+
+def seen(compared: int, made: int, planned: int | None = None, **more: Any) -> Checked:
+    planned = compared if planned is None else planned
+    return Checked(**{"graphs": 1, "calls": compared, "planned": planned, "calls_made": made, **more})
+
+
+@pytest.mark.parametrize(
+    ("checked", "extent", "sentence"),
+    [
+        (
+            seen(8, 192),
+            Extent(most_calls=192),
+            "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all.",
+        ),
+        (
+            seen(4, 4, backward=3, graphs=2),
+            Extent(most_calls=2),
+            "No difference in the 4 of 4 calls that were compared, nor in 3 backward passes (2 graphs).",
+        ),
+        (
+            seen(8, 5000, backward=1),
+            Extent(most_calls=5000, all_fits=False),
+            "No difference in the 8 of 5,000 calls that were compared, nor in 1 backward pass (1 graph); --steps 5000 compares more.",
+        ),
+        (
+            seen(7, 192, planned=8),
+            Extent(most_calls=192),
+            "No difference in the 7 of 192 calls that were compared (1 graph); --steps 200 compares more.",
+        ),
+        (
+            seen(7, 8, planned=8),
+            Extent(most_calls=8),
+            "No difference in the 7 of 8 calls that were compared (1 graph); the others were not.",
+        ),
+    ],
+    ids=["by steps", "all", "too many for the budget", "one cannot be compared", "only that one is left out"],
+)
+def test_a_healthy_script_is_told_with_its_coverage(checked: Checked, extent: Extent, sentence: str) -> None:
+    assert healthy(checked, extent) == sentence
+
+
+@pytest.mark.parametrize(
+    ("checked", "extent", "end"),
+    [
+        (seen(8, 8), Extent(8, stopped_after=61.7), "8 of at least 8 calls that were compared (1 graph); the run was stopped after 62 s; --steps 20 lets it run longer."),
+        (seen(8, 900), Extent(900, stopped_after=61.7), "8 of at least 900 calls that were compared (1 graph); the run was stopped after 62 s; --steps 900 compares more."),
+        (seen(3, 3), Extent(3, stopped_after=40, budget=900), "3 of at least 3 calls that were compared (1 graph); the run was stopped after 40 s; --budget 900 lets it run longer."),
+    ],
+    ids=["trusted", "called on", "out of time"],
+)  # fmt: skip
+def test_no_count_of_a_run_that_was_stopped_is_called_the_whole(checked: Checked, extent: Extent, end: str) -> None:
+    assert healthy(checked, extent) == f"No difference in the {end}"
+
+
+def test_where_no_values_are_compared_that_is_said() -> None:
+    said = uncompared(seen(0, 12, planned=0), Extent(12))
+    assert said == (
+        "No crash: 1 compiled graph ran in 12 calls; values were not compared: --expect auto compares them."
+    )
+    assert "in at least 12 calls; the run was stopped after 5 s" in uncompared(
+        seen(0, 12), Extent(12, stopped_after=5.0)
+    )
+
+
+@pytest.mark.parametrize(("number", "rounded"), [(9, 10), (10, 10), (37, 40), (192, 200), (1234, 1300), (5000, 5000)])
+def test_a_number_to_be_typed_is_round_and_enough(number: int, rounded: int) -> None:
+    assert rounded_up(number) == rounded
