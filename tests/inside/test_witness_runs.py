@@ -1,4 +1,4 @@
-"""The script really rerun under PyTorch's own minifier, and a graph that nobody else has found."""
+"""The script really rerun under PyTorch's own minifier."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import pytest
 from children import SECONDS, place, script
 
 from minimizer import witness
-from minimizer.options import Options
-from minimizer.pipeline import minimize
-from minimizer.settings import Settings
-from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage, Status
+from minimizer.types import Kind
 
 NAME = "a97eb8da8aa99cf28dfad09ca68ea30c2e56b426"
 DUMPS = f"""
@@ -32,29 +28,6 @@ told = {{name: value for name, value in os.environ.items() if name.startswith("T
 raise SystemExit(1)
 """
 """A script that leaves behind what the minifier does."""
-SPAWNS = """
-import torch
-import torch.multiprocessing
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
-
-    def forward(self, x):
-        return x + self.down(torch.relu(self.up(x))).tanh()
-
-
-def train(rank):
-    torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
-    torch.manual_seed(rank)
-    print(torch.compile(Block())(torch.randn(4, 8)).sum().item())
-
-
-if __name__ == "__main__":
-    torch.multiprocessing.spawn(train, nprocs=1)
-"""
 
 
 @pytest.mark.parametrize(("kind", "level"), [(Kind.WRONG_OUTPUT, 4), (Kind.COMPILE_ERROR, 2), (Kind.CRASH, 2)])
@@ -79,23 +52,3 @@ def test_both_witnesses_are_heard_at_the_level_that_dumps_such_a_failure(
         told = [("TORCHDYNAMO_REPRO_AFTER", one.after), ("TORCHDYNAMO_REPRO_LEVEL", str(level))]
         assert one.dump.launcher.startswith(str(told))
         assert one.dump.storages == {NAME: b"values"}
-
-
-def test_a_graph_that_only_the_witness_has_found_is_taken_up(tmp_path: Path) -> None:
-    """The script compiles in a process that it starts, where we do not look."""
-    (tmp_path / "home").mkdir()
-    path = script(tmp_path / "home", SPAWNS)
-    report = minimize(
-        path,
-        options=Options(budget=400, diagnosis=False),
-        settings=Settings(trial_jobs=2),
-        sink=FolderSink(tmp_path / "out"),
-    )
-    assert report.status is Status.MINIMIZED, report.summary
-    assert report.failure is not None and report.verification is not None
-    assert (report.failure.kind, report.failure.stage) == (Kind.WRONG_OUTPUT, Stage.INDUCTOR)
-    assert report.verification.holds
-    assert [culprit.ops for culprit in report.culprits] == [["aten.relu"]]
-    assert {one.after: one.agrees for one in report.witnesses}["aot"] is True
-    assert "Linear" not in (tmp_path / "out" / "repro.py").read_text()
-    assert "class Repro" in (tmp_path / "out" / "witness-aot.txt").read_text()
