@@ -1,4 +1,4 @@
-"""The options of a job, one model for the command line, REST and the web form (DESIGN sections 8 and 9)."""
+"""The options of a job, one model for the command line, REST and the web form."""
 
 from __future__ import annotations
 

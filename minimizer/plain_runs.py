@@ -31,6 +31,8 @@ from minimizer.watchdog import crowding
 
 LEAST_SECONDS = 90.0
 """How long a plain run may take at least; one of a script whose survey took longer has twice as long as that."""
+FAR = 5
+"""A run that has not ended says something only where another ended so many times sooner."""
 DIED = 128
 """A shell's and the sandbox's status of a command that died by signal n is this and n."""
 TROUBLE = ("out of memory", "can't allocate memory", "MemoryError")
@@ -67,13 +69,17 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class End:
-    """How a plain run ended; ``status`` is None where that says nothing: it was stopped, or the machine was in trouble."""
+    """How a plain run ended; ``status`` is None where it was stopped or the machine was in trouble.
+
+    ``overran``: it was stopped since it took too long.
+    """
 
     way: Way
     status: int | None
     traceback: Traceback | None
     said: str
     seconds: float
+    overran: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -97,6 +103,10 @@ class End:
         if self.error is not None:
             return line_of(self.error)
         return signal_name(self.status - DIED) if self.status > DIED else f"exit status {self.status}"
+
+    def outlasts(self, other: End) -> bool:
+        """Whether it was at work for long and did not end, where the other soon ended well."""
+        return self.overran and other.passes and self.seconds >= max(LEAST_SECONDS, FAR * other.seconds)
 
     def is_like(self, other: End) -> bool:
         """Whether both ended in the same way."""
@@ -149,6 +159,10 @@ class PlainRuns:
         self.begin()
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
+        if compiled.outlasts(disabled):
+            (again,) = self._ask([COMPILED], compiled)
+            if again.outlasts(disabled):
+                return self._endless(found, again, disabled)
         for end in (compiled, disabled):
             if not end.is_known:
                 self._on_note(f"The {end.way.name}, says nothing: {end.said}.")
@@ -215,6 +229,21 @@ class PlainRuns:
             failed=2,
             runs=2,
             traceback=_text_of(failing),
+        )
+
+    def _endless(self, found: Settled, compiled: End, disabled: End) -> Settled:
+        how = (
+            f"Run by itself, the script has not ended after {compiled.seconds:.0f} s with the compiler, in 2 of 2 runs, and ends well "
+            f"after {disabled.seconds:.0f} s without it. It hangs, or takes as long to compile: a larger --budget waits for longer."
+        )
+        return replace(
+            found,
+            status=Status.PARTIAL,
+            reason=Reason.UNEXPLAINED,
+            summary=f"{how} What was compared before: {found.summary}",
+            kind=Kind.HANG,
+            failed=2,
+            runs=2,
         )
 
     def _taken_away_by(self, compiled: End, eager: End) -> str:
@@ -329,7 +358,7 @@ def _end_of(way: Way, ran: CleanRun, output: str, limit: float) -> End:
         status - DIED in OOM_SIGNALS or NOISE.search(output) or any(word in output for word in TROUBLE)
     ):
         said, status = "the machine had too little memory or disk for it, or ended it", None
-    return End(way, status, last_traceback(output), said, ran.seconds)
+    return End(way, status, last_traceback(output), said, ran.seconds, overran=ran.status is None)
 
 
 def _kind(compiled: End) -> Kind:

@@ -1,4 +1,4 @@
-"""The report: what a job answers, as data (contract, DESIGN section 9). ``report.json`` is this model."""
+"""The report: what a job answers, as data (a public contract). ``report.json`` is this model."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
 
 
 class Kind(StrEnum):
-    """How a script fails; the first that matches wins (DESIGN section 2)."""
+    """How a script fails; the first that matches wins."""
 
     CRASH = "crash"
     HANG = "hang"
@@ -104,7 +104,7 @@ class Scope(StrEnum):
 
 
 class Exit:
-    """Exit statuses of ``run`` and ``submit --wait`` (contract, DESIGN section 2)."""
+    """Exit statuses of ``run`` and ``submit --wait`` (a public contract)."""
 
     MINIMIZED = 0
     INTERNAL = 1

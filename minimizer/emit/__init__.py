@@ -1,4 +1,4 @@
-"""Writes ``repro.py``: from the reduced program to a short script in the idiom of its kind of failure (DESIGN section 7).
+"""Writes ``repro.py``: from the reduced program to a short script in the idiom of its kind of failure.
 
 repro = emit(program, failure, culprits, environment={"torch": "2.13.0", "device": "cpu"}, rate=rate)
 repro.source   # the text, formatted

@@ -1,4 +1,4 @@
-"""The store: jobs, events, artifacts and workers in SQLite or PostgreSQL. The only truth there is (DESIGN section 1)."""
+"""The store: jobs, events, artifacts and workers in SQLite or PostgreSQL. The only truth there is."""
 
 from minimizer.store.errors import (
     ArtifactTooLarge,

@@ -77,8 +77,8 @@ def judge(place: Place, tmp_path: Path) -> Judge:
     return judged
 
 
-def runs_of(place: Place, script: Path, notes: list[str]) -> PlainRuns:
-    return PlainRuns(place, script, ["--fast"], nproc=1, left=lambda: 100.0, watch=lambda: None, on_note=notes.append)
+def runs_of(place: Place, script: Path, notes: list[str], left: float = 100.0) -> PlainRuns:
+    return PlainRuns(place, script, ["--fast"], nproc=1, left=lambda: left, watch=lambda: None, on_note=notes.append)
 
 
 def test_a_script_that_ends_well_with_and_without_the_compiler_stays_healthy(judge: Judge) -> None:
@@ -198,7 +198,7 @@ def test_what_is_not_steady_is_told_and_no_verdict(judge: Judge, tmp_path: Path)
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("while compiled:\n    pass", "did not end within"),
+        ("while True:\n    pass", "did not end within"),
         ("if compiled:\n    raise MemoryError", "too little memory"),
         ("if compiled:\n    raise RuntimeError('CUDA out of memory')", "too little memory"),
         ("if compiled:\n    os.kill(os.getpid(), 9)", "ended it"),
@@ -211,6 +211,24 @@ def test_trouble_of_the_machine_is_no_verdict(
     found, _, notes = judge(body)
     assert found is HEALTHY
     assert any("says nothing" in note and says in note for note in notes)
+
+
+@pytest.mark.parametrize("budget", [100.0, 0.5])
+def test_a_script_that_ends_soon_without_the_compiler_and_never_with_it_is_not_healthy(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float
+) -> None:
+    monkeypatch.setattr(plain_runs, "LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(plain_runs, "FAR", 1)
+    script, notes = tmp_path / "home" / "script.py", list[str]()
+    script.write_text(MODE + "while compiled:\n    time.sleep(0.1)")
+    with runs_of(place, script, notes, left=budget) as plain:
+        found = plain.against(HEALTHY)
+    if budget < 2:
+        assert found is HEALTHY, "what was cut off by the budget shows no hang"
+        assert any("says nothing" in note for note in notes)
+    else:
+        assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.UNEXPLAINED, Kind.HANG)
+        assert "2 of 2 runs" in found.summary and HEALTHY.summary in found.summary
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def drop(problem: ProgramProblem) -> None:
 
 
 def bypass(problem: ProgramProblem) -> None:
-    """Lead values past runs of nodes that their dataflow does not need; DESIGN: two cooperating nodes far apart.
+    """Lead values past runs of nodes that their dataflow does not need: two cooperating nodes far apart.
 
     Invariant: when nothing changes, no single node could be bypassed, whichever of its like inputs stands for it.
     """
