@@ -85,10 +85,7 @@ print("never compared")
     program = found.program("dynamo")
     assert targets(program) == ["operator.mul", "torch.relu"]
     assert program.level == "dynamo"
-    assert (
-        program.setup == ('torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"',)
-        or "accuracy" in program.setup[0]
-    )
+    assert program.setup == ("torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = 'accuracy'",)
     assert program.nodes[1].source is not None
     assert program.nodes[1].source[::2] == ("script.py", "return torch.relu(y)")
     key = program.inputs[0].golden
