@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from minimizer.engine.pipeline import minimize
 from minimizer.options import Options
-from minimizer.pipeline import minimize
 from minimizer.settings import Settings
 from minimizer.sink import Event, FolderSink
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 SCRIPT = """
 import torch

@@ -21,11 +21,11 @@ from typing import Any
 from stage import Stage, stage
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Job, Store
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 from web.doorbell import celery_doorbell
 
 JOBS, SINGLE = 60, 20

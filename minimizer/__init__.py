@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from minimizer.api import minimize
     from minimizer.errors import MinimizerError, UserError
-    from minimizer.report import Report
+    from minimizer.report.model import Report
 
 __all__ = ["MinimizerError", "Report", "UserError", "__version__", "minimize"]
 __version__ = "0.1.0"
 
-_HOMES = {"minimize": "api", "Report": "report", "MinimizerError": "errors", "UserError": "errors"}
+_HOMES = {"minimize": "api", "Report": "report.model", "MinimizerError": "errors", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from minimizer.captured import write_script
-from minimizer.coverage import Extent, healthy
+from minimizer.engine.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
+from minimizer.from_backend import write_script
 from minimizer.options import check_script, parse_options
-from minimizer.report import Checked, Report
+from minimizer.report.model import Checked, Report
 from minimizer.settings import Settings
 from minimizer.sink import Event, FolderSink, require_apart
-from minimizer.types import Reason, Status, counted
+from minimizer.vocabulary import Reason, Status, counted
 
 Subject = str | os.PathLike[str] | Callable[..., Any]
 
@@ -82,10 +82,10 @@ def minimize(
     except OSError as error:
         raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
 
-    from minimizer.pipeline import minimize as run
-    from minimizer.sandbox import Sandbox, real_interpreter
+    from minimizer.engine.pipeline import minimize as run
+    from minimizer.sandbox import choose_sandbox, real_interpreter
 
-    Sandbox.choose(sandbox)
+    choose_sandbox(sandbox)
     if interpreter is not None:
         real_interpreter(interpreter)  # which says so at once if it is none
     try:
@@ -146,7 +146,7 @@ def _captured(
     if "backend" in compile_kwargs:
         raise UserError("compile= cannot name a backend: a function is compiled by inductor")
     # By name, so that nothing here imports torch: whoever hands in a function has done so already.
-    backend = import_module("minimizer.inside.backend")
+    backend = import_module("minimizer.inside.backend.backend")
     try:
         spent = backend.collect(function, inputs, str(folder), compile_kwargs)
     except Exception as error:

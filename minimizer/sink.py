@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from minimizer.errors import InvalidOption
-from minimizer.report import Report
+from minimizer.report.model import Report
 
 Event = dict[str, Any]
 

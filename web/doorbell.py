@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
 
-from minimizer.broker import broker_config, ring
+from minimizer.service.broker import broker_config, ring
 from minimizer.settings import Settings
 from minimizer.store import Job
 

@@ -12,21 +12,23 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 import minimizer
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import access, audit, oidc, presentation, problems, security
-from web.account import account
-from web.api import api
+from web import problems
+from web.access import audit, oidc, security, table
+from web.access.sign_in import sign_in_pages
+from web.api.account import account
+from web.api.files import files
+from web.api.jobs import api
+from web.api.operations import documentation, operations
+from web.api.webhooks import webhooks
 from web.doorbell import Doorbell, celery_doorbell
 from web.failures import failure_pages, failures
-from web.files import files
-from web.keys import keys
-from web.manual import manual
 from web.metrics import Metrics
-from web.operations import documentation, operations
-from web.pages import pages
+from web.pages import presentation
+from web.pages.jobs import pages
+from web.pages.keys import keys
+from web.pages.manual import manual
 from web.problems import ProblemBody
 from web.service import Service
-from web.sign_in import sign_in_pages
-from web.webhooks import webhooks
 from web.workers import worker_pages
 
 # What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.
@@ -95,7 +97,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
     problems.install(app)
     Metrics(here).install(app)
     security.protect(app, settings)
-    access.install(app, settings, here.store)
+    table.install(app, settings, here.store)
     audit.install(app, here.store)
     presentation.install(app)
     for blueprint in (api, files, failures, account, webhooks, operations):

@@ -11,20 +11,21 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from werkzeug.wrappers import Response as BaseResponse
 
-from minimizer import archive
 from minimizer.errors import InvalidScript
 from minimizer.options import Options
+from minimizer.service import archive
 from minimizer.store import MAX_GROUPS, FailureGroup, Job
 from minimizer.store.groups import Projects
-from minimizer.types import Kind
-from web import filters, job_view
-from web.access import identity, submitter
-from web.answers import BROKEN, COMMON, SECURITY, problem_response
+from minimizer.vocabulary import Kind
+from web import filters
+from web.access.table import identity, submitter
+from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
+from web.api.schemas import JobBody, ProjectQuery, SignaturePath, job_body
+from web.job_page.verdict import KINDS
+from web.pages import job_view
 from web.problems import Problem, explain
-from web.schemas import JobBody, ProjectQuery, SignaturePath, job_body
 from web.service import service
 from web.submission import Submission, toolchains
-from web.verdict import KINDS
 
 ARCHIVE, REPRO = "repro.zip", "repro.py"
 

@@ -13,7 +13,7 @@ from gunicorn.errors import HaltServer
 from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 
-from minimizer import logs
+from minimizer.service import logs
 from minimizer.settings import settings_from_environment
 from web.front import Front
 

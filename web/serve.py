@@ -6,12 +6,12 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from minimizer import logs
 from minimizer.errors import UserError
+from minimizer.service import logs
 from minimizer.settings import Settings
+from web.access.security import check_listen_address
 from web.factory import create_app
 from web.front import Front
-from web.security import check_listen_address
 
 _PATIENCE_SECONDS = 5
 """For short requests to come to their end when the server is stopped."""

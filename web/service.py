@@ -13,8 +13,8 @@ from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store, Submitter
 from minimizer.store.groups import Projects
 from web.doorbell import Doorbell
+from web.job_page.story import Stories
 from web.problems import Problem
-from web.story import Stories
 from web.submission import Submission
 from web.watch import Slots, Watcher
 

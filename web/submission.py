@@ -10,9 +10,9 @@ from http import HTTPStatus
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
 
-from minimizer.archive import main_script, read
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, check_script, parse_options
+from minimizer.service.archive import main_script, read
 from minimizer.settings import Settings
 from web.problems import Problem
 

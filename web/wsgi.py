@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minimizer import logs
+from minimizer.service import logs
 from minimizer.settings import settings_from_environment
 from minimizer.store.migrate import require_current
 from web.factory import create_app

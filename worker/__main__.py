@@ -19,9 +19,9 @@ from typing import Any
 
 from celery.signals import worker_shutting_down
 
-from minimizer import logs
-from minimizer.broker import queue_names, ring
 from minimizer.errors import UserError
+from minimizer.service import logs
+from minimizer.service.broker import queue_names, ring
 from minimizer.settings import Settings, settings_from_environment
 from minimizer.store import Store
 from minimizer.store.migrate import require_current

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from celery import Celery
 
-from minimizer.broker import TASK, broker_config
+from minimizer.service.broker import TASK, broker_config
 from minimizer.settings import Settings
 from minimizer.store import Store
 from worker.tasks import Engine, minimize, take_jobs

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import ArtifactTooLarge, Claim, Store, UnknownArtifact, UnknownJob
 from worker.lease import Lease
 

@@ -11,14 +11,14 @@ from typing import Protocol
 
 import structlog
 
-from minimizer import archive
+from minimizer.engine.child.scratch import Scratch
 from minimizer.options import Options
-from minimizer.report import Report
-from minimizer.scratch import Scratch
+from minimizer.report.model import Report
+from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Claim, Job, Store
-from minimizer.types import Reason, Status
+from minimizer.vocabulary import Reason, Status
 from worker.lease import Lease
 from worker.sink import DatabaseSink
 
@@ -28,7 +28,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.py")
 
 
 class Engine(Protocol):
-    """What runs a job; it is `minimizer.pipeline.minimize` everywhere but in tests."""
+    """What runs a job; it is `minimizer.engine.pipeline.minimize` everywhere but in tests."""
 
     def __call__(
         self,
@@ -53,7 +53,7 @@ def minimize(
     binds: Sequence[Path],
 ) -> Report:
     """The engine of the product, imported when the first job needs it."""
-    from minimizer import pipeline
+    from minimizer.engine import pipeline
 
     return pipeline.minimize(script, options=options, settings=settings, sink=sink, python=python, binds=binds)
 

@@ -16,7 +16,7 @@ import click
 
 from minimizer import __version__
 from minimizer.errors import MinimizerError, UserError
-from minimizer.types import Exit
+from minimizer.vocabulary import Exit
 
 __all__ = ["main"]
 

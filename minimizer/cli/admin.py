@@ -16,7 +16,7 @@ from minimizer.errors import UserError
 from minimizer.settings import settings_from_environment
 from minimizer.store import DEFAULT_PROJECT, Store
 from minimizer.store.migrate import require_current
-from minimizer.types import Role, Scope
+from minimizer.vocabulary import Role, Scope
 
 _ROLE = click.Choice([str(role) for role in Role])
 _SCOPE = click.Choice([str(scope) for scope in Scope])
@@ -209,6 +209,6 @@ def _require_projects(store: Store, names: tuple[str, ...]) -> None:
 
 def _ask_password() -> str:
     # Imported here: it brings werkzeug, which the other commands do without.
-    from web.passwords import hash_password
+    from web.access.passwords import hash_password
 
     return hash_password(click.prompt("Password", hide_input=True, confirmation_prompt=True))

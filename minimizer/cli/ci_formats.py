@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from minimizer import __version__
 from minimizer.cli.progress import printable
 from minimizer.cli.verdict import verdict_lines
-from minimizer.types import Kind, Status
+from minimizer.vocabulary import Kind, Status
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT_KEY = "minimizerFailure/v1"

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from minimizer.errors import MinimizerError, UserError
 from minimizer.options import Options
-from minimizer.types import Reason, Status
+from minimizer.vocabulary import Reason, Status
 
 Job = dict[str, Any]
 

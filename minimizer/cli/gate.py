@@ -17,9 +17,9 @@ import click
 from minimizer.cli import ci_formats
 from minimizer.cli.options import require_place
 from minimizer.errors import InvalidOption
-from minimizer.fingerprint import fingerprint
-from minimizer.report import Verification
-from minimizer.types import Exit, Reason, Status, exit_status
+from minimizer.report.identity import fingerprint
+from minimizer.report.model import Verification
+from minimizer.vocabulary import Exit, Reason, Status, exit_status
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FailOn = Literal["any", "new"]

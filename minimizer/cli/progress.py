@@ -10,9 +10,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minimizer.report import operators_of
+from minimizer.report.model import operators_of
 from minimizer.sink import Event
-from minimizer.types import Step
+from minimizer.vocabulary import Step
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

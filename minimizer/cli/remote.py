@@ -16,10 +16,10 @@ from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
-from minimizer.fingerprint import fingerprint
 from minimizer.options import check_script
+from minimizer.report.identity import fingerprint
 from minimizer.sink import REPROS, FolderSink, require_apart
-from minimizer.types import Exit, Status
+from minimizer.vocabulary import Exit, Status
 
 RESULTS = Path("minimizer-out")
 """Where the results of a job go, in a folder of its own, if nothing else is said."""

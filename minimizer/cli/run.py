@@ -22,10 +22,10 @@ from minimizer.errors import InvalidOption
 from minimizer.options import check_script
 from minimizer.settings import settings_from_environment
 from minimizer.sink import Event, FolderSink, require_apart
-from minimizer.types import Exit
+from minimizer.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from minimizer.report import Report
+    from minimizer.report.model import Report
     from minimizer.sandbox import Mode
 
 
@@ -107,7 +107,7 @@ def run(
     try:
         with _stop_on_signal() as stopped:
             sink = RunSink(folder, _listener(view, as_json), stopped)
-            from minimizer.pipeline import minimize
+            from minimizer.engine.pipeline import minimize
 
             report = minimize(
                 script.resolve(),
@@ -181,9 +181,9 @@ def _require_tools(mode: Mode, interpreter: Path | None) -> None:
     Raises:
         MissingTool: bubblewrap is required and does not work, or the interpreter is none.
     """
-    from minimizer.sandbox import Sandbox, real_interpreter
+    from minimizer.sandbox import choose_sandbox, real_interpreter
 
-    Sandbox.choose(mode)
+    choose_sandbox(mode)
     if interpreter is not None:
         real_interpreter(interpreter)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
-from minimizer.report import Largest, operators_of
-from minimizer.types import Status
+from minimizer.report.model import Largest, operators_of
+from minimizer.vocabulary import Status
 
 HEADLINES = {
     Status.MINIMIZED: "MINIMIZED",

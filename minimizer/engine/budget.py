@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minimizer.coverage import rounded_up
-from minimizer.journal import Journal
+from minimizer.engine.coverage import rounded_up
+from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
-from minimizer.report import Report, operators_of
-from minimizer.types import Step
+from minimizer.report.model import Report, operators_of
+from minimizer.vocabulary import Step
 
 STEPS: dict[Step, str] = {
     Step.PREPARE: "preparing the run", Step.SURVEY: "running the script", Step.LOCALIZE: "localizing the failure",
@@ -23,7 +23,7 @@ DOING = {
     "backward": "running the backward of {graph}, compiled",
     "compare": "running {graph} in eager, to compare with it",
 }
-"""What a survey says that it does (``inside/capture.py``)."""
+"""What a survey says that it does (``inside/tasks/survey.py``)."""
 
 
 def doing(phase: Mapping[str, Any]) -> str:

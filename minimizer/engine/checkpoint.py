@@ -16,18 +16,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from minimizer import protocol
-from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.child import protocol
+from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.from_outcomes import details_of
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.model import Program, as_json
+from minimizer.engine.program.regions import Region
+from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
-from minimizer.evidence import details_of
-from minimizer.findings import Case
-from minimizer.journal import Journal
-from minimizer.localize import Localized
-from minimizer.oracle import Oracle
-from minimizer.program import Program, as_json
-from minimizer.report import HistoryStep, Layer
+from minimizer.report.model import HistoryStep, Layer
 from minimizer.sink import Sink
-from minimizer.windows import Region
 
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minimizer import protocol, report
-from minimizer.types import counted
+from minimizer.engine.child import protocol
+from minimizer.report import model
+from minimizer.vocabulary import counted
 
-Counts = protocol.Checked | report.Checked
+Counts = protocol.Checked | model.Checked
 
 
 @dataclass(frozen=True)

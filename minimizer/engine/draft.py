@@ -7,19 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from minimizer.alone import Fails
-from minimizer.checkpoint import data_of, keep_repro
-from minimizer.emit import Details, Repro, emit
+from minimizer.engine.checkpoint import data_of, keep_repro
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.emit import Details, Repro, emit
+from minimizer.engine.from_outcomes import details_of, dispute
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import Measured, Oracle
+from minimizer.engine.program.model import Program
+from minimizer.engine.secondary import Found
+from minimizer.engine.survey.cases import Case
+from minimizer.engine.verify.clean_process_oracle import Fails
 from minimizer.errors import ChildFailed
-from minimizer.evidence import details_of, dispute
-from minimizer.findings import Case
-from minimizer.further import Found
-from minimizer.journal import Journal
-from minimizer.oracle import Measured, Oracle
-from minimizer.program import Program
-from minimizer.protocol import Outcome
-from minimizer.report import Reproducibility
-from minimizer.types import Kind
+from minimizer.report.model import Reproducibility
+from minimizer.vocabulary import Kind
 
 ALWAYS = Reproducibility(failed=1, runs=1)
 

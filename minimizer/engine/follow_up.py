@@ -12,28 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minimizer import witness
-from minimizer.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
-from minimizer.emit import Repro
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.watchdog import crowding
+from minimizer.engine.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
+from minimizer.engine.draft import Result
+from minimizer.engine.emit import Repro
+from minimizer.engine.from_outcomes import verdict_sentence
+from minimizer.engine.graph_search import FINISH_SECONDS
+from minimizer.engine.journal import Journal
+from minimizer.engine.measure.health_run import examine
+from minimizer.engine.measure.layer_table import describe
+from minimizer.engine.program.regions import Region
+from minimizer.engine.secondary import Found
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
+from minimizer.engine.verify.other_torches import compare
+from minimizer.engine.witness import minifier
+from minimizer.engine.witness.minifier import Testimony
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.evidence import verdict_sentence
-from minimizer.further import Found
-from minimizer.health import examine
-from minimizer.journal import Journal
-from minimizer.layers import describe
 from minimizer.options import Options
-from minimizer.place import Place
-from minimizer.report import Report, Reproducibility, Verification
-from minimizer.result import Result
-from minimizer.search import FINISH_SECONDS
+from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
-from minimizer.surveys import Surveys
-from minimizer.types import Kind, Reason, Status, Step
-from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
-from minimizer.versions import compare
-from minimizer.watchdog import crowding
-from minimizer.windows import Region
-from minimizer.witness import Testimony
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 WITNESS_SECONDS = 120.0
 FIRMER = (
@@ -196,7 +196,7 @@ class FollowUp:
     def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""
         failure = self.report.failure
-        testimonies = witness.hear(
+        testimonies = minifier.hear(
             self.place,
             self.script.resolve(),
             self.options.args,

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from minimizer.emit import Details
-from minimizer.findings import message_of, signal_name
-from minimizer.oracle import NONFINITE, Signature
-from minimizer.program import Node, Program
-from minimizer.protocol import Difference, Outcome
-from minimizer.report import Culprit, Error, Failure, Report, Source
-from minimizer.types import counted
+from minimizer.engine.child.protocol import Difference, Outcome
+from minimizer.engine.emit import Details
+from minimizer.engine.oracle.oracle import NONFINITE, Signature
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.survey.cases import message_of, signal_name
+from minimizer.report.model import Culprit, Error, Failure, Report, Source
+from minimizer.vocabulary import counted
 
 BOOKKEEPING = {
     "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",

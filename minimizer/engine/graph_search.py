@@ -1,7 +1,7 @@
 """From a captured graph to a repro that is not verified yet: localize → reduce → blame → emit.
 
 A failure counts as one that always shows until it is seen not to. What was accepted before that holds, but what was refused
-may have been refused by chance: the reduction goes on from there with a sequential oracle (`sequential.py`).
+may have been refused by chance: the reduction goes on from there with a sequential oracle (`oracle/sequential.py`).
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from minimizer.alone import Alone, Fails, last_that_fails
-from minimizer.blame import climb
-from minimizer.checkpoint import Checkpoint, Keeper, restore, save
-from minimizer.emit.idioms import REPRO_SECONDS
+from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.diagnose.ladder import climb
+from minimizer.engine.draft import Result, Writer, always
+from minimizer.engine.emit.idioms import REPRO_SECONDS
+from minimizer.engine.from_outcomes import culprit_of, failure_of
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized, find_root, localize, narrow
+from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
+from minimizer.engine.oracle.oracle import Measured, Oracle, Signature, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import Region, cut, split
+from minimizer.engine.reduce.graph import Check, Reduced, reduce
+from minimizer.engine.reduce.graph.public_names import publish
+from minimizer.engine.reduce.python.definitions import polish
+from minimizer.engine.secondary import Found
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.runs import FLAKY_RUNS
+from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
-from minimizer.evidence import culprit_of, failure_of
-from minimizer.executor import Executor
-from minimizer.findings import Case, Settled
-from minimizer.further import Found
-from minimizer.journal import Journal
-from minimizer.localize import Localized, find_root, localize, narrow
-from minimizer.oracle import Measured, Oracle, Signature, signature_of
-from minimizer.polish import polish
-from minimizer.program import Program
-from minimizer.publish import publish
-from minimizer.reduce import Check, Reduced, reduce
-from minimizer.report import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
-from minimizer.result import Result, Writer, always
-from minimizer.surveys import FLAKY_RUNS
-from minimizer.suspects import Answer, Wrong, first_wrong
-from minimizer.types import Kind, Reason, Status, Step, counted
-from minimizer.windows import Region, cut, split
+from minimizer.report.model import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
+from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.sink import REPROS, Sink
-from minimizer.types import Step
+from minimizer.vocabulary import Step
 
 LOG_LINES = 20_000
 

@@ -1,7 +1,7 @@
 """The whole story: script → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
 
-The steps from localize to emit are in `search.py`, and in `python_level.py` for what no graph carries; those behind them are in
-`followup.py`.
+The steps from localize to emit are in `graph_search.py`, and in `script_search.py` for what no graph carries; those behind them are
+in `follow_up.py`.
 Each step leaves a valid report behind, so that the best result so far is there whenever the work is stopped.
 """
 
@@ -15,36 +15,37 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from minimizer import budget, report_md
-from minimizer.checkpoint import NAME as CHECKPOINT
-from minimizer.diagnose import Patient
-from minimizer.diagnose.original import SurveyedScript, passes_needed
-from minimizer.diagnose.trials import ProgramTrials
+from minimizer.engine import budget
+from minimizer.engine.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.prepare import granted, open_place
+from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.diagnose import Patient
+from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.draft import Result
+from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
+from minimizer.engine.graph_search import FINISH_SECONDS, Search, Unreduced
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import exception_signature
+from minimizer.engine.reduce.graph.public_names import is_public
+from minimizer.engine.script_search import PythonLevel
+from minimizer.engine.secondary import write_further
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, unexamined
+from minimizer.engine.survey.plain_runs import PlainRuns
+from minimizer.engine.survey.runs import HANG_AFTER, Surveys
+from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
+from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
+from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool, Unanswered
-from minimizer.executor import Executor
-from minimizer.findings import Case, ScriptCase, Settled, is_healthy, unexamined
-from minimizer.followup import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
-from minimizer.further import write_further
-from minimizer.journal import Journal
 from minimizer.options import Options
-from minimizer.oracle import exception_signature
-from minimizer.place import Place
-from minimizer.plain_runs import PlainRuns
-from minimizer.publish import is_public
-from minimizer.python_level import PythonLevel
-from minimizer.report import Checked, Failure, Report, Reproducibility
-from minimizer.result import Result
-from minimizer.sandbox import Sandbox, without_bytecode
-from minimizer.scratch import Scratch
-from minimizer.search import FINISH_SECONDS, Search, Unreduced
+from minimizer.report import as_markdown
+from minimizer.report.model import Checked, Failure, Report, Reproducibility
+from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.surveys import HANG_AFTER, Surveys
-from minimizer.triage import REPEAT_SECONDS, Triage
-from minimizer.types import Kind, Reason, Status, Step
-from minimizer.uptake import take_up
-from minimizer.verify import VERIFY_SECONDS
-from minimizer.workplace import granted, open_place
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
@@ -108,7 +109,7 @@ def minimize(
         sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
-    sink.artifact("report.md", report_md.render(report, script_name=script.name, repro=journal.repro).encode())
+    sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
     journal.keep()
     return report
 
@@ -312,7 +313,7 @@ class _Job:
     # steps -------------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> Place:
-        sandbox = Sandbox.choose(self._settings.sandbox, self._settings.trial_memory_bytes)
+        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes)
         if sandbox.notice:
             self._journal.note(sandbox.notice)
         place = open_place(

@@ -11,27 +11,27 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from minimizer.blame import LADDERS, rungs, stage_of
-from minimizer.checkpoint import keep_repro
-from minimizer.diagnose import Patient
-from minimizer.diagnose.original import RerunScript, passes_needed
-from minimizer.diagnose.trials import ScriptTrials
-from minimizer.emit import Repro
-from minimizer.emit.script import emit_script
-from minimizer.evidence import BOOKKEEPING
-from minimizer.executor import Executor
-from minimizer.findings import Settled, message_of, signal_name
-from minimizer.journal import Journal
-from minimizer.oracle import Signature
-from minimizer.protocol import ExceptionInfo, Outcome
-from minimizer.report import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
-from minimizer.script import Rerun, reduce_script
-from minimizer.script import Source as Script
-from minimizer.script.arguments import with_arguments
-from minimizer.script.entries import is_method
-from minimizer.script.inline import bundled
-from minimizer.syntax import full_name, imported
-from minimizer.types import Kind, Reason, Step
+from minimizer.engine.checkpoint import keep_repro
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.diagnose import Patient
+from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
+from minimizer.engine.diagnose.original import RerunScript, passes_needed
+from minimizer.engine.diagnose.trials import ScriptTrials
+from minimizer.engine.emit import Repro
+from minimizer.engine.emit.script import emit_script
+from minimizer.engine.from_outcomes import BOOKKEEPING
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.reduce.python import Rerun, reduce_script
+from minimizer.engine.reduce.python import Source as Script
+from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.reduce.python.entries import is_method
+from minimizer.engine.reduce.python.inline import bundled
+from minimizer.engine.survey.cases import Settled, message_of, signal_name
+from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.report.model import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
+from minimizer.vocabulary import Kind, Reason, Step
 
 STAGE = re.compile(
     r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"

@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from minimizer.checkpoint import data_of
-from minimizer.emit import SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.checkpoint import data_of
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.emit import SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized, narrow
+from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import Region, cut
+from minimizer.engine.reduce.graph import reduce
+from minimizer.engine.reduce.graph.public_names import is_public, publish
+from minimizer.engine.survey.cases import Case
+from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, verify
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.evidence import culprit_of, details_of, failure_of
-from minimizer.findings import Case
-from minimizer.journal import Journal
-from minimizer.localize import Localized, narrow
-from minimizer.oracle import Oracle, signature_of
-from minimizer.place import Place
-from minimizer.program import Program
-from minimizer.protocol import Outcome
-from minimizer.publish import is_public, publish
-from minimizer.reduce import reduce
-from minimizer.report import Culprit, Reproducibility
-from minimizer.verify import VERIFY_RUNS, VERIFY_SECONDS, verify
-from minimizer.windows import Region, cut
+from minimizer.report.model import Culprit, Reproducibility
 
 MOST = 3
 """Repros of one script, the first one included."""

@@ -324,8 +324,8 @@ def warm_up() -> dict[str, Any]:
                 raise
     import torch
 
-    from .environment import environment
-    from .processor import remember_probes
+    from .compiler.environment import environment
+    from .compiler.processor import remember_probes
 
     remember_probes()
     gc.collect()
@@ -347,11 +347,11 @@ def main(incoming: int, outgoing: int) -> None:
     except BaseException as error:
         channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
         raise SystemExit(FAILED) from None
-    from .capture import survey
-    from .judge import judge, observe
-    from .layers import layers
-    from .script import rerun
-    from .settings import settings
+    from .tasks.layers import layers
+    from .tasks.script_run import rerun
+    from .tasks.settings import settings
+    from .tasks.survey import survey
+    from .tasks.trial import judge, observe
 
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
     tasks: list[Task] = [survey, judge, observe, layers, rerun, settings]

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from minimizer import upstream
-from minimizer.confidence import confidence
-from minimizer.markdown import block, bullets, code, escape, table, without_folders
-from minimizer.releases import span
-from minimizer.report import Culprit, Error, Report
-from minimizer.types import Kind, Reason, Stage, Status, counted
+from minimizer.report import issue
+from minimizer.report.confidence import confidence
+from minimizer.report.model import Culprit, Error, Report
+from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
+from minimizer.report.version_span import span
+from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
 WHAT_HAPPENS = {
     Kind.CRASH: "The process dies",
@@ -61,8 +61,8 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("Error logs", _message(report)),
         ("Where", _culprits(report)),
         ("Ablation", _ablation(report)),
-        ("Necessary conditions", upstream.conditions(report, repro)),
-        ("Replay", upstream.replay(report, repro)),
+        ("Necessary conditions", issue.conditions(report, repro)),
+        ("Replay", issue.replay(report, repro)),
         ("Workaround", _workaround(report)),
         ("Layers", _layers(report)),
         ("Plain runs", _plain_runs(report)),
@@ -79,7 +79,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("What was checked", _checked(report, script_name)),
         ("Notes", bullets(escape(note) for note in report.notes)),
         ("Versions", _versions(report)),
-        ("Labels", ", ".join(map(code, upstream.labels(report, repro)))),
+        ("Labels", ", ".join(map(code, issue.labels(report, repro)))),
     ]
     return "\n\n".join(f"## {title}\n\n{body}" if title else body for title, body in sections if body) + "\n"
 
@@ -90,7 +90,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
 def _verdict(report: Report) -> str:
     """Two sentences of plain English: what is wrong, and who is to blame."""
     failure = report.failure
-    if failure is None or upstream.is_in_dispute(report) or report.reason is Reason.UNEXPLAINED:
+    if failure is None or issue.is_in_dispute(report) or report.reason is Reason.UNEXPLAINED:
         if report.status is Status.HEALTHY:
             first = "No failure was found."
         else:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from minimizer.report import Report
-from minimizer.types import UNJUDGED, Kind, Stage, Status, counted
+from minimizer.report.model import Report
+from minimizer.vocabulary import UNJUDGED, Kind, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
 ENOUGH = 2

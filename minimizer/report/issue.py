@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from minimizer.report import Report
-from minimizer.types import Kind, Reason, Stage
+from minimizer.report.model import Report
+from minimizer.vocabulary import Kind, Reason, Stage
 
 STAGE_LABELS = {
     Stage.DYNAMO: ("module: dynamo",),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 
 class Part(BaseModel):

@@ -8,8 +8,9 @@ A sandbox dies with the process that started it. A command that was ended by sig
 only in mode "off" it is -N, as ``subprocess`` has it.
 """
 
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Mode, Sandbox
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
+from minimizer.sandbox.choice import Mode, choose_sandbox
 from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
 from minimizer.sandbox.limits import Limits, Unconfined
 
@@ -20,6 +21,7 @@ __all__ = [
     "Mode",
     "Sandbox",
     "Unconfined",
+    "choose_sandbox",
     "real_interpreter",
     "runtime_paths",
     "why_no_bubblewrap",

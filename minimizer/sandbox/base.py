@@ -1,4 +1,4 @@
-"""What every sandbox offers, and how one is chosen."""
+"""What every sandbox offers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import IO, Any, ClassVar
 
-from minimizer.errors import InvalidOption, MissingTool
+from minimizer.errors import InvalidOption
 
-Mode = Literal["auto", "required", "off"]
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
 
@@ -100,27 +99,6 @@ class Sandbox(ABC):
 
     def __init__(self, memory_bytes: int | None = None) -> None:
         self._memory_bytes = memory_bytes
-
-    @staticmethod
-    def choose(mode: Mode, memory_bytes: int | None = None) -> Sandbox:
-        """The sandbox for a mode; whether bubblewrap works here is tried once per process.
-
-        ``memory_bytes`` holds for each process of all that will be started in it; None is no limit but the machine's.
-
-        Raises:
-            MissingTool: the mode is "required" and bubblewrap does not work here.
-        """
-        from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap  # these derive from this class
-        from minimizer.sandbox.limits import Limits, Unconfined
-
-        if mode == "off":
-            return Unconfined(memory_bytes)
-        trouble = why_no_bubblewrap()
-        if trouble is None:
-            return Bubblewrap(memory_bytes)
-        if mode == "required":
-            raise MissingTool(f"The sandbox is required, but {trouble}. {HOW_TO_GET_BUBBLEWRAP}")
-        return Limits(trouble, memory_bytes)
 
     def start(
         self,

@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from celery import Celery
 
-from minimizer import mailbox
 from minimizer.options import Options
+from minimizer.service import mailbox
 from minimizer.settings import Settings
 from minimizer.store import Job
 

@@ -21,7 +21,7 @@ from minimizer.store.errors import NameTaken, UnknownToken, UnknownUser
 from minimizer.store.models import MembershipRow, ProjectRow, SessionRow, TokenRow, UserRow
 from minimizer.store.projects import DEFAULT_PROJECT, check_name, find_project
 from minimizer.store.views import Identity, Token, User
-from minimizer.types import Role, Scope
+from minimizer.vocabulary import Role, Scope
 
 # Recognised by scanners that look for secrets where none should be.
 TOKEN_PREFIX = "mnz_"

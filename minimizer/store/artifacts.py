@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from minimizer.store import blobs, bounds
 from minimizer.store.models import ArtifactRow, JobRow
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 REPORT = "report.json"
 REPORT_FOR_PEOPLE = "report.md"

@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from minimizer.fingerprint import fingerprint, root_operators
+from minimizer.report.identity import fingerprint, root_operators
 from minimizer.store import bounds
 from minimizer.store.models import FailureGroupRow, FailureHistoryRow, FailureMemberRow, JobRow, RetestRow
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 ALIKE = 0.85
 """Failures below that are told apart. People merge more easily than they notice what was mixed up."""

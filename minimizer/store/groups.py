@@ -22,7 +22,7 @@ from minimizer.store.models import (
     RetestRow,
 )
 from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job, NewJob, Submitter
-from minimizer.types import Kind, Status
+from minimizer.vocabulary import Kind, Status
 
 MAX_GROUPS = 100
 MAX_MEMBERS = 200

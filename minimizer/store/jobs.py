@@ -19,7 +19,7 @@ from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
 from minimizer.store.models import ArtifactRow, JobRow, ProjectRow
 from minimizer.store.outbox import announce_end
 from minimizer.store.views import Job
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 MAX_PAGE = 200
 

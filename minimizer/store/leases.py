@@ -18,7 +18,7 @@ from minimizer.store.errors import LeaseLost
 from minimizer.store.jobs import close, close_cancelled, is_id, touch, view
 from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Claim, Job
-from minimizer.types import Reason, Status
+from minimizer.vocabulary import Reason, Status
 
 
 class Leases:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from minimizer.types import Role, Scope, Status
+from minimizer.vocabulary import Role, Scope, Status
 
 # SQLite numbers rows by itself only in a column that is exactly INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")

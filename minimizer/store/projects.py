@@ -15,7 +15,7 @@ from minimizer.store.errors import InvalidName, NameTaken, ProjectNotEmpty, Unkn
 from minimizer.store.jobs import is_id
 from minimizer.store.models import ArtifactRow, BlobRow, JobRow, MembershipRow, ProjectRow, UserRow
 from minimizer.store.views import Project
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 DEFAULT_PROJECT = "default"
 

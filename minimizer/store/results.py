@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import artifacts, blobs, bounds, grouping
 from minimizer.store.artifacts import REPORT
 from minimizer.store.database import Database
@@ -20,7 +20,7 @@ from minimizer.store.leases import held
 from minimizer.store.models import ArtifactRow, BlobRow, EventRecord, JobRow
 from minimizer.store.outbox import announce_end
 from minimizer.store.views import ArtifactInfo, Claim, EventRow
-from minimizer.types import Kind
+from minimizer.vocabulary import Kind
 
 MAX_ARTIFACT_BYTES = 256 << 20
 MAX_EVENTS = 20_000

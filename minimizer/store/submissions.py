@@ -22,7 +22,7 @@ from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, Job
 from minimizer.store.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.workers import SILENCE, can_take
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 # What a job that has ended otherwise says is worth no second look: somebody stopped it, or the machine was in the way.
 _ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)

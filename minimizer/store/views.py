@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from minimizer.options import Options
-from minimizer.types import Kind, Reason, Role, Scope, Status
+from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, update
 from minimizer.store.database import Database
 from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Waiting, WorkerRow
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 _FORGET_AFTER = timedelta(days=1)
 SILENCE = timedelta(minutes=1)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, g, request
 
 from minimizer.store import Store
-from web.security import SAFE_METHODS
+from web.access.security import SAFE_METHODS
 
 
 def made(*names: str) -> None:

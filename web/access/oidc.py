@@ -21,14 +21,14 @@ from minimizer.errors import MissingTool, UserError
 from minimizer.settings import Settings
 from minimizer.store import InvalidName, NameTaken, UnknownUser, User
 from minimizer.store.projects import check_name
-from minimizer.types import Role
+from minimizer.vocabulary import Role
+from web.access.security import is_loopback
+from web.access.sign_in import let_in, limits, own_path, turn_away
 from web.problems import Problem
-from web.security import is_loopback
 from web.service import service
-from web.sign_in import let_in, limits, own_path, turn_away
 
 if TYPE_CHECKING:
-    from web.provider import Provider
+    from web.access.provider import Provider
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def install(app: Flask, settings: Settings) -> None:
             "on the way could say who signs in"
         )
     try:
-        from web.provider import Provider
+        from web.access.provider import Provider
     except ModuleNotFoundError as error:
         raise MissingTool(
             f"single sign-on needs {error.name}, which is not installed: pip install '.[oidc]' in the checkout, or set no "

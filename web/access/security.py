@@ -1,4 +1,4 @@
-"""Which requests are heard at all. Who sends them is the business of `web.access`.
+"""Which requests are heard at all. Who sends them is the business of `web.access.table`.
 
 Neither loopback nor a cookie is protection enough: every page the user has open can send requests here. So
 

@@ -1,4 +1,4 @@
-"""Signing in and out with a browser: by name and password, or by a token. `web.oidc` has the third way."""
+"""Signing in and out with a browser: by name and password, or by a token. `web.access.oidc` has the third way."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.store import InvalidName
 from minimizer.store.projects import check_name
-from web import passwords
-from web.access import COOKIE
-from web.limits import Limits
+from web.access import passwords
+from web.access.limits import Limits
+from web.access.table import COOKIE
 from web.service import service
 
 sign_in_pages = Blueprint("sign_in", __name__)

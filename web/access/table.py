@@ -17,10 +17,10 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.settings import Settings
 from minimizer.store import DEFAULT_PROJECT, Identity, Store, Submitter, UnknownJob, UnknownProject
-from minimizer.types import Role, Scope
-from web.limits import Limits
+from minimizer.vocabulary import Role, Scope
+from web.access.limits import Limits
+from web.access.security import SAFE_METHODS
 from web.problems import Problem, wants_page
-from web.security import SAFE_METHODS
 
 COOKIE = "minimizer_session"
 

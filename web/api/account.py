@@ -10,10 +10,10 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import AuditEntry, Project, Token
-from minimizer.types import Role, Scope
-from web import audit
-from web.access import identity
-from web.answers import BROKEN, COMMON, SECURITY, problem_response
+from minimizer.vocabulary import Role, Scope
+from web.access import audit
+from web.access.table import identity
+from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.problems import Problem
 from web.service import service
 

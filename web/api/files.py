@@ -16,10 +16,10 @@ from werkzeug.http import dump_options_header
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.store import Job, UnknownArtifact
-from web.answers import COMMON, SECURITY, UNKNOWN, problem_response
+from web.access.security import RAW_CONTENT_SECURITY_POLICY
+from web.api.answers import COMMON, SECURITY, UNKNOWN, problem_response
+from web.api.schemas import FILES, ArtifactPath, ArtifactsBody, FilePath, JobPath, artifact_body
 from web.problems import Problem
-from web.schemas import FILES, ArtifactPath, ArtifactsBody, FilePath, JobPath, artifact_body
-from web.security import RAW_CONTENT_SECURITY_POLICY
 from web.service import service
 
 _FIRST_BYTES = 1 << 13

@@ -15,11 +15,12 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
 from minimizer.store import Job
-from web import audit, filters, stream
-from web.access import home, identity, still_sees, submitter
-from web.answers import BROKEN, COMMON, SECURITY, UNKNOWN, problem_response
-from web.problems import Problem, explain, problem_of
-from web.schemas import (
+from web import filters
+from web.access import audit
+from web.access.table import home, identity, still_sees, submitter
+from web.api import stream
+from web.api.answers import BROKEN, COMMON, SECURITY, UNKNOWN, problem_response
+from web.api.schemas import (
     BatchBody,
     EventsQuery,
     JobBody,
@@ -32,6 +33,7 @@ from web.schemas import (
     job_body,
     upload_schema,
 )
+from web.problems import Problem, explain, problem_of
 from web.service import service
 from web.submission import Handling, Submission, check, from_upload
 

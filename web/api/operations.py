@@ -11,10 +11,10 @@ from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
 from flask_openapi.openapi import OpenAPI
 
-from web.access import identity
-from web.answers import COMMON, SECURITY, problem_response
+from web.access.table import identity
+from web.api.answers import COMMON, SECURITY, problem_response
+from web.api.schemas import HealthBody, QueueBody, WorkersBody, worker_body
 from web.metrics import Metrics
-from web.schemas import HealthBody, QueueBody, WorkersBody, worker_body
 from web.service import service
 from web.workers import queues
 

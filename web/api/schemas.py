@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.options import MAX_BUDGET, Options
 from minimizer.store import ArtifactInfo, Job, WorkerRow
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 from web.submission import Handling
 
 _MAX_EVENT = (1 << 31) - 1

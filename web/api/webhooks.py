@@ -10,8 +10,8 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
-from web import audit
-from web.answers import BROKEN, COMMON, SECURITY, problem_response
+from web.access import audit
+from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
 from web.service import service
 
 webhooks = APIBlueprint(

@@ -9,11 +9,11 @@ from functools import partial
 
 from markupsafe import Markup
 
-from minimizer.confidence import Confidence, confidence
-from minimizer.releases import span
-from minimizer.report import Layer, Report
-from minimizer.types import UNJUDGED
-from web.charts import Point, culprit_graph, layer_errors, trials_curve
+from minimizer.report.confidence import Confidence, confidence
+from minimizer.report.model import Layer, Report
+from minimizer.report.version_span import span
+from minimizer.vocabulary import UNJUDGED
+from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
 
 log = logging.getLogger(__name__)
 

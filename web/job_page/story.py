@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from minimizer.report import operators_of
+from minimizer.report.model import operators_of
 from minimizer.store import EventRow, Job, Store
-from minimizer.types import Step, counted
-from web.charts import Point
-from web.verdict import STEPS
+from minimizer.vocabulary import Step, counted
+from web.job_page.charts import Point
+from web.job_page.verdict import STEPS
 
 _FEED = 40
 _BATCH = 500

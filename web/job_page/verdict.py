@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from minimizer.store import Job
-from minimizer.types import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 Tone = Literal["waiting", "working", "found", "well", "unsure", "failed", "stopped"]
 

@@ -12,14 +12,14 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from minimizer.options import MAX_BUDGET
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
-from minimizer.types import Reason, Status
-from web import highlight
-from web.charts import Point, reduction_curve
-from web.diagnosis import Diagnosis, diagnosis
-from web.story import Note, Stories, Story
-from web.verdict import STEPS, Verdict, verdict
+from minimizer.vocabulary import Reason, Status
+from web.job_page.charts import Point, reduction_curve
+from web.job_page.diagnosis import Diagnosis, diagnosis
+from web.job_page.story import Note, Stories, Story
+from web.job_page.verdict import STEPS, Verdict, verdict
+from web.pages import highlight
 from web.workers import may_start
 
 log = logging.getLogger(__name__)

@@ -10,15 +10,16 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
 from minimizer.store import DEFAULT_PROJECT, Job, StoreError
-from minimizer.types import Kind, Status
-from web import filters, job_view
-from web import form as forms
-from web.access import home, identity, submitter
+from minimizer.vocabulary import Kind, Status
+from web import filters
+from web.access.table import home, identity, submitter
+from web.api.schemas import RetryQuery
 from web.examples import EXAMPLES, example
+from web.job_page.verdict import KINDS
+from web.pages import form as forms
+from web.pages import job_view
 from web.problems import Problem, problem_of
-from web.schemas import RetryQuery
 from web.service import service
-from web.verdict import KINDS
 
 pages = Blueprint("pages", __name__)
 

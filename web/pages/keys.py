@@ -6,8 +6,8 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
-from web.access import identity
-from web.account import NewTokenBody, new_token
+from web.access.table import identity
+from web.api.account import NewTokenBody, new_token
 from web.problems import Problem
 from web.service import service
 

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup
 
-from web import highlight
+from web.pages import highlight
 
 manual = Blueprint("manual", __name__)
 
@@ -82,8 +82,8 @@ def render(text: str) -> ManualPage:
 def _files() -> dict[str, Path]:
     """The pages by name. Nothing else is ever opened, whatever is asked for."""
     # In a wheel they lie in this package, in a checkout beside it.
-    inside = Path(__file__).parent / "docs"
-    folder = inside if inside.is_dir() else Path(__file__).parents[1] / "docs"
+    inside = Path(__file__).parents[1] / "docs"
+    folder = inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
     return {file.stem: file for file in folder.glob("*.md")}
 
 

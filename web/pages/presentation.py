@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
-from minimizer.report import operators_of
-from minimizer.types import counted
-from web import diagnosis, highlight, verdict
+from minimizer.report.model import operators_of
+from minimizer.vocabulary import counted
+from web.job_page import diagnosis, verdict
+from web.pages import highlight
 
 # In place of a value that there is none of.
 NOTHING = "\N{EN DASH}"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer.engine.child.untrusted import tail
 from minimizer.sandbox import Sandbox
-from minimizer.untrusted import tail
 
 OUTPUT_BYTES = 256 << 10
 """How much of the end of a run's output is read. What an assertion says comes last and begins with its evidence: tensors of a thousand

@@ -17,17 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minimizer import protocol, wire
+from minimizer.engine.child import protocol, wire
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready
+from minimizer.engine.child.transcript import Transcript
+from minimizer.engine.child.untrusted import read_untrusted, tail
+from minimizer.engine.child.watchdog import Action, Silence, Watchdog
+from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
+from minimizer.engine.program.model import Program
 from minimizer.errors import ChildFailed, Unanswered
-from minimizer.place import Place
-from minimizer.program import Program
-from minimizer.protocol import End, Finished, Held, Outcome, Ready
-from minimizer.transcript import Transcript
-from minimizer.untrusted import read_untrusted, tail
-from minimizer.watchdog import Action, Silence, Watchdog
-from minimizer.wire import NOTHING_MORE, Inbox, Message
 
-INSIDE = Path(__file__).parent / "inside"
+INSIDE = Path(__file__).parents[2] / "inside"
 START_SECONDS = 300.0
 """How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
 ANSWER_SECONDS = 300.0

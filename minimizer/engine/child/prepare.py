@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from minimizer.engine.child.environment import Place
 from minimizer.options import Options
-from minimizer.place import Place
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 from minimizer.settings import Settings
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from minimizer.arguments import decode, dotted, identifier
+from minimizer.engine.program.arguments import decode, dotted, identifier
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.errors import ChildFailed
-from minimizer.program import Body, Input, Node, Program, TensorMeta
 
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""

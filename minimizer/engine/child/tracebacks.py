@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from minimizer.protocol import ExceptionInfo
+from minimizer.engine.child.protocol import ExceptionInfo
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts in front of the lines of a rank."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from minimizer import protocol
-from minimizer.protocol import End, Outcome
-from minimizer.watchdog import Silence
-from minimizer.wire import Message
+from minimizer.engine.child import protocol
+from minimizer.engine.child.protocol import End, Outcome
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.child.wire import Message
 
 MAX_OUTCOMES = 1000
 MAX_BYTES = 256 << 20
@@ -38,7 +38,7 @@ class Transcript:
             self._is_under_way = False
 
     def _hear_part(self, name: str, acted: object) -> None:
-        """``acted`` is None of a pass that begins, and of any part whether it made a difference (`inside.subsystems`)."""
+        """``acted`` is None of a pass that begins, and of any part whether it made a difference (`inside.compiler.subsystems`)."""
         if name not in self._parts and len(self._parts) >= MAX_PARTS:
             return
         self._parts[name] = self._parts.get(name, False) or bool(acted)

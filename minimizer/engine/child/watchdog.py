@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from minimizer import stacks
-from minimizer.stacks import Stack
+from minimizer.engine.child import stacks
+from minimizer.engine.child.stacks import Stack
 
 EAGER_FACTOR = 20.0
 """How many times as long as in eager a graph may take to compile, or to run, before it is looked at."""

@@ -13,14 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from minimizer.diagnose.knobs import Turned, groups, names, turned, with_headers
-from minimizer.diagnose.sets import Answer, Asker, Seen, Setting, flips
-from minimizer.diagnose.stages import find_part
-from minimizer.diagnose.trials import Trials
-from minimizer.diagnose.workaround import Change, Tried, first_that_helps, global_changes, in_words, local_changes
+from minimizer.engine.diagnose.knobs import Turned, groups, names, turned, with_headers
+from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
+from minimizer.engine.diagnose.stages import find_part
+from minimizer.engine.diagnose.trials import Trials
+from minimizer.engine.diagnose.workaround import (
+    Change,
+    Tried,
+    first_that_helps,
+    global_changes,
+    in_words,
+    local_changes,
+)
+from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.journal import Journal
-from minimizer.report import Culprit, Flag, Workaround
+from minimizer.report.model import Culprit, Flag, Workaround
 
 DIAGNOSE_SECONDS = 90.0
 """How long a diagnosis may take, at most, on a machine with cores to spare; a tenth of the budget where that is less."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.diagnose.sets import Setting
+from minimizer.engine.diagnose.sets import Setting
 
 INDUCTOR = "torch._inductor.config"
 

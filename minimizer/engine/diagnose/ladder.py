@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from minimizer.oracle import Measured, Oracle, signature_of
-from minimizer.program import Program
-from minimizer.protocol import Outcome
-from minimizer.report import Rung
-from minimizer.types import Kind, Stage
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.report.model import Rung
+from minimizer.vocabulary import Kind, Stage
 
 LADDER = (
     ("eager", Stage.DYNAMO),

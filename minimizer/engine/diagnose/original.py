@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minimizer.diagnose.sets import Setting
-from minimizer.diagnose.trials import switches
-from minimizer.diagnose.workaround import Tried
-from minimizer.findings import Case
-from minimizer.report import Reproducibility
-from minimizer.script import Rerun
-from minimizer.script.arguments import with_arguments
-from minimizer.sequential import least_rate
-from minimizer.surveys import Surveys
+from minimizer.engine.diagnose.sets import Setting
+from minimizer.engine.diagnose.trials import switches
+from minimizer.engine.diagnose.workaround import Tried
+from minimizer.engine.oracle.sequential import least_rate
+from minimizer.engine.reduce.python import Rerun
+from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.runs import Surveys
+from minimizer.report.model import Reproducibility
 
 MISS, MOST_PASSES = 0.02, 10
 """The chance that is taken that a script passes although nothing has changed, and how often it is run at most."""

@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from minimizer.lines import first_line, lines_of
+from minimizer.engine.user_script.statements import first_line, lines_of
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from minimizer import report
-from minimizer.diagnose.sets import Answer, Asker, Blame, Setting, blame, kind_of
-from minimizer.diagnose.trials import Trials
-from minimizer.types import Stage
+from minimizer.engine.diagnose.sets import Answer, Asker, Blame, Setting, blame, kind_of
+from minimizer.engine.diagnose.trials import Trials
+from minimizer.report import model
+from minimizer.vocabulary import Stage
 
 FUSION, LOWERINGS, CUDAGRAPHS = ("fusion",), ("lowerings",), ("cudagraphs",)
 PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "passes", "patterns")
@@ -33,17 +33,17 @@ WITHOUT_PARTS = {
 }
 
 
-def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> report.Blame:
+def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> model.Blame:
     """The part of a stage that is to blame, confirmed both ways; ``subsystem`` is ``unknown`` where nothing is found."""
     if stage not in GROUPS:
-        return report.Blame(subsystem="unknown", what=WITHOUT_PARTS[stage])
+        return model.Blame(subsystem="unknown", what=WITHOUT_PARTS[stage])
     asker = Asker(trials.under(RUNGS[stage]) if stage in RUNGS else trials, repeats)
     found = blame(asker, GROUPS[stage])
     chosen = _choose(found, asker)
     if chosen is None:
-        return report.Blame(subsystem="unknown", what=_why_not(asker, stage), runs=asker.runs)
+        return model.Blame(subsystem="unknown", what=_why_not(asker, stage), runs=asker.runs)
     kinds = list(dict.fromkeys(kind_of(part) for part in chosen.parts))
-    return report.Blame(
+    return model.Blame(
         subsystem=" + ".join(kinds),
         items=list(chosen.parts),
         any_of=chosen.any_of,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from minimizer.diagnose.paste import paste
-from minimizer.diagnose.sets import Answer, Seen, Setting
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Program
-from minimizer.protocol import Outcome
-from minimizer.script import Rerun
-from minimizer.types import Kind
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.diagnose.paste import paste
+from minimizer.engine.diagnose.sets import Answer, Seen, Setting
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.python import Rerun
+from minimizer.vocabulary import Kind
 
 
 class Trials(Protocol):

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minimizer.diagnose.knobs import Turned
-from minimizer.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
-from minimizer.diagnose.sets import kind_of
-from minimizer.report import Blame, Culprit, Rung
+from minimizer.engine.diagnose.knobs import Turned
+from minimizer.engine.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+from minimizer.engine.diagnose.sets import kind_of
+from minimizer.report.model import Blame, Culprit, Rung
 
 EAGER = 'torch.compiler.set_stance("force_eager")'
 

@@ -13,13 +13,13 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer import render
-from minimizer.emit import header, idioms, inputs, layout, prose
-from minimizer.emit.details import Details
-from minimizer.emit.inputs import DATA_FILE, DataKey
-from minimizer.program import Program
-from minimizer.report import Culprit, Failure, Reproducibility
-from minimizer.types import Kind
+from minimizer.engine.emit import header, idioms, inputs, layout, prose
+from minimizer.engine.emit.details import Details
+from minimizer.engine.emit.inputs import DATA_FILE, DataKey
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Program
+from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.vocabulary import Kind
 
 __all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", "emit"]
 

@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from minimizer.emit.details import Details
-from minimizer.report import Culprit, Failure, Reproducibility
-from minimizer.types import Kind, Stage
+from minimizer.engine.emit.details import Details
+from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.vocabulary import Kind, Stage
 
 VERDICTS = {
     Kind.CRASH: "crashes the process when it runs {what}",

@@ -17,15 +17,15 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer import render
-from minimizer.arguments import Code, Ref, substitution
-from minimizer.emit.details import Details
-from minimizer.emit.inputs import given
-from minimizer.emit.layout import LINE
-from minimizer.program import Node, Program
-from minimizer.reduce.generators import is_contiguous
-from minimizer.report import Reproducibility
-from minimizer.types import Kind
+from minimizer.engine.emit.details import Details
+from minimizer.engine.emit.inputs import given
+from minimizer.engine.emit.layout import LINE
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code, Ref, substitution
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.reduce.graph.generators import is_contiguous
+from minimizer.report.model import Reproducibility
+from minimizer.vocabulary import Kind
 
 CANNOT_RUN = """\
 except Exception as error:

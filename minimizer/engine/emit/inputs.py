@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minimizer import render
-from minimizer.arguments import Arg, refs_in
-from minimizer.emit.layout import LINE
-from minimizer.lines import assigned, with_values
-from minimizer.program import Input, Node, Program, contiguous
+from minimizer.engine.emit.layout import LINE
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Arg, refs_in
+from minimizer.engine.program.model import Input, Node, Program, contiguous
+from minimizer.engine.user_script.statements import assigned, with_values
 
 DATA_FILE = "data.pt"
 INDENT = 8

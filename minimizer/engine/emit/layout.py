@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
-from minimizer.lines import script_lines, text_of
+from minimizer.engine.user_script.statements import script_lines, text_of
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 """Modules that ``import torch`` is enough for."""

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from minimizer import render
-from minimizer.arguments import Arg, Code, Ref
-from minimizer.emit.inputs import is_drawn
-from minimizer.lines import with_values
-from minimizer.program import Input, Node, Program
+from minimizer.engine.emit.inputs import is_drawn
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.user_script.statements import with_values
 
 FUNCTIONAL = "torch.nn.functional"
 OPERATORS = "torch.ops."

@@ -12,10 +12,10 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from minimizer.emit import Repro, header, layout
-from minimizer.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
-from minimizer.report import Culprit, Failure
-from minimizer.types import Kind
+from minimizer.engine.emit import Repro, header, layout
+from minimizer.engine.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
+from minimizer.report.model import Culprit, Failure
+from minimizer.vocabulary import Kind
 
 SAID = "expected no error, as in eager; actual"
 CHECK_FAILED = """\

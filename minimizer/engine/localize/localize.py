@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.oracle import Oracle, signature_of
-from minimizer.program import Program
-from minimizer.protocol import Outcome
-from minimizer.report import Layer
-from minimizer.suspects import first_wrong, is_unclear, judge_regions, taken_apart
-from minimizer.windows import SMALL, Region, common_module, cut, depth, split
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.localize.suspects import first_wrong, is_unclear, judge_regions, taken_apart
+from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import SMALL, Region, common_module, cut, depth, split
+from minimizer.report.model import Layer
 
 SINGLE = 64
 """A target that names no failing region may name a node that fails alone, in regions of at most this many nodes together."""

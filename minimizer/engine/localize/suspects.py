@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from minimizer.oracle import Oracle, Signature, signature_of
-from minimizer.program import Node, Program, TensorMeta
-from minimizer.protocol import Outcome
-from minimizer.types import Kind
-from minimizer.windows import Region, common_module, cut
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.program.model import Node, Program, TensorMeta
+from minimizer.engine.program.regions import Region, common_module, cut
+from minimizer.vocabulary import Kind
 
 JUMPS = re.compile(
     r"(^|\.)(round|floor|ceil|trunc|fix|frac|sign|sgn|floor_divide|floordiv|remainder|fmod|mod|heaviside|threshold|hardshrink"

@@ -14,13 +14,13 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from minimizer import protocol
+from minimizer.engine.child import protocol
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.untrusted import read_untrusted
+from minimizer.engine.journal import Journal
+from minimizer.engine.survey.runs import Surveys
 from minimizer.errors import ChildFailed
-from minimizer.journal import Journal
-from minimizer.place import Place
-from minimizer.report import Health
-from minimizer.surveys import Surveys
-from minimizer.untrusted import read_untrusted
+from minimizer.report.model import Health
 
 TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
 """Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from minimizer import render
-from minimizer.journal import Journal
-from minimizer.oracle import Oracle, signature_of
-from minimizer.program import Node, Program
-from minimizer.protocol import Figures, Outcome
-from minimizer.report import GraphNode, Layer, LayerVerdict, NonFinite
-from minimizer.types import Kind
-from minimizer.watchdog import crowding
-from minimizer.windows import Region, common_module, cut
+from minimizer.engine.child.protocol import Figures, Outcome
+from minimizer.engine.child.watchdog import crowding
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.program.regions import Region, common_module, cut
+from minimizer.report.model import GraphNode, Layer, LayerVerdict, NonFinite
+from minimizer.vocabulary import Kind
 
 MOST_LAYERS = 200
 """Where there are more modules, they are taken together by what they are in."""
@@ -38,7 +38,7 @@ MARGIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Row:
-    """A region and what was found of it, by part (see `minimizer.inside.layers`)."""
+    """A region and what was found of it, by part (see `minimizer.inside.tasks.layers`)."""
 
     region: Region
     found: dict[str, Outcome]

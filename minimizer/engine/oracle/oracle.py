@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minimizer import render
-from minimizer.executor import Executor, Survey
-from minimizer.program import Input, Program
-from minimizer.protocol import ExceptionInfo, Outcome, Verdict
-from minimizer.report import Reproducibility
-from minimizer.sequential import SequentialTest
-from minimizer.types import UNJUDGED, Kind
-from minimizer.watchdog import Limits, Watchdog
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.watchdog import Limits, Watchdog
+from minimizer.engine.oracle.sequential import SequentialTest
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Input, Program
+from minimizer.report.model import Reproducibility
+from minimizer.vocabulary import UNJUDGED, Kind
 
 NOISE = re.compile(
     r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from minimizer.report import Reproducibility
+from minimizer.report.model import Reproducibility
 
 MISS = 1e-3
 """Chance that a candidate which fails as often as the target is refused."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from minimizer.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves
+from minimizer.engine.program.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves
 
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from minimizer.program import Input, Node, Program
+from minimizer.engine.program.model import Input, Node, Program
 
 SMALL = 8
 """Regions of at most this many nodes are not split further."""

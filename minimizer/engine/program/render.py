@@ -10,8 +10,8 @@ import math
 import textwrap
 from dataclasses import replace
 
-from minimizer.arguments import Arg, Code, Ref
-from minimizer.program import Body, Node, Program
+from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.model import Body, Node, Program
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",

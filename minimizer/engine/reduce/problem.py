@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from minimizer.report import HistoryStep
+from minimizer.report.model import HistoryStep
 
 
 class Candidate(Protocol):

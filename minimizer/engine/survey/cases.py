@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from minimizer import protocol
-from minimizer.executor import Survey
-from minimizer.oracle import Signature, exception_signature, verdict_signature
-from minimizer.place import Place
-from minimizer.program import Program
-from minimizer.protocol import ExceptionInfo, Verdict
-from minimizer.types import Kind, Reason, Status, counted
-from minimizer.watchdog import Silence
+from minimizer.engine.child import protocol
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Survey
+from minimizer.engine.child.protocol import ExceptionInfo, Verdict
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
+from minimizer.engine.program.model import Program
+from minimizer.vocabulary import Kind, Reason, Status, counted
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
 

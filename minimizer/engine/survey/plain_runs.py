@@ -15,19 +15,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minimizer import scratch
-from minimizer.clean_process import CleanRun, run_clean
+from minimizer.engine.child import scratch
+from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.tracebacks import Traceback, last_traceback
+from minimizer.engine.child.watchdog import crowding
+from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signature
+from minimizer.engine.survey.cases import Settled, denied, disputed, is_own_check, line_of, signal_name
+from minimizer.engine.survey.readings import reads_compiler
 from minimizer.errors import Cancelled, ChildFailed
-from minimizer.findings import Settled, denied, disputed, is_own_check, line_of, signal_name
-from minimizer.oracle import NOISE, OOM_SIGNALS, exception_signature
-from minimizer.place import Place
-from minimizer.protocol import ExceptionInfo
-from minimizer.readings import reads_compiler
-from minimizer.report import Attempt
+from minimizer.report.model import Attempt
 from minimizer.sandbox import real_interpreter
-from minimizer.tracebacks import Traceback, last_traceback
-from minimizer.types import Kind, Reason, Status
-from minimizer.watchdog import crowding
+from minimizer.vocabulary import Kind, Reason, Status
 
 LEAST_SECONDS = 90.0
 """How long a plain run may take at least; one of a script whose survey took longer has twice as long as that."""

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from minimizer.protocol import ExceptionInfo
-from minimizer.syntax import full_name, imported
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.user_script.syntax import full_name, imported
 
 CLOCK = re.compile(
     r"^time\.(time|perf_counter|monotonic|process_time|thread_time)(_ns)?$|^timeit\.|(^|\.)datetime\.now$|\.elapsed_time$"

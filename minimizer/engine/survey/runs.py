@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minimizer import protocol
-from minimizer.budget import doing, larger
-from minimizer.coverage import Extent
+from minimizer.engine.budget import doing, larger
+from minimizer.engine.child import protocol
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.watchdog import Limits, Silence, Watchdog
+from minimizer.engine.coverage import Extent
+from minimizer.engine.survey.cases import Case, checked_of, hang_signature, held_signature, missing_signature
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.executor import Executor, Survey
-from minimizer.findings import Case, checked_of, hang_signature, held_signature, missing_signature
-from minimizer.place import Place
-from minimizer.report import Reproducibility
-from minimizer.types import Kind, counted
-from minimizer.watchdog import Limits, Silence, Watchdog
+from minimizer.report.model import Reproducibility
+from minimizer.vocabulary import Kind, counted
 
 HANG_AFTER = 60.0
 """Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
@@ -135,7 +135,7 @@ class Surveys:
         return survey
 
     def run(self, **changes: Any) -> Survey:
-        """A run with the compiler; ``changes`` are fields of its request (``inside/capture.py``)."""
+        """A run with the compiler; ``changes`` are fields of its request (``inside/tasks/survey.py``)."""
         # One that is to come to a certain call must not be stopped just before it.
         longer = 2.0 if changes.get("hold") is not None else 1.0
         limits = replace(self._limits, patience=longer * self._limits.patience, share=longer * self._limits.share)

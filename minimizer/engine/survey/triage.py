@@ -14,10 +14,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from minimizer import coverage, protocol
-from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.executor import Survey
-from minimizer.findings import (
+from minimizer.engine import coverage
+from minimizer.engine.child import protocol
+from minimizer.engine.child.executor import Survey
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
+from minimizer.engine.program.model import Program
+from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,
     Settled,
@@ -43,14 +47,11 @@ from minimizer.findings import (
     unexamined,
     unmade,
 )
-from minimizer.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
-from minimizer.prelude import namespaces_of, prelude
-from minimizer.program import Program
-from minimizer.protocol import ExceptionInfo
-from minimizer.readings import reads_compiler
-from minimizer.surveys import Surveys
-from minimizer.types import Kind, Reason, Status, counted
-from minimizer.watchdog import Silence
+from minimizer.engine.survey.readings import reads_compiler
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.user_script.slice import namespaces_of, prelude
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
 """A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""

@@ -11,7 +11,7 @@ import ast
 import symtable
 from collections.abc import Iterable, Iterator, Sequence
 
-from minimizer.opened import opened
+from minimizer.engine.user_script.unfolded import opened
 
 BUILTIN_NAMESPACES = {
     "aten",

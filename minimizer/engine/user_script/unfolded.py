@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minimizer.lines import script_lines, text_of
+from minimizer.engine.user_script.statements import script_lines, text_of
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.emit import Repro
-from minimizer.oracle import Oracle
-from minimizer.program import Program
-from minimizer.reduce import Check
+from minimizer.engine.emit import Repro
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import Check
 
 Fails = Callable[[Repro, bytes | None], bool]
 """Whether a repro, with its data, fails in a clean process, and not without the compiler."""

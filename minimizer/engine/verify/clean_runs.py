@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from minimizer import scratch
-from minimizer.clean_process import CleanRun, run_clean
-from minimizer.emit import DATA_FILE, SCRIPT_FILE, Repro
-from minimizer.report import Verification
+from minimizer.engine.child import scratch
+from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
+from minimizer.engine.reduce.python.entries import is_compiled
+from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
-from minimizer.script.entries import is_compiled
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro."""

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from minimizer import scratch
-from minimizer.emit import Repro
+from minimizer.engine.child import scratch
+from minimizer.engine.child.environment import Place
+from minimizer.engine.emit import Repro
+from minimizer.engine.journal import Journal
+from minimizer.engine.verify.clean_runs import GONE, PRESENT, Run, run_once
 from minimizer.errors import MissingTool
-from minimizer.journal import Journal
-from minimizer.place import Place
-from minimizer.report import Version
+from minimizer.report.model import Version
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
-from minimizer.verify import GONE, PRESENT, Run, run_once
 
 ASK = "import torch; print(torch.__version__)"
 ASK_SECONDS = 60.0

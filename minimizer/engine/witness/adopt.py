@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from minimizer.emit import SCRIPT_FILE
+from minimizer.engine.emit import SCRIPT_FILE
+from minimizer.engine.journal import Journal
+from minimizer.engine.witness.minifier import STORAGES, Testimony
 from minimizer.errors import Cancelled
-from minimizer.journal import Journal
-from minimizer.report import Failure, Report, Workaround
+from minimizer.report.model import Failure, Report, Workaround
 from minimizer.sink import REPROS, Sink
-from minimizer.types import Kind, Status
-from minimizer.witness import STORAGES, Testimony
+from minimizer.vocabulary import Kind, Status
 
 UPTAKE_SECONDS = 60
 """Less is not worth beginning with."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from minimizer import scratch
-from minimizer.clean_process import run_clean
-from minimizer.place import Place
-from minimizer.report import Witness
+from minimizer.engine.child import scratch
+from minimizer.engine.child.clean_process import run_clean
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.untrusted import read_untrusted, walk_untrusted
+from minimizer.report.model import Witness
 from minimizer.sandbox import real_interpreter
-from minimizer.types import Kind
-from minimizer.untrusted import read_untrusted, walk_untrusted
+from minimizer.vocabulary import Kind
 
 After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")

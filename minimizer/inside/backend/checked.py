@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import referee, snapshot, steadiness
-from .collectives import WHY_ONCE, communicates
-from .failures import CONTROL_FLOW, describe
-from .graphs import concrete
-from .lifted import LiftedGraph, Unplayable
+from ..failures import CONTROL_FLOW, describe
+from ..graph.collectives import WHY_ONCE, communicates
+from ..graph.graphs import concrete
+from ..graph.lifted import LiftedGraph, Unplayable
+from ..referee import referee, steadiness
+from ..values import snapshot
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from . import snapshot, state
+from ..graph import state
+from ..graph.lowering import write_down
+from ..values import snapshot
+from ..values.rounding import tensors
 from .checked import Fault
-from .lowering import write_down
-from .rounding import tensors
 
 CAPTURE, TENSORS = "capture.json", "inputs.pt"
 RNG = "random state"

@@ -22,7 +22,7 @@ from torch._inductor.scheduler import Scheduler
 from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from .wire import Channel, Message
+from ..wire import Channel, Message
 
 ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
 

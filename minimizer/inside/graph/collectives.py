@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .bodies import nodes_of
+from ..values.bodies import nodes_of
 
 WHY_ONCE = "talks to other ranks, which do not run it a second time"
 """Of a graph that `communicates`."""

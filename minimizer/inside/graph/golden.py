@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from . import snapshot
+from ..values import snapshot
 
 LITERAL_ELEMENTS = 64
 

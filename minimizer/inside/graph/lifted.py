@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from . import referee, snapshot
+from ..referee import referee
+from ..values import snapshot
 from .graphs import copy_graph
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from . import snapshot
+from ..values import snapshot
+from ..values.rounding import tensors
 from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
-from .rounding import tensors
 
 
 def lower(

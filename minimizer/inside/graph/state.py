@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..values.snapshot import matmul_precision
 from .graphs import Opaque, literal
-from .snapshot import matmul_precision
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 OURS = {

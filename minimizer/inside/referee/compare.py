@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .boundary import (
+from ..values.boundary import (
     WRONG_GRADIENT,
     WRONG_METADATA,
     WRONG_OUTPUT,
@@ -32,8 +32,8 @@ from .boundary import (
     compares_by_identity,
     outline,
 )
-from .elements import Tolerance, default_tolerance, plain, short
-from .snapshot import has_plain_storage
+from ..values.elements import Tolerance, default_tolerance, plain, short
+from ..values.snapshot import has_plain_storage
 
 Check = Callable[[Boundary], Iterator[Difference]]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..values.elements import default_tolerance, plain, wide
+from ..values.rounding import is_inexact
 from .compare import compare
-from .elements import default_tolerance, plain, wide
-from .rounding import is_inexact
 
 MARGIN = 3
 """Compiled may be this many times as far from the truth as eager."""

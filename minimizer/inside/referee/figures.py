@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .elements import default_tolerance, plain, wide
+from ..values.elements import default_tolerance, plain, wide
 
 Triple = tuple[Any, Any, Any]
 """The same place in eager, compiled, and in float64 (None where there is no such truth)."""

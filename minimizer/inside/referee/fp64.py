@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from . import bodies
+from ..values import bodies
+from ..values.rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
+from ..values.snapshot import clone
 from .jumps import SameJumps
-from .marks import Calls, MarkedRun
-from .rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
-from .snapshot import clone
+from .provenance import Calls, MarkedRun
 
 
 class InvalidInFp64(Exception):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rounding import is_inexact, jumps, name_by_effect, tensors
+from ..values.rounding import is_inexact, jumps, name_by_effect, tensors
 
 
 class JumpsDiffer(Exception):

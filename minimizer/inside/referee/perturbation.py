@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import bodies
-from .elements import plain, wide
-from .jumps import SameJumps
-from .rounding import (
+from ..values import bodies
+from ..values.elements import plain, wide
+from ..values.rounding import (
     EXACT,
     NORMALIZATIONS,
     call_and_see_draws,
@@ -26,6 +25,7 @@ from .rounding import (
     tensors,
     written_operands,
 )
+from .jumps import SameJumps
 
 LONGEST_CHAIN = 4096
 """Longer sums are made of shorter ones everywhere."""

@@ -30,9 +30,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from . import bodies
-from .jumps import Jumps
-from .rounding import (
+from ..values import bodies
+from ..values.rounding import (
     DRAWN_ONCE,
     EXACT,
     STEPPING,
@@ -49,6 +48,7 @@ from .rounding import (
     terms_of,
     written_operands,
 )
+from .jumps import Jumps
 
 _FILL, _SMALL_FILL = 12345, 77
 

@@ -33,7 +33,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of, places
+from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of, places
+from ..values.elements import plain, wide
+from ..values.rounding import is_inexact
+from ..values.snapshot import has_plain_storage, rng_state
 from .compare import compare
 from .distance import (
     ELEMENTWISE,
@@ -46,11 +49,8 @@ from .distance import (
     same_bits,
     same_elements,
 )
-from .elements import plain, wide
-from .marks import Mark
+from .provenance import Mark
 from .reruns import Reruns, Side
-from .rounding import is_inexact
-from .snapshot import has_plain_storage, rng_state
 from .steadiness import Program
 
 ULPS = 4

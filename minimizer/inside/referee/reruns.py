@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from ..values.boundary import places
+from ..values.snapshot import clone, global_state, rng_state, set_rng_state
 from . import fp64
-from .boundary import places
 from .distance import same_bits
 from .jumps import SameJumps
-from .marks import Calls, Mark, MarkedRun
 from .perturbation import Perturbation
-from .snapshot import clone, global_state, rng_state, set_rng_state
+from .provenance import Calls, Mark, MarkedRun
 from .steadiness import Program
 from .undefined import CHOICES, Undefined
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .boundary import places
+from ..values.boundary import places
+from ..values.rounding import generator_states
+from ..values.snapshot import clone, global_state, rng_state, set_rng_state
 from .compare import compare
-from .rounding import generator_states
-from .snapshot import clone, global_state, rng_state, set_rng_state
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 """How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""

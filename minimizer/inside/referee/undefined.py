@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .elements import plain
-from .rounding import is_inexact, name_by_effect, tensors
+from ..values.elements import plain
+from ..values.rounding import is_inexact, name_by_effect, tensors
 
 CONVERTED = "a float was converted to an integer type that cannot hold it"
 OVERWRITTEN = "several values were written to one place"

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from . import referee, snapshot
-from .failures import describe, raised_while_compiling
-from .figures import figures, matched
-from .judge import Trial, shares_random_numbers
-from .rounding import tensors
-from .wire import Channel, Message
+from ..failures import describe, raised_while_compiling
+from ..referee import referee
+from ..referee.figures import figures, matched
+from ..values import snapshot
+from ..values.rounding import tensors
+from ..wire import Channel, Message
+from .trial import Trial, shares_random_numbers
 
 Function = Callable[..., Any]
 

@@ -18,11 +18,12 @@ import torch
 import torch._dynamo.utils
 import torch._inductor.config
 
-from . import backend, subsystems
-from .attempts import Attempts
-from .failures import describe, raised_while_compiling
-from .operators import Operators, TorchCalls, unusual
-from .wire import Channel, Message
+from ..backend import backend
+from ..compiler import subsystems
+from ..compiler.operators import Operators, TorchCalls, unusual
+from ..failures import describe, raised_while_compiling
+from ..watch.attempts import Attempts
+from ..wire import Channel, Message
 
 Compile = Callable[..., Any]
 

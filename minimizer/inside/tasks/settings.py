@@ -8,7 +8,7 @@ import torch
 import torch._functorch.config
 import torch._inductor.config
 
-from .wire import Channel, Message
+from ..wire import Channel, Message
 
 MAX_TEXT = 200
 

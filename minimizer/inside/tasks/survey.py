@@ -23,20 +23,23 @@ from torch import fx
 from torch._dynamo.repro import after_dynamo
 from torch.fx.experimental._backward_state import BackwardState
 
-from . import referee, snapshot, state, steadiness, subsystems
-from .attempts import Attempts
-from .calls import BackwardCall, Backwards, CapturedGraph, HeldCall
-from .children import Children
-from .collectives import WHY_ONCE
-from .coverage import Coverage
-from .failures import CONTROL_FLOW, describe, raised_while_compiling
-from .graphs import concrete
-from .health import Health, trace_to
-from .lifted import Unplayable
-from .ranks import other_ranks
-from .script import let_nothing_check_itself, run_script
-from .told import Told, end_with
-from .wire import STOP, Channel, Message
+from ..compiler import subsystems
+from ..failures import CONTROL_FLOW, describe, raised_while_compiling
+from ..graph import state
+from ..graph.collectives import WHY_ONCE
+from ..graph.graphs import concrete
+from ..graph.lifted import Unplayable
+from ..referee import referee, steadiness
+from ..values import snapshot
+from ..watch.attempts import Attempts
+from ..watch.calls import BackwardCall, Backwards, CapturedGraph, HeldCall
+from ..watch.children import Children
+from ..watch.coverage import Coverage
+from ..watch.health import Health, trace_to
+from ..watch.ranks import other_ranks
+from ..watch.survey_log import Told, end_with
+from ..wire import STOP, Channel, Message
+from .script_run import let_nothing_check_itself, run_script
 
 HOOKED = (
     "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"

@@ -18,11 +18,13 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from . import referee, snapshot, steadiness, subsystems
-from .boundary import places
-from .failures import describe, raised_while_compiling
-from .operators import Operators
-from .wire import Channel, Message
+from ..compiler import subsystems
+from ..compiler.operators import Operators
+from ..failures import describe, raised_while_compiling
+from ..referee import referee, steadiness
+from ..values import snapshot
+from ..values.boundary import places
+from ..wire import Channel, Message
 
 MANY = 100
 """Outputs, that is: no repro is written for more."""

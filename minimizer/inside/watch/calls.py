@@ -8,16 +8,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import referee, snapshot, state
-from .bodies import nodes_of
-from .collectives import communicates
-from .golden import GoldenGraph, storable
-from .graphs import Opaque
-from .lifted import LiftedGraph
-from .lowering import write_down
-from .origins import state_places
-from .rounding import tensors
-from .wire import Channel, Message
+from ..graph import state
+from ..graph.collectives import communicates
+from ..graph.golden import GoldenGraph, storable
+from ..graph.graphs import Opaque
+from ..graph.lifted import LiftedGraph
+from ..graph.lowering import write_down
+from ..graph.origins import state_places
+from ..referee import referee
+from ..values import snapshot
+from ..values.bodies import nodes_of
+from ..values.rounding import tensors
+from ..wire import Channel, Message
 
 MOST_BACKWARD = 256
 """Calls that are kept because their backward may still come: a step of as many graphs is checked, a long evaluation costs no more."""

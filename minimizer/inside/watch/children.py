@@ -19,7 +19,7 @@ import torch
 EVENTS = frozenset(["subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"])
 STANDARD = os.path.dirname(subprocess.__file__) + os.sep
 INSTALLED = ("site-packages", "dist-packages")
-OF_OURS = os.path.dirname(__file__) + os.sep
+OF_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 TORCH = os.path.dirname(torch.__file__) + os.sep
 FOR_THE_SCRIPT = tuple(
     TORCH + os.path.join(*path) for path in (("multiprocessing",), ("utils", "data"), ("distributed",))

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from ..wire import Message
 from .calls import CapturedGraph
 from .largest import Largest
 from .python_state import PythonState
-from .wire import Message
 
 MOST_LEFT_OUT = 20
 """Lines of what was left out; more of them tell nobody more."""

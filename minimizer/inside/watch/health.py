@@ -15,7 +15,7 @@ from typing import Any
 
 import torch._dynamo.utils as books
 
-from . import snapshot
+from ..values import snapshot
 
 TIMED_CALLS = 30
 """How often each side of a graph is called anew to be timed, in turns so that both meet the same machine; the fastest counts."""

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .boundary import places
-from .distance import in_double
-from .elements import PIECE, plain, short
-from .graphs import module_of
-from .names import dotted_name
-from .origins import owner_of
-from .referee import Verdict
-from .snapshot import has_plain_storage
-from .wire import Message
+from ..graph.graphs import module_of
+from ..graph.names import dotted_name
+from ..graph.origins import owner_of
+from ..referee.distance import in_double
+from ..referee.referee import Verdict
+from ..values.boundary import places
+from ..values.elements import PIECE, plain, short
+from ..values.snapshot import has_plain_storage
+from ..wire import Message
 
 _REASONS = {
     "fp64": "float64 shows eager as far off",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .origins import name_of
+from ..graph.origins import name_of
 
 UNKNOWN = "Python state that traced code reads or changes: this torch does not say which"
 MOST_NAMES = 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from .failures import describe
+from ..failures import describe
 
 MOST = 50
 """How many are kept."""

@@ -10,13 +10,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..failures import describe
+from ..referee.referee import Verdict
+from ..wire import FAILED, Message
 from . import tolerances
 from .calls import CapturedGraph
 from .coverage import Coverage
-from .failures import describe
-from .raised import Raised
-from .referee import Verdict
-from .wire import FAILED, Message
+from .raised_errors import Raised
 
 MOST_SUSPECTS = 100
 """Graphs: each costs another run of the script."""

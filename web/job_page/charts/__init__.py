@@ -3,8 +3,8 @@
 Every picture has a title and a description, says nothing by colour alone, and has its numbers as text beside it.
 """
 
-from web.charts.curve import Point, reduction_curve, trials_curve
-from web.charts.graph import culprit_graph
-from web.charts.layers import layer_errors
+from web.job_page.charts.curve import Point, reduction_curve, trials_curve
+from web.job_page.charts.graph import culprit_graph
+from web.job_page.charts.layers import layer_errors
 
 __all__ = ["Point", "culprit_graph", "layer_errors", "reduction_curve", "trials_curve"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from minimizer.report import GraphNode
-from web.charts import svg
+from minimizer.report.model import GraphNode
+from web.job_page.charts import svg
 
 BOX, TALL = 204, 70
 GAP, DROP, BEND, MARGIN = 20, 34, 26, 8

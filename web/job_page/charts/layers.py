@@ -12,9 +12,9 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from minimizer.report import Layer
-from minimizer.types import counted
-from web.charts import svg
+from minimizer.report.model import Layer
+from minimizer.vocabulary import counted
+from web.job_page.charts import svg
 
 WIDTH, HEIGHT = 960, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 18, 46, 64

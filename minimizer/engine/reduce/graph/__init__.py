@@ -4,8 +4,8 @@
 does surgery on programs, `generators` write the code of inputs, and `order` says which of two programs is the better one.
 """
 
-from minimizer.reduce.problem import OnStep
-from minimizer.reduce.program_problem import Literal
-from minimizer.reduce.reducer import Check, Reduced, reduce
+from minimizer.engine.reduce.graph.program_problem import Literal
+from minimizer.engine.reduce.graph.reducer import Check, Reduced, reduce
+from minimizer.engine.reduce.problem import OnStep
 
 __all__ = ["Check", "Literal", "OnStep", "Reduced", "reduce"]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from minimizer.arguments import Arg, Ref, refs_in, substitution
-from minimizer.program import Input, Node, Program, TensorMeta
+from minimizer.engine.program.arguments import Arg, Ref, refs_in, substitution
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 
 _IN_PLACE_OPERATOR = re.compile(
     r"operator\.(setitem|delitem|i(add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat))$"

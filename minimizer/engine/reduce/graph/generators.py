@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from minimizer.program import Input, TensorMeta, contiguous
+from minimizer.engine.program.model import Input, TensorMeta, contiguous
 
 _FLOATS = {"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16"}
 _FLOATS_BY_CAST = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from minimizer.arguments import encode
-from minimizer.program import Program
-from minimizer.reduce.generators import rank
+from minimizer.engine.program.arguments import encode
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph.generators import rank
 
 SortKey = tuple[int, ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.program import Program
-from minimizer.reduce.order import sort_key
-from minimizer.reduce.problem import OnStep, Problem
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph.order import sort_key
+from minimizer.engine.reduce.problem import OnStep, Problem
 
 Literal = Callable[[str], str | None]
 """Source text of the golden value of that key if it is small, or of what may do in its place; else None."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from minimizer.arguments import Ref
-from minimizer.prelude import namespaces_of
-from minimizer.program import TAKEN_APART, Node, Program
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import TAKEN_APART, Node, Program
+from minimizer.engine.user_script.slice import namespaces_of
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."

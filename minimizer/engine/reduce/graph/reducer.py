@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic
 
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import passes
+from minimizer.engine.reduce.graph.program_problem import Literal, ProgramProblem
+from minimizer.engine.reduce.problem import C, OnStep, Problem
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Program
-from minimizer.reduce import passes
-from minimizer.reduce.problem import C, OnStep, Problem
-from minimizer.reduce.program_problem import Literal, ProgramProblem
-from minimizer.report import HistoryStep
+from minimizer.report.model import HistoryStep
 
 Pass = Callable[[ProgramProblem], None]
 Check = Callable[[Sequence[Program]], Sequence[bool]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from minimizer.lines import first_line, lines_of
-from minimizer.script.inline import is_of_the_future
+from minimizer.engine.reduce.python.inline import is_of_the_future
+from minimizer.engine.user_script.statements import first_line, lines_of
 
 
 def with_arguments(text: str, args: Sequence[str]) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from minimizer import render
-from minimizer.arguments import Code
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.reduce.python import Source, inline, reduce_definitions
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Node, Program
-from minimizer.script import Source, inline, reduce_definitions
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 WIDTH = 84

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from minimizer.script.source import BODIES, Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
 
 LISTS = (
     "args",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from minimizer.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import full_name, imported
 
 
 def is_compiled(text: str) -> bool:

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from minimizer.lines import assigned
-from minimizer.opened import is_main_block
-from minimizer.script.source import Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.user_script.statements import assigned
+from minimizer.engine.user_script.unfolded import is_main_block
 
 MAX_MODULE = 1 << 20
 """Bytes of a module beside the script that may become part of it."""

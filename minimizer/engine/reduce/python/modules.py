@@ -6,7 +6,7 @@ import ast
 import copy
 from typing import cast
 
-from minimizer.script.source import Editor, Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Editor, Replacement, Source, number_of
 
 METHODS = ({"forward"}, {"__init__", "forward"})
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.reduce import Reduced
-from minimizer.reduce.problem import OnStep, Problem
-from minimizer.script import edits, inline, modules
-from minimizer.script.source import Source, number_of
+from minimizer.engine.reduce.graph import Reduced
+from minimizer.engine.reduce.problem import OnStep, Problem
+from minimizer.engine.reduce.python import edits, inline, modules
+from minimizer.engine.reduce.python.source import Source, number_of
 
 Check = Callable[[Sequence[Source]], Sequence[bool]]
 WIDTH = 88

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minimizer.executor import RERUN, Executor
-from minimizer.oracle import (
+from minimizer.engine.child.executor import RERUN, Executor
+from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.oracle.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
     SILENCE,
@@ -25,9 +26,8 @@ from minimizer.oracle import (
     signature_of,
     trial_watchdog,
 )
-from minimizer.protocol import ExceptionInfo, Outcome
-from minimizer.script.source import Source
-from minimizer.types import Kind
+from minimizer.engine.reduce.python.source import Source
+from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Files that inductor writes; their assertions are about strides and sizes, and no check of the script."""
@@ -65,7 +65,7 @@ class Rerun:
     def switched(
         self, scripts: Sequence[tuple[str, dict[str, Any] | None]], backend: str | None = None
     ) -> list[tuple[Signature | None, Outcome]]:
-        """How scripts fail with parts of the compiler switched off (``inside/subsystems.py``), or for None as they are."""
+        """How scripts fail with parts of the compiler switched off (``inside/compiler/subsystems.py``), or for None as they are."""
         requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 

@@ -4,17 +4,17 @@ What all of them promise: they propose well-formed programs only, they ask the p
 made no progress makes none when it is run again at once, and no pass relies on the best program staying the same under it.
 """
 
-from minimizer.reduce.passes.arguments import arguments, operands, values
-from minimizer.reduce.passes.bodies import bodies
-from minimizer.reduce.passes.dimensions import dimensions
-from minimizer.reduce.passes.guess import guess
-from minimizer.reduce.passes.inputs import generated, inputs
-from minimizer.reduce.passes.nodes import bypass, drop, window
-from minimizer.reduce.passes.numbers import numbers
-from minimizer.reduce.passes.outputs import outputs
-from minimizer.reduce.passes.shapes import shapes
-from minimizer.reduce.passes.state import state
-from minimizer.reduce.passes.sweep import sweep
+from minimizer.engine.reduce.graph.passes.arguments import arguments, operands, values
+from minimizer.engine.reduce.graph.passes.bodies import bodies
+from minimizer.engine.reduce.graph.passes.dimensions import dimensions
+from minimizer.engine.reduce.graph.passes.guess import guess
+from minimizer.engine.reduce.graph.passes.inputs import generated, inputs
+from minimizer.engine.reduce.graph.passes.nodes import bypass, drop, window
+from minimizer.engine.reduce.graph.passes.numbers import numbers
+from minimizer.engine.reduce.graph.passes.outputs import outputs
+from minimizer.engine.reduce.graph.passes.shapes import shapes
+from minimizer.engine.reduce.graph.passes.state import state
+from minimizer.engine.reduce.graph.passes.sweep import sweep
 
 NODES = (numbers, window, outputs, bypass, drop)
 """What takes whole nodes out, cheapest question first."""

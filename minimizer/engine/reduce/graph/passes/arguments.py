@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from minimizer.arguments import Arg, Ref
-from minimizer.program import Input, Node, Program
-from minimizer.reduce import cut
-from minimizer.reduce.generators import FLOAT, NONFINITE, UNUSUAL_FLOATS, generator_of, generators
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.arguments import Arg, Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.generators import FLOAT, NONFINITE, UNUSUAL_FLOATS, generator_of, generators
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def arguments(problem: ProgramProblem) -> None:

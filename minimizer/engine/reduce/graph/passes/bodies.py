@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.arguments import Arg, Code, Ref, map_leaves, refs_in, substitution
-from minimizer.program import BOUND, Body, Input, Node, Program, TensorMeta
-from minimizer.reduce import cut
-from minimizer.reduce.generators import Generator, generators
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.arguments import Arg, Code, Ref, map_leaves, refs_in, substitution
+from minimizer.engine.program.model import BOUND, Body, Input, Node, Program, TensorMeta
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.generators import Generator, generators
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 HIGHER_ORDER = "torch.ops.higher_order."
 GETITEM = "operator.getitem"

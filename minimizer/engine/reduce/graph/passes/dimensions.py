@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from minimizer.arguments import Arg
-from minimizer.program import Node, Program
-from minimizer.reduce import cut
-from minimizer.reduce.passes.shapes import without_leading
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.arguments import Arg
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.passes.shapes import without_leading
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 8
 """Together with each node in turn only where they are few: it costs a trial a node."""

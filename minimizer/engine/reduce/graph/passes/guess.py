@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minimizer.program import Input, Program
-from minimizer.reduce.generators import generators
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.model import Input, Program
+from minimizer.engine.reduce.graph.generators import generators
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 2
 """Larger programs seldom survive a change of every shape at once."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from minimizer.arguments import Arg
-from minimizer.program import Input, Program, contiguous
-from minimizer.reduce import cut
-from minimizer.reduce.generators import (
+from minimizer.engine.program.arguments import Arg
+from minimizer.engine.program.model import Input, Program, contiguous
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.generators import (
     FLOAT,
     NONFINITE,
     Generator,
@@ -22,7 +22,7 @@ from minimizer.reduce.generators import (
     is_contiguous,
     nonfinite,
 )
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def inputs(problem: ProgramProblem) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minimizer.program import TAKEN_APART, Program
-from minimizer.reduce import cut
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.model import TAKEN_APART, Program
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def window(problem: ProgramProblem) -> None:

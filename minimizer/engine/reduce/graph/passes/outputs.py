@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.program import Program
-from minimizer.reduce import cut
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW = 4
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from minimizer.arguments import Arg, map_leaves
-from minimizer.program import Input, Node, Program
-from minimizer.reduce.generators import generator_of, is_contiguous
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.arguments import Arg, map_leaves
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.reduce.graph.generators import generator_of, is_contiguous
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 Resize = Callable[[int], int]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from minimizer.program import Input, Program
-from minimizer.reduce.generators import generator_of
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.program.model import Input, Program
+from minimizer.engine.reduce.graph.generators import generator_of
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 Part = TypeVar("Part")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from minimizer.program import Program
-from minimizer.reduce import cut
-from minimizer.reduce.passes.arguments import fewer_operands, without_keywords
-from minimizer.reduce.passes.inputs import inlined, made_contiguous
-from minimizer.reduce.passes.outputs import without
-from minimizer.reduce.passes.shapes import smaller_sizes
-from minimizer.reduce.passes.state import (
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import cut
+from minimizer.engine.reduce.graph.passes.arguments import fewer_operands, without_keywords
+from minimizer.engine.reduce.graph.passes.inputs import inlined, made_contiguous
+from minimizer.engine.reduce.graph.passes.outputs import without
+from minimizer.engine.reduce.graph.passes.shapes import smaller_sizes
+from minimizer.engine.reduce.graph.passes.state import (
     marks,
     without_compile_kwargs,
     without_grad,
@@ -19,7 +19,7 @@ from minimizer.reduce.passes.state import (
     without_requires_grad,
     without_setup,
 )
-from minimizer.reduce.program_problem import ProgramProblem
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def sweep(problem: ProgramProblem) -> bool:

@@ -1,0 +1,1 @@
+"""Localization: which region of the captured graph is at fault, and which node of it."""

@@ -1,0 +1,1 @@
+"""The oracle: whether a candidate still fails in the same way, however often that takes."""

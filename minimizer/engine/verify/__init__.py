@@ -1,0 +1,1 @@
+"""Verification: the repro in clean processes, under this torch and under others."""

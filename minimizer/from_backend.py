@@ -1,0 +1,123 @@
+"""``python -m minimizer.captured FOLDER [LOCK ARGS...]``: from a graph that the dynamo backend has saved to a script.
+
+The folder holds ``capture.json`` and ``inputs.pt`` (`minimizer/inside/backend/saved.py`); ``graph.py`` is written beside them. It runs by
+itself, and fails as the graph did. With LOCK, a file, it is then reduced as by ``minimizer run graph.py ARGS``, as soon as
+nobody else holds the lock: one reduction at a time of all that a program has started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sys
+import textwrap
+import tokenize
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from minimizer.engine.child.protocol import parse_program
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.user_script.slice import namespaces_of, prelude
+
+CAPTURE, TENSORS, SCRIPT = "capture.json", "inputs.pt", "graph.py"
+RNG = "random state"
+NICE = 10
+BACKWARD = """
+if not isinstance(outputs, tuple):
+    outputs = (outputs,)
+outputs = [output for output in outputs if isinstance(output, torch.Tensor) and output.requires_grad]
+torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+"""
+
+
+def write_script(folder: Path) -> Path:
+    """Write ``graph.py``.
+
+    Raises:
+        ChildFailed: ``capture.json`` is not what the backend writes.
+    """
+    saved = json.loads((folder / CAPTURE).read_text())
+    about = saved["about"]
+    program = _with_prelude(parse_program(saved["program"]), Path(about["program"]), about["opaque"])
+    script = folder / SCRIPT
+    script.write_text(_text(program.as_compiled(), about))
+    return script
+
+
+def _with_prelude(program: Program, main: Path, opaque: Sequence[str]) -> Program:
+    """Add the statements of the user's main program that register or replace something of torch's."""
+    names = [name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)]
+    namespaces = namespaces_of(node.target for node in program.every_node)
+    with suppress(OSError, SyntaxError, UnicodeDecodeError), tokenize.open(main) as file:
+        chunks = prelude(file.read(), settings=opaque, namespaces=namespaces, names=names)
+        return replace(program, setup=(*chunks, *program.setup))
+    return program
+
+
+def _text(program: Program, about: dict[str, Any]) -> str:
+    roots = {path.partition(".")[0] for path in (node.target for node in program.nodes) if "." in path[1:]}
+    imports = sorted({"functools", "math", "operator", *roots} - {"", "torch"})
+    moment = "while it is compiled" if about["call"] < 0 else f"in call {about['call']}"
+    header = f"A graph of {Path(about['program']).name}, as torch.compile captured it: {about['kind']} {moment}."
+    statements = [_commented(node) for node in program.nodes]
+    if program.outputs:
+        statements.append(f"return {', '.join(program.outputs)}")
+    lines = [
+        f"# {header}",
+        *textwrap.wrap(about["what"], 118, initial_indent="# ", subsequent_indent="# "),
+        *(f"import {name}" for name in imports),
+        "from pathlib import Path",
+        "",
+        "import torch",
+        "import torch.nn.functional as F",
+        "",
+        *render.setup(program),
+        "",
+        "",
+        f"def graph({', '.join(item.name for item in program.inputs)}):",
+        textwrap.indent("\n".join(statements) or "pass", "    "),
+        "",
+        "",
+        f'saved = torch.load(Path(__file__).with_name("{TENSORS}"), weights_only=True)',
+        f'torch.set_rng_state(saved["{RNG}"])',
+        f"inputs = [{', '.join(map(_value, program.inputs))}]",
+        f"compiled = torch.compile(graph{''.join(f', {name}={value}' for name, value in program.compile_kwargs)})",
+        f"with torch.set_grad_enabled({program.grad}):",
+        "    outputs = compiled(*inputs)",
+    ]
+    return "\n".join(lines) + "\n" + (BACKWARD if about["backward"] else "")
+
+
+def _commented(node: Node) -> str:
+    """The statement, and where the user's program has it: a report quotes the line as it stands."""
+    places = [node.module, f"{Path(node.source[0]).name}:{node.source[1]}" if node.source else ""]
+    comment = ", ".join(" ".join(place.split()) for place in places if place)
+    return f"{render.statement(node)}  # {comment}" if comment else render.statement(node)
+
+
+def _value(item: Input) -> str:
+    return f'saved["{item.golden}"]' if item.golden is not None else str(item.code)
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or not (folder := Path(sys.argv[1])).joinpath(CAPTURE).is_file():
+        sys.exit(f"Name a folder that the minimizer backend has written: it holds {CAPTURE}.")
+    script = write_script(folder)
+    if len(sys.argv) == 2:
+        return
+    os.nice(NICE)
+    lock = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.set_inheritable(lock, True)  # held until the reduction has ended
+    command = [sys.executable, "-m", "minimizer", "run", str(script), "--out", str(folder), *sys.argv[3:]]
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    main()
