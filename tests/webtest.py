@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from minimizer.report import Culprit, Failure, HistoryStep, Reduction, Report, Source, Verification
+from minimizer.report.model import Culprit, Failure, HistoryStep, Reduction, Report, Source, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
-from minimizer.types import Kind, Stage, Status
+from minimizer.vocabulary import Kind, Stage, Status
 from web import create_app
 
 SCRIPT = b"import torch\nprint(torch.compile(torch.relu)(torch.ones(2)))\n"

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkout import entry_points
+from checkout import ROOT, entry_points
 
-ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from chromium import chromium
 from playwright.sync_api import Browser, BrowserContext, Page
 from servers import free_port
@@ -18,8 +19,6 @@ from sqlalchemy import create_engine, text
 
 from minimizer.store import Store
 from minimizer.store.migrate import upgrade
-
-ROOT = Path(__file__).parents[2]
 
 SERVE = """
 import signal

@@ -12,9 +12,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
-from minimizer.report import Flag, Report, Witness
+from minimizer.report.model import Flag, Report, Witness
 from minimizer.store import Claim, Store
-from minimizer.types import Reason, Role, Scope, Status
+from minimizer.vocabulary import Reason, Role, Scope, Status
 
 Screenshot = Callable[[str], None]
 

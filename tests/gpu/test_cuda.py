@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.pipeline import minimize
 from minimizer.options import Options
-from minimizer.pipeline import minimize
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Status
+from minimizer.vocabulary import Kind, Status
 
 SCRIPT = """
 import torch

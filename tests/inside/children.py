@@ -7,9 +7,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from minimizer.executor import Executor, Survey
-from minimizer.place import Place
-from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 
 SECONDS = 200.0
 """Longer than anything here takes, even on a busy machine."""
@@ -20,7 +20,7 @@ def place(scratch: Path, *read: Path, env: dict[str, str] | None = None) -> Plac
     python = real_interpreter(Path(sys.executable))
     return Place(
         python=python,
-        sandbox=Sandbox.choose("auto"),
+        sandbox=choose_sandbox("auto"),
         scratch=scratch,
         read=[*runtime_paths(python), *read],
         env=env or {},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from children import executor
 
-from minimizer.executor import Executor
+from minimizer.engine.child.executor import Executor
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")

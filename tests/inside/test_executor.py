@@ -17,14 +17,14 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
-from minimizer.arguments import Ref
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.watchdog import Action
+from minimizer.engine.oracle.oracle import Oracle, Signature, is_noise
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.errors import Cancelled, ChildFailed
-from minimizer.executor import Executor, Survey
-from minimizer.oracle import Oracle, Signature, is_noise
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Outcome
-from minimizer.types import Kind
-from minimizer.watchdog import Action
+from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
 RELU = Program((Input("x", META, code="torch.ones(4)"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
@@ -298,7 +298,7 @@ def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
 
 def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing more, and whoever writes to it would wait for good."""
-    monkeypatch.setattr("minimizer.wire.WRITE_SECONDS", 1.0)
+    monkeypatch.setattr("minimizer.engine.child.wire.WRITE_SECONDS", 1.0)
     stop = "import signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
     with executor(scratch / "stopped") as stopped, ThreadPoolExecutor(1) as pool:
         first = pool.submit(judge, stopped, trial("return x", setup=stop))
@@ -343,7 +343,7 @@ def test_garbage_from_a_script_is_a_failed_child(child: Executor, scratch: Path,
 
 def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that is held and goes on talking would fill our memory."""
-    monkeypatch.setattr("minimizer.wire.MAX_WAITING", 1000)
+    monkeypatch.setattr("minimizer.engine.child.wire.MAX_WAITING", 1000)
     flood = """
         import os, stat
         import torch

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from children import SECONDS, place, script, survey, trial
 
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.watchdog import Limits, Watchdog
+from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.reduce.python import Rerun, Source
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
 from minimizer.errors import Cancelled
-from minimizer.executor import Executor, Survey
-from minimizer.findings import Case, Settled
 from minimizer.inside.wire import STOP
-from minimizer.oracle import Oracle, Signature, signature_of
-from minimizer.script import Rerun, Source
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
-from minimizer.types import Kind, Reason, Status
-from minimizer.watchdog import Limits, Watchdog
+from minimizer.vocabulary import Kind, Reason, Status
 
 SPIN = """
 import time
@@ -203,7 +203,7 @@ os.kill(os.getpid(), {int(STOP)})
 
 
 def test_a_long_healthy_script_is_healthy(child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minimizer.surveys.QUIET", 0.5)
+    monkeypatch.setattr("minimizer.engine.survey.runs.QUIET", 0.5)
     path = script(home, HEALTHY + "while True:\n    f(x)\n")
     surveys = Surveys(child, path, args=[], steps=2, hang_after=1.0, values=True)
     found = Triage(surveys, on_note=lambda _: None).run()

@@ -17,17 +17,17 @@ import pytest
 import torch
 from children import trial
 
-from minimizer import render
-from minimizer.arguments import Ref
-from minimizer.emit import Details, Repro, emit, prose
-from minimizer.evidence import details_of
-from minimizer.inside import judge as judging
-from minimizer.inside import referee
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.emit import Details, Repro, emit, prose
+from minimizer.engine.from_outcomes import details_of
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.inside.referee import referee
+from minimizer.inside.tasks import trial as judging
 from minimizer.inside.wire import Channel
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Outcome
-from minimizer.report import Failure, Reproducibility
-from minimizer.types import Kind
+from minimizer.report.model import Failure, Reproducibility
+from minimizer.vocabulary import Kind
 
 RELU_BUG = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"'
 LOG1P_BUG = 'torch._inductor.config.cpp.inject_log1p_bug_TESTING_ONLY = "accuracy"'

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from children import SECONDS, script, survey
 
-from minimizer.executor import Executor, Survey
-from minimizer.findings import Case
-from minimizer.protocol import Finished, Outcome
-from minimizer.report import Reproducibility
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Finished, Outcome
+from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
+from minimizer.report.model import Reproducibility
 
 LEAVES = """
     import os

@@ -17,15 +17,16 @@ import pytest
 import torch
 from children import SECONDS, executor, place, script, survey
 
-from minimizer import render, witness
-from minimizer.executor import Executor
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.oracle.oracle import Oracle, exception_signature
+from minimizer.engine.pipeline import minimize
+from minimizer.engine.program import render
+from minimizer.engine.reduce.graph.passes.numbers import static
+from minimizer.engine.witness import minifier
 from minimizer.options import Options
-from minimizer.oracle import Oracle, exception_signature
-from minimizer.pipeline import minimize
-from minimizer.reduce.passes.numbers import static
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage, Status
+from minimizer.vocabulary import Kind, Stage, Status
 
 DROPS_SIN = """
 import torch
@@ -69,7 +70,7 @@ def test_trap_01_the_witness_that_breaks_a_correct_script_is_not_believed(child:
     assert ours is not None
     assert ours.exception is None
     assert ours.checked.calls == 1
-    heard = witness.hear(
+    heard = minifier.hear(
         place(child.place.scratch, home),
         path,
         [],

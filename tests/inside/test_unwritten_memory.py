@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from children import script
 
-from minimizer.executor import Executor
-from minimizer.script.rerun import Rerun
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.reduce.python.rerun import Rerun
 
 
 @pytest.mark.parametrize("memory", ["torch.empty(2)", "torch.Tensor(2)", "torch.empty_like(torch.ones(2))"])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from children import SECONDS, place, script
 
-from minimizer import witness
-from minimizer.types import Kind
+from minimizer.engine.witness import minifier
+from minimizer.vocabulary import Kind
 
 NAME = "a97eb8da8aa99cf28dfad09ca68ea30c2e56b426"
 DUMPS = f"""
@@ -34,10 +34,10 @@ raise SystemExit(1)
 def test_both_witnesses_are_heard_at_the_level_that_dumps_such_a_failure(
     kind: Kind, level: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witness, "INPUT_BYTES", 10)
+    monkeypatch.setattr(minifier, "INPUT_BYTES", 10)
     where = place(tmp_path / "shared", home)
     (where.origin / "beside.txt").write_text("what lies beside the script")
-    heard = witness.hear(
+    heard = minifier.hear(
         where,
         script(home, DUMPS),
         [],

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
-MAIN = Path(__file__).parents[2] / "minimizer" / "inside" / "__main__.py"
+MAIN = ROOT / "minimizer" / "inside" / "__main__.py"
 SERVE = """
 import os, runpy, signal, sys
 runpy.run_path(MAIN)["load"]()

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.pipeline import minimize
 from minimizer.options import Options
-from minimizer.pipeline import minimize
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage, Status
+from minimizer.vocabulary import Kind, Stage, Status
 
 pytestmark = [pytest.mark.quality, pytest.mark.timeout(600)]
 SECONDS = 200.0

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from minimizer.sandbox import Bubblewrap, Limits, Sandbox, Unconfined, runtime_paths
+from minimizer.sandbox import Bubblewrap, Limits, Sandbox, Unconfined, choose_sandbox, runtime_paths
 
 PYTHON = Path(sys.executable)
 
@@ -77,7 +77,7 @@ def victim(tmp_path: Path) -> Iterator[Callable[[Sandbox], Victim]]:
 
 @pytest.fixture
 def inside(victim: Callable[[Sandbox], Victim]) -> Victim:
-    return victim(Sandbox.choose("required"))
+    return victim(choose_sandbox("required"))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def limited(victim: Callable[[Sandbox], Victim]) -> Victim:
 
 @pytest.fixture
 def outside(victim: Callable[[Sandbox], Victim]) -> Victim:
-    return victim(Sandbox.choose("off"))
+    return victim(choose_sandbox("off"))
 
 
 def test_the_sandboxes_of_this_file_are_what_they_claim(inside: Victim, outside: Victim) -> None:
@@ -279,7 +279,7 @@ def test_cannot_fill_a_file_past_its_bound(inside: Victim, limited: Victim, outs
 def test_cannot_fill_tmp_past_its_memory(inside: Victim, victim: Callable[[Sandbox], Victim]) -> None:
     script = FILL.replace('"big"', '"/tmp/big"')
     assert inside.run(script, 32).status == 0
-    assert "No space left" in victim(Sandbox.choose("required", 64 << 20)).run(script, 1 << 11).text
+    assert "No space left" in victim(choose_sandbox("required", 64 << 20)).run(script, 1 << 11).text
 
 
 ALLOCATE = "import sys; block = bytearray(int(sys.argv[1])); print(len(block))"
@@ -288,7 +288,7 @@ ALLOCATE = "import sys; block = bytearray(int(sys.argv[1])); print(len(block))"
 def test_memory_is_bounded(outside: Victim, victim: Callable[[Sandbox], Victim]) -> None:
     size, bound = 512 << 20, 256 << 20
     assert outside.run(ALLOCATE, size).text.strip() == str(size)
-    for sandbox in (Sandbox.choose("required", bound), Limits("this is a test", bound)):
+    for sandbox in (choose_sandbox("required", bound), Limits("this is a test", bound)):
         assert "MemoryError" in victim(sandbox).run(ALLOCATE, size).text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.untrusted import read_untrusted, tail, walk_untrusted
+from minimizer.engine.child.untrusted import read_untrusted, tail, walk_untrusted
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_walk_ends_in_a_folder_that_was_made_without_end(root: Path, monkeypat
             (folder / str(number)).touch()
 
     assert len(list(walk_untrusted(root, Path("golden")))) == 50
-    monkeypatch.setattr("minimizer.untrusted.MOST_ENTRIES", 20)
+    monkeypatch.setattr("minimizer.engine.child.untrusted.MOST_ENTRIES", 20)
     assert len(list(walk_untrusted(root, Path("golden")))) <= 20
 
 

@@ -12,10 +12,10 @@ from flask.testing import FlaskClient
 from webtest import Hands, client_of
 
 from minimizer.options import Options
-from minimizer.report import AlsoSeen, Culprit, Failure, Report, Rung, Source, Workaround
+from minimizer.report.model import AlsoSeen, Culprit, Failure, Report, Rung, Source, Workaround
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.types import Kind, Status
+from minimizer.vocabulary import Kind, Status
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>{{ 7 * 7 }}"
 SCRIPT = f"# </code></pre>{ATTACK}\nx = '''{ATTACK.replace(chr(39), '')}'''\n".encode()

@@ -16,9 +16,9 @@ from minimizer.errors import UserError
 from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 from web import create_app
-from web.security import check_listen_address
+from web.access.security import check_listen_address
 from web.serve import serve
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
+from checkout import ROOT
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from minimizer.broker import TASK, broker_config
 from minimizer.options import Options
+from minimizer.service.broker import TASK, broker_config
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
 from minimizer.store.models import JobRow
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 90
 
 

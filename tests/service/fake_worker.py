@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minimizer.options import Options
-from minimizer.report import Culprit, Failure, Report, Source, Verification
+from minimizer.report.model import Culprit, Failure, Report, Source, Verification
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 from worker.__main__ import main
 
 FOLDER = Path(sys.argv[1])

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checkout import ROOT
 from webtest import SCRIPT, Hands
 
 from minimizer.options import Options
 from minimizer.store import Store
 from minimizer.store.migrate import require_current
-from minimizer.types import Role, Scope, Status
-
-ROOT = Path(__file__).resolve().parents[2]
+from minimizer.vocabulary import Role, Scope, Status
 
 
 def fill(url: str) -> tuple[str, str, str]:

@@ -13,8 +13,8 @@ from celery import Celery
 from kombu import Connection
 from kombu.simple import SimpleQueue
 
-from minimizer.broker import broker_config, ring
 from minimizer.options import Options
+from minimizer.service.broker import broker_config, ring
 from minimizer.settings import Settings
 from minimizer.store import Store
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from sqlalchemy import create_engine, make_url, text
 
 from minimizer.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
 JOB_SECONDS = 240
 # A script that compiles nothing is answered by every engine in seconds.

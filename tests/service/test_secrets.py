@@ -26,14 +26,14 @@ from typing import Any
 
 import pytest
 import servers
+from checkout import ROOT
 from line import Line
 from sqlalchemy import make_url
 
 from minimizer.store import Store
-from minimizer.types import Role, Scope
-from web.passwords import hash_password
+from minimizer.vocabulary import Role, Scope
+from web.access.passwords import hash_password
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 90
 WEB = "from minimizer.settings import Settings; from web.serve import serve; serve(Settings())"
 

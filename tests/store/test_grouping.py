@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from minimizer.report import Culprit, Failure, GraphNode, Report
+from minimizer.report.model import Culprit, Failure, GraphNode, Report
 from minimizer.store.grouping import ALIKE, Similarity, features, similarity
-from minimizer.types import Kind
+from minimizer.vocabulary import Kind
 
 
 def failed(*operators: str, message: str = "", graph: tuple[str, ...] = (), **failure: Any) -> dict[str, Any]:

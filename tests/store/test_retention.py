@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import Job, Store
 from minimizer.store.jobs import find
 from minimizer.store.models import JobRow
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 
 def ended(store: Store, name: str, days_ago: float = 0, size: int = 0, project: str = "default") -> Job:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from minimizer.options import Options
-from minimizer.report import Failure, Report
+from minimizer.report.model import Failure, Report
 from minimizer.store import (
     Claim,
     IdempotencyConflict,
@@ -27,7 +27,7 @@ from minimizer.store import (
     blobs,
 )
 from minimizer.store.models import ArtifactRow, BlobRow, WorkerRecord
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 SCRIPT = b"import torch\n"
 

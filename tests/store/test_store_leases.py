@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
-from minimizer.report import Failure, Report
+from minimizer.report.model import Failure, Report
 from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob
 from minimizer.store.models import JobRow
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 
 def submit(store: Store) -> Job:

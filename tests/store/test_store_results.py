@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
 from minimizer.options import Options
-from minimizer.report import Culprit, Error, Failure, Layer, Reduction, Report
+from minimizer.report.model import Culprit, Error, Failure, Layer, Reduction, Report
 from minimizer.store import (
     ArtifactTooLarge,
     Claim,
@@ -28,7 +28,7 @@ from minimizer.store import (
     results,
 )
 from minimizer.store.database import open_engine
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 
 @pytest.fixture

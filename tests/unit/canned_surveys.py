@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from minimizer.executor import Executor, Survey
-from minimizer.place import Place
-from minimizer.protocol import Finished, Held, parse
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Finished, Held, parse
+from minimizer.engine.child.stacks import Frame
+from minimizer.engine.child.watchdog import Silence, Watchdog
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
 from minimizer.sandbox.limits import Unconfined
-from minimizer.stacks import Frame
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
-from minimizer.watchdog import Silence, Watchdog
 
 META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
 PROGRAM: dict[str, Any] = {

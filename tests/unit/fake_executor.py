@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.arguments import Ref
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.errors import BudgetExceeded
-from minimizer.program import Input, Node, Program, TensorMeta
 
 Rule = Callable[[Program], bool]
 META = TensorMeta((8, 8), "torch.float32", (8, 1))

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minimizer.oracle import Signature, signature_of
-from minimizer.program import Program, TensorMeta
-from minimizer.protocol import Difference, Outcome, Verdict
-from minimizer.types import Kind
+from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.oracle.oracle import Signature, signature_of
+from minimizer.engine.program.model import Program, TensorMeta
+from minimizer.vocabulary import Kind
 
 META = TensorMeta((4, 4), "torch.float32", (4, 1))
 Rule = Callable[[Program], bool]

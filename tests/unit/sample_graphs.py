@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from fake_oracle import META
 
-from minimizer.arguments import Ref
-from minimizer.program import Input, Node, Program
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program
 
 
 def chain(nodes: Sequence[tuple[str, str]]) -> Program:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import minimizer
-from minimizer.report import Report
-from minimizer.types import Status
+from minimizer.report.model import Report
+from minimizer.vocabulary import Status
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any
         arguments["sink"].event("note", text="here")
         return Report(status=Status.HEALTHY)
 
-    module = types.ModuleType("minimizer.pipeline")
+    module = types.ModuleType("minimizer.engine.pipeline")
     module.minimize = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "minimizer.pipeline", module)
+    monkeypatch.setitem(sys.modules, "minimizer.engine.pipeline", module)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import torch\n")
     return found

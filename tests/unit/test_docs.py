@@ -10,16 +10,16 @@ from typing import get_args
 
 import click
 import pytest
+from checkout import ROOT
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from minimizer.cli import cli
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.settings import Settings
 from minimizer.store.migrate import upgrade
 from web.factory import create_app
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 

@@ -22,6 +22,7 @@ from minimizer.sandbox import (
     Sandbox,
     Unconfined,
     bubblewrap,
+    choose_sandbox,
     real_interpreter,
     runtime_paths,
     why_no_bubblewrap,
@@ -69,17 +70,17 @@ def test_names_and_notices() -> None:
 
 @pytest.mark.parametrize(("mode", "kind"), [("auto", Bubblewrap), ("required", Bubblewrap), ("off", Unconfined)])
 def test_choice(mode: Any, kind: type[Sandbox]) -> None:
-    assert isinstance(Sandbox.choose(mode), kind)
+    assert isinstance(choose_sandbox(mode), kind)
 
 
 @pytest.mark.usefixtures("detection")
 def test_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    weaker = Sandbox.choose("auto")
+    weaker = choose_sandbox("auto")
     assert isinstance(weaker, Limits)
     assert "not installed" in weaker.notice
     with pytest.raises(MissingTool, match="apt-get install bubblewrap"):
-        Sandbox.choose("required")
+        choose_sandbox("required")
 
 
 @pytest.mark.usefixtures("detection")
@@ -89,7 +90,7 @@ def test_where_user_namespaces_are_forbidden(tmp_path: Path, monkeypatch: pytest
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     with pytest.raises(MissingTool, match="cannot create namespaces"):
-        Sandbox.choose("required")
+        choose_sandbox("required")
 
 
 def test_exit_status_and_output(sandbox: Sandbox, tmp_path: Path) -> None:

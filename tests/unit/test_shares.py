@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "quality"))
 from shares import commit, share
 
 ROWS = [f"script {number}" for number in range(30)]

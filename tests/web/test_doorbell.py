@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kombu import Connection
 
-from minimizer.broker import broker_config, queue_name, queue_names
 from minimizer.options import Options
+from minimizer.service.broker import broker_config, queue_name, queue_names
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
 from web.doorbell import celery_doorbell
@@ -63,10 +63,10 @@ def test_ring_without_a_broker_is_a_warning(tmp_path: Path, job: Callable[..., J
                 warned.set()
 
     listener = Listener()
-    logging.getLogger("minimizer.broker").addHandler(listener)
+    logging.getLogger("minimizer.service.broker").addHandler(listener)
     try:
         # Port 1 of loopback: refused at once, so that nothing waits for a timeout.
         celery_doorbell(Settings(data_dir=tmp_path, broker_url="redis://127.0.0.1:1/0"))(waiting)
         assert warned.wait(timeout=60)
     finally:
-        logging.getLogger("minimizer.broker").removeHandler(listener)
+        logging.getLogger("minimizer.service.broker").removeHandler(listener)

@@ -17,7 +17,8 @@ from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.store import Job, Store, database
 from minimizer.store.database import open_engine
-from web import create_app, limits, workers
+from web import create_app, workers
+from web.access import limits
 from web.problems import Problem
 
 
@@ -56,7 +57,7 @@ def test_a_postgres_that_falls_silent_is_an_error_before_long(monkeypatch: pytes
 
 
 def test_a_redis_that_falls_silent_is_asked_once_and_not_by_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.limits._REDIS_SECONDS", 0.2)
+    monkeypatch.setattr("web.access.limits._REDIS_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         broker = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         counters = limits.Limits(Settings(broker_url=broker, requests_per_minute=2))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from minimizer.errors import UserError
 from minimizer.settings import Settings
@@ -28,10 +29,8 @@ def test_web_loads_neither_torch_nor_engine_nor_worker(sqlite_url: str, tmp_path
     look = (
         "import sys, web.wsgi, web.serve;"
         "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'worker') or m in "
-        "('minimizer.pipeline', 'minimizer.executor', 'minimizer.inside')])"
+        "('minimizer.engine.pipeline', 'minimizer.engine.child.executor', 'minimizer.inside')])"
     )
     environment = os.environ | {"MINIMIZER_DATABASE_URL": sqlite_url, "MINIMIZER_DATA_DIR": str(tmp_path)}
-    run = subprocess.run(
-        [sys.executable, "-c", look], capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment
-    )
+    run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert run.stdout.strip() == "[]", run.stderr

@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import entry_points
+from checkout import ROOT, entry_points
 
 import minimizer
-from minimizer.captured import write_script
-from minimizer.inside import backend, snapshot
-from minimizer.inside.backend import Choices
-from minimizer.inside.checked import Fault
-from minimizer.inside.saved import save
-
-ROOT = Path(__file__).resolve().parents[2]
+from minimizer.from_backend import write_script
+from minimizer.inside.backend import backend
+from minimizer.inside.backend.backend import Choices
+from minimizer.inside.backend.checked import Fault
+from minimizer.inside.backend.saved import save
+from minimizer.inside.values import snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +70,7 @@ def capture(function: Any, *inputs: Any, kind: str = "wrong_output", backward: b
     found: list[Fault] = []
 
     def keep(graph: torch.fx.GraphModule, examples: list[Any]) -> Any:
-        from minimizer.inside.graphs import concrete, copy_graph
+        from minimizer.inside.graph.graphs import concrete, copy_graph
 
         module = torch.fx.GraphModule(graph, copy_graph(graph.graph))
         rng = snapshot.rng_state()

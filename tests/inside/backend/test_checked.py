@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import fx
 
-from minimizer.inside.checked import COMMUNICATES, RANDOM, Bounds, CheckedGraph, Fault, Spent
-from minimizer.inside.graphs import copy_graph
+from minimizer.inside.backend.checked import COMMUNICATES, RANDOM, Bounds, CheckedGraph, Fault, Spent
+from minimizer.inside.graph.graphs import copy_graph
 
 
 class Lab:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._higher_order_ops import while_loop
 
-from minimizer.inside.operators import Operators
+from minimizer.inside.compiler.operators import Operators
 
 
 def branches(x: Tensor) -> Tensor:

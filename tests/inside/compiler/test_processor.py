@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from torch._inductor import config, cpu_vec_isa
 
-from minimizer.inside.processor import remember_probes
+from minimizer.inside.compiler.processor import remember_probes
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from typing import cast
 import pytest
 from children import executor, trial
 
-from minimizer.arguments import Ref
-from minimizer.diagnose.sets import Answer, Setting
-from minimizer.diagnose.stages import find_part
-from minimizer.diagnose.trials import ProgramTrials
-from minimizer.executor import Executor, Survey
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.types import Kind, Stage
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.diagnose.sets import Answer, Setting
+from minimizer.engine.diagnose.stages import find_part
+from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.vocabulary import Kind, Stage
 
 META = TensorMeta((3, 4), "torch.float32", (4, 1))
 ROWS = (slice(0, None, None), slice(None, None, None))

@@ -10,10 +10,10 @@ import torch
 from children import script, survey
 from torch import Tensor, fx
 
-from minimizer.executor import Executor
-from minimizer.inside.lifted import LiftedGraph
-from minimizer.inside.lowering import lower
-from minimizer.protocol import Finished
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Finished
+from minimizer.inside.graph.lifted import LiftedGraph
+from minimizer.inside.graph.lowering import lower
 
 RELU_BUG = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"'
 

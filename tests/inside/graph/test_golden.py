@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import fx
 
-from minimizer.inside import golden
-from minimizer.inside.golden import GoldenGraph, storable
-from minimizer.inside.snapshot import rng_state
+from minimizer.inside.graph import golden
+from minimizer.inside.graph.golden import GoldenGraph, storable
+from minimizer.inside.values.snapshot import rng_state
 
 
 def test_inputs_keep_the_storage_they_share() -> None:

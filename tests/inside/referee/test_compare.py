@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import torch
 
-from minimizer.inside import compare as comparator
-from minimizer.inside.boundary import Difference
-from minimizer.inside.compare import compare
+from minimizer.inside.referee import compare as comparator
+from minimizer.inside.referee.compare import compare
+from minimizer.inside.values.boundary import Difference
 
 NAN, INF = math.nan, math.inf
 
@@ -375,7 +375,7 @@ def test_pieces_give_the_same_answer_as_the_whole(monkeypatch: pytest.MonkeyPatc
     expected, actual = torch.arange(24.0).view(4, 6), torch.arange(24.0).view(4, 6)
     actual[2, 3], actual[3, 5], actual[0, 1] = NAN, 100.0, 2.0
     whole = compare(expected, actual)
-    monkeypatch.setattr("minimizer.inside.elements.PIECE", 5)
+    monkeypatch.setattr("minimizer.inside.values.elements.PIECE", 5)
     assert compare(expected, actual) == whole
     assert [d.index for d in whole] == [(0, 1), (2, 3)]
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from minimizer.inside.figures import figures
+from minimizer.inside.referee.figures import figures
 
 ONES = torch.ones(3)
 TOLERANCES = {"required_atol", "required_rtol"}

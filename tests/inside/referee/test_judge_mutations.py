@@ -17,9 +17,9 @@ import test_referee
 import torch
 from children import trial
 
-from minimizer.inside import compare as comparator
-from minimizer.inside import judge as judging
-from minimizer.inside.snapshot import global_state
+from minimizer.inside.referee import compare as comparator
+from minimizer.inside.tasks import trial as judging
+from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import Channel
 
 Function = Callable[..., Any]

@@ -15,14 +15,14 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from minimizer.inside import referee, steadiness
-from minimizer.inside.distance import Distance
-from minimizer.inside.jumps import JumpsDiffer
-from minimizer.inside.marks import Mark, MarkedRun
-from minimizer.inside.perturbation import Perturbation
-from minimizer.inside.referee import Verdict, judge, judge_gradients
-from minimizer.inside.rounding import tensors
-from minimizer.inside.snapshot import clone, global_state, rng_state, set_rng_state
+from minimizer.inside.referee import referee, steadiness
+from minimizer.inside.referee.distance import Distance
+from minimizer.inside.referee.jumps import JumpsDiffer
+from minimizer.inside.referee.perturbation import Perturbation
+from minimizer.inside.referee.provenance import Mark, MarkedRun
+from minimizer.inside.referee.referee import Verdict, judge, judge_gradients
+from minimizer.inside.values.rounding import tensors
+from minimizer.inside.values.snapshot import clone, global_state, rng_state, set_rng_state
 
 Function = Callable[..., Any]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from children import SECONDS, executor
 
-from minimizer.arguments import Ref
-from minimizer.executor import Executor, Survey
-from minimizer.layers import Table, neighbourhood, tabulate
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.types import Kind
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.measure.layer_table import Table, neighbourhood, tabulate
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
 TRIPLE = TensorMeta((3,), "torch.float32", (1,))

@@ -11,12 +11,12 @@ import torch
 from children import script, survey
 from torch import fx
 
-from minimizer.executor import Executor
-from minimizer.findings import Case, Settled
-from minimizer.inside.collectives import communicates
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
-from minimizer.types import Kind, Reason, Status
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
+from minimizer.inside.graph.collectives import communicates
+from minimizer.vocabulary import Kind, Reason, Status
 
 DATA_PARALLEL = """
     import torch
@@ -150,7 +150,7 @@ def test_ranks_that_wait_for_each_other_use_up_no_more_than_their_share(
     child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 waits in C++ code, where it does not hear that it is asked to stop."""
-    monkeypatch.setattr("minimizer.watchdog.GRACE", 3.0)
+    monkeypatch.setattr("minimizer.engine.child.watchdog.GRACE", 3.0)
     text = """
         import time
         import torch

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from children import script, survey
 
-from minimizer import render
-from minimizer.executor import Executor, Survey
-from minimizer.findings import Case, Settled
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Finished, Held
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Node, Program
+from minimizer.engine.reduce.graph.passes.bodies import opened
+from minimizer.engine.reduce.graph.public_names import candidates
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
 from minimizer.inside.wire import Channel
-from minimizer.oracle import Oracle
-from minimizer.program import Node, Program
-from minimizer.protocol import Finished, Held
-from minimizer.publish import candidates
-from minimizer.reduce.passes.bodies import opened
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"\n'
 
@@ -437,7 +438,7 @@ def test_a_backward_that_does_not_compile_is_held(child: Executor, home: Path) -
 
 
 def test_a_grad_mode_that_a_graph_leaves_behind_reaches_no_compiler(child: Executor, home: Path) -> None:
-    healthy = Path(__file__).parents[1] / "quality" / "healthy" / "grad_mode_statement.py"
+    healthy = ROOT / "tests" / "quality" / "healthy" / "grad_mode_statement.py"
     answer = finished(survey(child, script(home, healthy.read_text())))
     assert answer.exception is None
     assert (answer.checked.calls, answer.checked.backward) == (2, 2)
@@ -902,7 +903,7 @@ import sys
 def broken(*args):
     raise ValueError("ours")
 
-sys.modules["minimizer_inside.capture"].HeldCall = broken
+sys.modules["minimizer_inside.tasks.survey"].HeldCall = broken
 torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(3))
 """
     )

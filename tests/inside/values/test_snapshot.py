@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from minimizer.inside.snapshot import clone, global_state, rng_state, set_rng_state
+from minimizer.inside.values.snapshot import clone, global_state, rng_state, set_rng_state
 
 
 def shares(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from minimizer.inside.snapshot import global_state
+from minimizer.inside.values.snapshot import global_state
 
 functorch: Any = torch._C._functorch
 

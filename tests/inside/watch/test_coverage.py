@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from children import script, survey
 
-from minimizer.executor import Executor
-from minimizer.inside import snapshot
-from minimizer.inside.coverage import Instances
-from minimizer.inside.largest import Largest, farthest
-from minimizer.inside.referee import Verdict, judge
-from minimizer.protocol import Checked
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Checked
+from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.values import snapshot
+from minimizer.inside.watch.coverage import Instances
+from minimizer.inside.watch.largest import Largest, farthest
 
 LAYERS = """
     import torch

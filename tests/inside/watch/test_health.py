@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 from children import executor, script, survey
 
-from minimizer.executor import Executor
-from minimizer.health import TRACE, examine
-from minimizer.inside import health
-from minimizer.journal import Journal
-from minimizer.report import Report
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.journal import Journal
+from minimizer.engine.measure.health_run import TRACE, examine
+from minimizer.engine.survey.runs import HANG_AFTER, Surveys
+from minimizer.inside.watch import health
+from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-from minimizer.surveys import HANG_AFTER, Surveys
 
 SCRIPT = """
     import torch

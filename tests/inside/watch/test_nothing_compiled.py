@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from children import script, survey
 
-from minimizer.executor import Executor
-from minimizer.findings import Settled
-from minimizer.protocol import Finished
-from minimizer.script.rerun import Rerun
-from minimizer.surveys import Surveys
-from minimizer.triage import Triage
-from minimizer.types import Reason
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Finished
+from minimizer.engine.reduce.python.rerun import Rerun
+from minimizer.engine.survey.cases import Settled
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
+from minimizer.vocabulary import Reason
 
 LOOKS = """
 # torch.compile stands in this comment

@@ -17,15 +17,15 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from checkout import ROOT
 from servers import free_port
 
-from minimizer.fingerprint import fingerprint
-from minimizer.types import Role, Scope
+from minimizer.report.identity import fingerprint
+from minimizer.vocabulary import Role, Scope
 
 if TYPE_CHECKING:
     from conftest import Service
 
-ROOT = Path(__file__).parents[2]
 SERVE = """
 from minimizer.settings import Settings
 from web.serve import serve

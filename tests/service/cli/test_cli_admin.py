@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from minimizer.cli.admin import admin
 from minimizer.errors import UserError
 from minimizer.store import InvalidName, NameTaken, SchemaOutdated, Store, UnknownUser
-from minimizer.types import Role, Scope
-from web.passwords import is_right
+from minimizer.vocabulary import Role, Scope
+from web.access.passwords import is_right
 
 Run = Callable[..., Result]
 

@@ -10,7 +10,7 @@ import pytest
 
 from minimizer.cli import main
 from minimizer.settings import settings_from_environment
-from web.form import fields
+from web.pages.form import fields
 from worker.__main__ import main as worker
 
 Run = Callable[[str], tuple[int, str]]

@@ -21,11 +21,11 @@ from minimizer.cli import main
 from minimizer.cli.client import BUSY_TRIES, Client, NotReachable
 from minimizer.cli.remote import follow
 from minimizer.options import MAX_SCRIPT_BYTES, Options
-from minimizer.report import Failure, Report, Verification
+from minimizer.report.model import Failure, Report, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.migrate import upgrade
-from minimizer.types import Kind, Reason, Role, Scope, Status
+from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 from web.factory import create_app
 
 Minimizer = Callable[..., tuple[int, str, str]]

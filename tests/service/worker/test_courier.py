@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import update
 
 from minimizer.options import Options
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import Claim, Store
 from minimizer.store.errors import InvalidUrl
 from minimizer.store.models import DeliveryRow, WebhookRow
 from minimizer.store.webhooks import MAX_ATTEMPTS
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 from worker.courier import Courier
 
 

@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from minimizer.options import Options
-from minimizer.report import Failure, Report
+from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Job, NewJob, Store, Submitter, results
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 from worker.tasks import take_jobs
 
 SETTINGS = Settings(

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from checkout import ROOT
 from sqlalchemy import create_engine, text
 
-from minimizer.types import Reason, Status
+from minimizer.vocabulary import Reason, Status
 
 if TYPE_CHECKING:
     from conftest import Service
 
-ROOT = Path(__file__).parents[2]
 TERMINATE_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
 
 

@@ -17,9 +17,9 @@ import pytest
 from minimizer.cli import main
 from minimizer.cli.options import require_place
 from minimizer.options import Options
-from minimizer.report import Culprit, Failure, Reduction, Report, Verification
+from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
 from minimizer.sink import Sink
-from minimizer.types import Exit, Kind, Reason, Stage, Status
+from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status
 
 Engine = Callable[..., Report]
 
@@ -41,9 +41,9 @@ class CommandLine:
             self.calls.append({"script": script, **arguments})
             return minimize(arguments["sink"])
 
-        module = types.ModuleType("minimizer.pipeline")
+        module = types.ModuleType("minimizer.engine.pipeline")
         module.minimize = recorded  # type: ignore[attr-defined]
-        self._monkeypatch.setitem(sys.modules, "minimizer.pipeline", module)
+        self._monkeypatch.setitem(sys.modules, "minimizer.engine.pipeline", module)
 
     def __call__(self, *arguments: str | Path) -> Ran:
         self._monkeypatch.setattr(sys, "argv", ["minimizer", *map(str, arguments)])

@@ -15,9 +15,9 @@ from sarif_pydantic import Sarif
 from minimizer.cli.gate import Gate, conclude
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
-from minimizer.fingerprint import fingerprint
-from minimizer.report import Checked, Culprit, Failure, Largest, Report, Source, Verification, Workaround
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.report.identity import fingerprint
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, Source, Verification, Workaround
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
 ANY, NEW = Gate("any", None, None, None), Gate("new", None, None, None)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.budget import doing, ended, larger
-from minimizer.journal import Journal
+from minimizer.engine.budget import doing, ended, larger
+from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
-from minimizer.report import Culprit, Failure, Reduction, Report
+from minimizer.report.model import Culprit, Failure, Reduction, Report
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Step
+from minimizer.vocabulary import Kind, Step
 
 
 @pytest.fixture

@@ -13,21 +13,21 @@ import pytest
 from fake_executor import META, both, chain, flows, no_literal
 from fake_oracle import FakeOracle, Rule
 
-from minimizer.arguments import Code, Ref
-from minimizer.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
-from minimizer.emit import emit
-from minimizer.emit.layout import code_lines
-from minimizer.findings import Case
-from minimizer.journal import Journal
-from minimizer.localize import Localized
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Body, Input, Node, Program, TensorMeta, as_json
-from minimizer.protocol import Outcome, parse_program
-from minimizer.reduce import Reduced, reduce
-from minimizer.report import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
+from minimizer.engine.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
+from minimizer.engine.child.protocol import Outcome, parse_program
+from minimizer.engine.emit import emit
+from minimizer.engine.emit.layout import code_lines
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.program.arguments import Code, Ref
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, as_json
+from minimizer.engine.program.regions import Region
+from minimizer.engine.reduce.graph import Reduced, reduce
+from minimizer.engine.survey.cases import Case
+from minimizer.report.model import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
-from minimizer.types import Kind
-from minimizer.windows import Region
+from minimizer.vocabulary import Kind
 
 SIGNATURE = Signature(Kind.WRONG_OUTPUT, what="value")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from minimizer.coverage import Extent, healthy, rounded_up, uncompared
-from minimizer.protocol import Checked
+from minimizer.engine.child.protocol import Checked
+from minimizer.engine.coverage import Extent, healthy, rounded_up, uncompared
 
 
 def seen(compared: int, made: int, planned: int | None = None, **more: Any) -> Checked:

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.follow_up import FIRMER, FollowUp
+from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.followup import FIRMER, FollowUp
-from minimizer.journal import Journal
 from minimizer.options import Options
-from minimizer.report import Failure, Reduction, Report, Verification
+from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
 PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)

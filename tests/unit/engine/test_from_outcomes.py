@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from minimizer.arguments import Ref
-from minimizer.evidence import culprit_of, details_of, dispute
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.from_outcomes import culprit_of, details_of, dispute
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 
 META = TensorMeta((4,), "torch.float32", (1,))
 

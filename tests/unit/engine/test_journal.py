@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.journal import Journal
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-from minimizer.types import Step
+from minimizer.vocabulary import Step
 
 
 class Stopped(FolderSink):

@@ -9,22 +9,22 @@ from typing import Any, cast
 
 import pytest
 
-from minimizer.arguments import Ref
+from minimizer.engine.child.protocol import Outcome, parse
+from minimizer.engine.graph_search import Unreduced
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.suspects import Answer
+from minimizer.engine.oracle.oracle import Signature, signature_of
+from minimizer.engine.pipeline import _end, _Job, _unanswered, minimize
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.regions import Region
+from minimizer.engine.survey.cases import Case, Settled, unexamined
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded
-from minimizer.findings import Case, Settled, unexamined
-from minimizer.journal import Journal
 from minimizer.options import Options
-from minimizer.oracle import Signature, signature_of
-from minimizer.pipeline import _end, _Job, _unanswered, minimize
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Outcome, parse
-from minimizer.report import Failure, Reduction, Report, Reproducibility
-from minimizer.search import Unreduced
+from minimizer.report.model import Failure, Reduction, Report, Reproducibility
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.suspects import Answer
-from minimizer.types import Kind, Reason, Stage, Status
-from minimizer.windows import Region
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 
 class Kept:
@@ -114,7 +114,7 @@ def test_a_suspect_that_nobody_could_confirm_is_no_failure(
     def give_up(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("minimizer.search.first_wrong", give_up)
+    monkeypatch.setattr("minimizer.engine.graph_search.first_wrong", give_up)
     with ThreadPoolExecutor(1) as beside, pytest.raises(type(error)):
         job._reduce(suspect(), cast(Any, None), cast(Any, Suspects()), beside)
     assert job._report.failure is None
@@ -132,7 +132,7 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     def ask(*_: object, **__: object) -> Answer:
         return answers.pop(0)
 
-    monkeypatch.setattr("minimizer.search.first_wrong", ask)
+    monkeypatch.setattr("minimizer.engine.graph_search.first_wrong", ask)
     monkeypatch.setattr(Case, "lowered", cannot_be_traced)
     first, second = suspect(), suspect()
     with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:

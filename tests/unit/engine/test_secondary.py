@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.further import _is_holder
-from minimizer.report import Culprit
+from minimizer.engine.secondary import _is_holder
+from minimizer.report.model import Culprit
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 

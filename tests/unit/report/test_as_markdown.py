@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.markdown import block, code, escape
-from minimizer.report import (
+from minimizer.report.as_markdown import render
+from minimizer.report.model import (
     AlsoSeen,
     Attempt,
     Blame,
@@ -32,8 +32,8 @@ from minimizer.report import (
     Witness,
     Workaround,
 )
-from minimizer.report_md import render
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.report.safe_markdown import block, code, escape
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 REPRO = "import torch\n"
 

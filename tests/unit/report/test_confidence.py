@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from minimizer.confidence import confidence
-from minimizer.report import Checked, Culprit, Failure, Layer, Report, Reproducibility, Rung, Verification, Witness
-from minimizer.types import Kind, Stage, Status
+from minimizer.report.confidence import confidence
+from minimizer.report.model import (
+    Checked,
+    Culprit,
+    Failure,
+    Layer,
+    Report,
+    Reproducibility,
+    Rung,
+    Verification,
+    Witness,
+)
+from minimizer.vocabulary import Kind, Stage, Status
 
 
 def report(**changes: Any) -> Report:

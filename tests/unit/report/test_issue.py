@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minimizer.report import Blame, Failure, Reduction, Report, Verification
-from minimizer.types import Kind, Stage
-from minimizer.upstream import conditions, labels, replay
+from minimizer.report.issue import conditions, labels, replay
+from minimizer.report.model import Blame, Failure, Reduction, Report, Verification
+from minimizer.vocabulary import Kind, Stage
 
 REPRO = """# torch.compile(f, mode="no setting of the repro")
 import torch

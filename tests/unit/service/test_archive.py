@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from minimizer import archive
 from minimizer.errors import InvalidScript
+from minimizer.service import archive
 
 
 def zipped(files: dict[str, bytes]) -> bytes:

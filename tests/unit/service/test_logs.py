@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minimizer import logs
+from minimizer.service import logs
 from minimizer.settings import Settings
 
 

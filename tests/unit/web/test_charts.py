@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
-from minimizer.report import GraphNode, Layer, NonFinite
-from web.charts import Point, culprit_graph, layer_errors, trials_curve
-from web.diagnosis import drawn
+from minimizer.report.model import GraphNode, Layer, NonFinite
+from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
+from web.job_page.diagnosis import drawn
 
 EVIL = '"><script>alert(1)</script>&'
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
-CSS = (Path(__file__).resolve().parents[2] / "web" / "static" / "app.css").read_text()
+CSS = (ROOT / "web" / "static" / "app.css").read_text()
 TONES = ("waiting", "working", "found", "well", "unsure", "failed", "stopped")
 WORDS = ("ink", "ink-2", "ink-3", "accent", *TONES)
 

@@ -16,12 +16,12 @@ from identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider, identi
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
 
-from minimizer.fingerprint import fingerprint
 from minimizer.options import Options
+from minimizer.report.identity import fingerprint
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.types import Role, Scope
-from web.passwords import hash_password
+from minimizer.vocabulary import Role, Scope
+from web.access.passwords import hash_password
 
 PASSWORD = "correct horse battery"
 PASSWORD_HASH = hash_password(PASSWORD)

@@ -20,9 +20,9 @@ from werkzeug.test import TestResponse
 from minimizer.errors import MissingTool, UserError
 from minimizer.settings import Settings
 from minimizer.store import Store
-from minimizer.types import Role
+from minimizer.vocabulary import Role
 from web import create_app
-from web.provider import Provider
+from web.access.provider import Provider
 
 ANNA = "anna@example.com"
 # What a browser says when another site sends it here.
@@ -469,7 +469,7 @@ def test_a_single_sign_on_that_cannot_be_does_not_start(
 def test_without_authlib_it_says_what_to_install(
     settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "web.provider", raising=False)
+    monkeypatch.delitem(sys.modules, "web.access.provider", raising=False)
     monkeypatch.setitem(sys.modules, "authlib", None)
     monkeypatch.setitem(sys.modules, "authlib.integrations.base_client", None)
     with pytest.raises(MissingTool, match=r"pip install '.\[oidc\]'"):

@@ -14,14 +14,14 @@ from sqlalchemy import select
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
 
-from minimizer import archive
-from minimizer.fingerprint import fingerprint
 from minimizer.options import Options
-from minimizer.report import Culprit, Failure, GraphNode, Report
+from minimizer.report.identity import fingerprint
+from minimizer.report.model import Culprit, Failure, GraphNode, Report
+from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store
 from minimizer.store.models import DeliveryRow
-from minimizer.types import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status
 
 Fail = Callable[..., Job]
 API = "/api/v1/failures"

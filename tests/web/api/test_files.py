@@ -6,9 +6,9 @@ import pytest
 from flask.testing import FlaskClient
 from webtest import REPRO, SCRIPT, Hands, refused
 
-from minimizer.report import Report
+from minimizer.report.model import Report
 from minimizer.store import Job, blobs
-from minimizer.types import Status
+from minimizer.vocabulary import Status
 
 
 def test_files_come_raw(client: FlaskClient, minimized: Job) -> None:

@@ -23,7 +23,7 @@ from webtest import SCRIPT, Hands, client_of
 from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.store import Store
-from minimizer.types import Role, Scope
+from minimizer.vocabulary import Role, Scope
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 5

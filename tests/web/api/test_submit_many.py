@@ -11,10 +11,10 @@ from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
 
-from minimizer.report import Failure, Report
+from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 BODY = {"script": SCRIPT.decode(), "filename": "model.py"}
 

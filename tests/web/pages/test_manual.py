@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from flask.testing import FlaskClient
 from webtest import client_of, refused
 
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import manual
+from web.pages import manual
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(page.stem for page in (ROOT / "docs").glob("*.md"))
 LINK = re.compile(r'href="(/docs/([\w.-]+)(?:#([\w-]+))?|#([\w-]+))"')
 
@@ -105,5 +105,5 @@ def test_installed_pages_come_before_those_of_a_checkout(tmp_path: Path, monkeyp
     installed = tmp_path / "web" / "docs" / "cli.md"
     installed.parent.mkdir(parents=True)
     installed.touch()
-    monkeypatch.setattr(manual, "__file__", str(tmp_path / "web" / "manual.py"))
+    monkeypatch.setattr(manual, "__file__", str(tmp_path / "web" / "pages" / "manual.py"))
     assert manual._files() == {"cli": installed}

@@ -13,13 +13,13 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
-from minimizer.report import Checked, Culprit, Largest, Report
+from minimizer.report.model import Checked, Culprit, Largest, Report
 from minimizer.store import Job, Store
-from minimizer.types import Kind, Reason, Status, Step
-from web import verdict
-from web.charts import Point, reduction_curve
+from minimizer.vocabulary import Kind, Reason, Status, Step
 from web.examples import EXAMPLES
-from web.presentation import ago, clock, issue_name, number, size
+from web.job_page import verdict
+from web.job_page.charts import Point, reduction_curve
+from web.pages.presentation import ago, clock, issue_name, number, size
 
 
 def test_pasted_script_becomes_a_job(client: FlaskClient, store: Store, rung: list[str]) -> None:

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from minimizer import wire
-from minimizer.wire import Inbox
+from minimizer.engine.child import wire
+from minimizer.engine.child.wire import Inbox
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from minimizer import workplace
+from minimizer.engine.child import prepare
+from minimizer.engine.child.prepare import granted
 from minimizer.options import Options
-from minimizer.sandbox import Sandbox
+from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
-from minimizer.workplace import granted
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_settings_of_the_service_are_never_passed_on(notes: list[str]) -> None:
 def test_the_working_directory_is_a_copy_that_may_be_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workplace, "COPIED_BYTES", 10)
+    monkeypatch.setattr(prepare, "COPIED_BYTES", 10)
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     (home / "data").mkdir(parents=True)
     scratch.mkdir()
@@ -53,9 +53,9 @@ def test_the_working_directory_is_a_copy_that_may_be_written_to(
     for name, size in (("a.json", 4), ("large.pt", 100), ("script.py", 5)):
         (home / name).write_bytes(b"x" * size)
 
-    work = workplace.open_place(
+    work = prepare.open_place(
         script,
-        sandbox=Sandbox.choose("off"),
+        sandbox=choose_sandbox("off"),
         scratch=scratch,
         python=Path(sys.executable),
         binds=[],

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minimizer import protocol, render
-from minimizer.arguments import Code, Ref
-from minimizer.emit.layout import setup
+from minimizer.engine.child import protocol
+from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready, parse, parse_program
+from minimizer.engine.emit.layout import setup
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code, Ref
+from minimizer.engine.program.model import Program
 from minimizer.errors import ChildFailed
-from minimizer.program import Program
-from minimizer.protocol import End, Finished, Held, Outcome, Ready, parse, parse_program
 
 META: dict[str, Any] = {
     "shape": [2, 3],
@@ -36,7 +37,7 @@ PROGRAM: dict[str, Any] = {
     "inputs": [INPUT], "nodes": [NODE], "outputs": ["y"], "functions": [BODY],
     "level": "dynamo", "setup": [], "compile_kwargs": {}, "grad": False,
 }  # fmt: skip
-ROOT = Path(protocol.__file__).parent
+ROOT = Path(protocol.__file__).parents[2]
 PARENT = sorted(path for path in ROOT.rglob("*.py") if "inside" not in path.relative_to(ROOT).parts)
 HARM = "__import__('os').system('touch harm')"
 NO_NAMES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.stacks import Frame, Stack, agree, common, culprit, is_compiling, is_waiting, parse
+from minimizer.engine.child.stacks import Frame, Stack, agree, common, culprit, is_compiling, is_waiting, parse
 
 LIB = "/opt/venv/lib/python3.11/site-packages"
 OURS = "/srv/minimizer/inside/capture.py"

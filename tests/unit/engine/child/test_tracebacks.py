@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.tracebacks import Traceback, last_traceback
+from minimizer.engine.child.tracebacks import Traceback, last_traceback
 
 COMPILED = """Traceback (most recent call last):
   File "/home/me/train.py", line 9, in <module>

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.transcript import MAX_BYTES, MAX_OUTCOMES, MAX_PARTS, Transcript
 from minimizer.errors import ChildFailed
-from minimizer.protocol import Outcome
-from minimizer.transcript import MAX_BYTES, MAX_OUTCOMES, MAX_PARTS, Transcript
 
 END: dict[str, Any] = {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": "said"}
 KILLED = {"timed_out": True, "signal": 9}

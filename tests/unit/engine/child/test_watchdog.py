@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.watchdog import GRACE, SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
+from minimizer.engine.child.watchdog import GRACE, SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
 
 LIB = "/venv/lib/python3.11/site-packages/torch"
 HEAD = "Current thread 0x00007f0000000000 (most recent call first):\n"

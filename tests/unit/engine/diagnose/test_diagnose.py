@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from sample_script import SCRIPT
 
-from minimizer.diagnose import Patient, diagnose
-from minimizer.diagnose.knobs import KNOBS, groups, turned
-from minimizer.diagnose.original import passes_needed
-from minimizer.diagnose.paste import Pasted
-from minimizer.diagnose.sets import Answer, Seen, Setting
-from minimizer.diagnose.stages import find_part
-from minimizer.diagnose.workaround import Change, Tried, first_that_helps
+from minimizer.engine.diagnose import Patient, diagnose
+from minimizer.engine.diagnose.knobs import KNOBS, groups, turned
+from minimizer.engine.diagnose.original import passes_needed
+from minimizer.engine.diagnose.paste import Pasted
+from minimizer.engine.diagnose.sets import Answer, Seen, Setting
+from minimizer.engine.diagnose.stages import find_part
+from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
+from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded
-from minimizer.journal import Journal
-from minimizer.report import Culprit, Failure, Report, Reproducibility, Rung, Source
+from minimizer.report.model import Culprit, Failure, Report, Reproducibility, Rung, Source
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Stage
+from minimizer.vocabulary import Kind, Stage
 
 RELU = "lowerings/aten.relu.default"
 ANSWERS = {True: Answer.FAILS, False: Answer.PASSES, None: Answer.OTHER}

@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from minimizer.arguments import Ref
-from minimizer.blame import LADDER, climb, rungs
-from minimizer.executor import Executor
-from minimizer.findings import Settled
-from minimizer.journal import Journal
-from minimizer.oracle import Measured, Oracle, Signature
-from minimizer.program import Input, Node, Program
-from minimizer.protocol import Outcome, parse
-from minimizer.python_level import PythonLevel, backend_of
-from minimizer.report import Failure, Reduction, Report, Reproducibility
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Outcome, parse
+from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.script_search import PythonLevel, backend_of
+from minimizer.engine.survey.cases import Settled
+from minimizer.report.model import Failure, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
-from minimizer.types import Kind, Reason, Stage, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from sample_script import SCRIPT
 
-from minimizer.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+from minimizer.engine.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
 
 
 def test_code_goes_before_what_compiles() -> None:

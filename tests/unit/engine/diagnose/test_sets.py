@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.diagnose.sets import Answer, Asker, Blame, Parts, Seen, Setting, blame, flips, kind_of, smallest
+from minimizer.engine.diagnose.sets import Answer, Asker, Blame, Parts, Seen, Setting, blame, flips, kind_of, smallest
 
 PASSES = ("joint_graph_passes", "post_grad_passes")
 PARTS = [f"{kind}/p{number}" for kind in PASSES for number in range(8)]

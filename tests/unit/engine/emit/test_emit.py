@@ -19,15 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruff import find_ruff_bin
 
-from minimizer import render
-from minimizer.arguments import Code, Ref
-from minimizer.emit import Details, Repro, bundle, emit, prose
-from minimizer.emit.header import comment, plain, telltale
-from minimizer.emit.idioms import attempts_for
-from minimizer.emit.layout import INDENT, LINE, assemble, code_lines
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.report import Culprit, Failure, Reproducibility
-from minimizer.types import Kind, Stage
+from minimizer.engine.emit import Details, Repro, bundle, emit, prose
+from minimizer.engine.emit.header import comment, plain, telltale
+from minimizer.engine.emit.idioms import attempts_for
+from minimizer.engine.emit.layout import INDENT, LINE, assemble, code_lines
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code, Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.vocabulary import Kind, Stage
 
 INJECT = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"'
 EVERY_TIME = Reproducibility(failed=3, runs=3)

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.emit import Repro
-from minimizer.emit.idioms import REPRO_SECONDS
-from minimizer.emit.script import emit_script, in_lines
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.emit import Repro
+from minimizer.engine.emit.idioms import REPRO_SECONDS
+from minimizer.engine.emit.script import emit_script, in_lines
+from minimizer.engine.script_search import has_shown_it, together
+from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
-from minimizer.protocol import ExceptionInfo
-from minimizer.python_level import has_shown_it, together
-from minimizer.report import Culprit, Failure
-from minimizer.types import Kind, Stage
-from minimizer.verify import Run
+from minimizer.report.model import Culprit, Failure
+from minimizer.vocabulary import Kind, Stage
 
 TORCH = """
 import contextlib, os, time

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_graphs import chain, model
 
-from minimizer.localize import Localized, localize
-from minimizer.oracle import Oracle, Signature, signature_of
-from minimizer.program import Program
-from minimizer.protocol import Difference, Outcome, Verdict
-from minimizer.report import Layer
-from minimizer.types import Kind
-from minimizer.windows import SMALL
+from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.localize.localize import Localized, localize
+from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import SMALL
+from minimizer.report.model import Layer
+from minimizer.vocabulary import Kind
 
 
 def locate(program: Program, rule: Rule, **options: Any) -> tuple[Localized, FakeOracle]:

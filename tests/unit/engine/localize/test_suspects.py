@@ -10,13 +10,13 @@ import pytest
 from fake_oracle import FakeOracle, Rule, Wary
 from sample_graphs import chain, model
 
-from minimizer.arguments import Ref
-from minimizer.oracle import Oracle
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Outcome, Verdict
-from minimizer.suspects import Answer, first_wrong, taken_apart
-from minimizer.types import Kind
-from minimizer.windows import Region, split
+from minimizer.engine.child.protocol import Outcome, Verdict
+from minimizer.engine.localize.suspects import Answer, first_wrong, taken_apart
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.regions import Region, split
+from minimizer.vocabulary import Kind
 
 FLOAT, INTEGER = TensorMeta((4,), "torch.float32"), TensorMeta((4,), "torch.int64")
 

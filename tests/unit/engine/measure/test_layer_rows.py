@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 from fake_oracle import META
 
-from minimizer.arguments import Ref
-from minimizer.layers import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Input, Node, Program
-from minimizer.protocol import Outcome
-from minimizer.sequential import SequentialTest
-from minimizer.types import Kind
-from minimizer.windows import Region
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.sequential import SequentialTest
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.regions import Region
+from minimizer.vocabulary import Kind
 
 
 def nodes(*paths: str) -> list[Node]:

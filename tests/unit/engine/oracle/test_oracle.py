@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from minimizer.arguments import Ref
-from minimizer.executor import Executor, Survey
-from minimizer.oracle import (
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.watchdog import Watchdog
+from minimizer.engine.oracle.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
     SILENCE,
@@ -22,10 +23,9 @@ from minimizer.oracle import (
     signature_of,
     verdict_signature,
 )
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.protocol import Difference, ExceptionInfo, Outcome, Verdict
-from minimizer.types import Kind
-from minimizer.watchdog import Watchdog
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.vocabulary import Kind
 
 META = TensorMeta((2, 3), "torch.float32", (3, 1))
 PROGRAM = Program((Input("x", META, golden="x"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))

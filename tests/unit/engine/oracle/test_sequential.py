@@ -14,16 +14,16 @@ from fake_executor import chain, no_literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer import render
-from minimizer.executor import Executor, Survey
-from minimizer.oracle import Oracle, Signature
-from minimizer.program import Program
-from minimizer.protocol import Difference, Outcome, Verdict
-from minimizer.reduce import reduce
-from minimizer.report import Reproducibility
-from minimizer.sequential import LEAST_RATE, MOST_COMPILATIONS, MOST_RATE, SequentialTest, least_rate
-from minimizer.types import Kind
-from minimizer.watchdog import Watchdog
+from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.child.watchdog import Watchdog
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.sequential import LEAST_RATE, MOST_COMPILATIONS, MOST_RATE, SequentialTest, least_rate
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import reduce
+from minimizer.report.model import Reproducibility
+from minimizer.vocabulary import Kind
 
 WRONG = Outcome(
     outcome="different",

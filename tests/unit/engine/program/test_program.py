@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.arguments import Code, Ref, decode, dotted, encode, identifier, map_leaves, refs_in
-from minimizer.program import Input, Node, Program, TensorMeta
+from minimizer.engine.program.arguments import Code, Ref, decode, dotted, encode, identifier, map_leaves, refs_in
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 
 META = TensorMeta((2, 3), "torch.float32", (3, 1))
 KEYS = st.text(max_size=5) | st.integers(-3, 300) | st.tuples(st.integers(), st.text(max_size=3))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_graphs import chain, model
 
-from minimizer.arguments import Ref
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.windows import SMALL, Region, cut, split
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.regions import SMALL, Region, cut, split
 
 # splitting ------------------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minimizer import render
-from minimizer.arguments import Code, Ref
-from minimizer.program import Input, Node, Program
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code, Ref
+from minimizer.engine.program.model import Input, Node, Program
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.complex_numbers()
 VALUES = st.recursive(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from canned_surveys import AT, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
 
-from minimizer.findings import Case
-from minimizer.types import Kind
+from minimizer.engine.survey.cases import Case
+from minimizer.vocabulary import Kind
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from textwrap import dedent
 
 import pytest
 
-from minimizer import plain_runs
-from minimizer.findings import Settled
-from minimizer.place import Place
-from minimizer.plain_runs import PlainRuns
-from minimizer.protocol import Checked
-from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
-from minimizer.types import Kind, Reason, Status
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import Checked
+from minimizer.engine.survey import plain_runs
+from minimizer.engine.survey.cases import Settled
+from minimizer.engine.survey.plain_runs import PlainRuns
+from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
+from minimizer.vocabulary import Kind, Reason, Status
 
 STUB = {
     "torch/__init__.py": "from . import compiler\ndef manual_seed(seed): pass\n",
@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Place:
     (tmp_path / "home").mkdir()
     return Place(
         python=python,
-        sandbox=Sandbox.choose("off"),
+        sandbox=choose_sandbox("off"),
         scratch=tmp_path / "shared",
         read=[*runtime_paths(python), stub, tmp_path / "home"],
         env={"PYTHONPATH": str(stub)},

@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from minimizer.protocol import ExceptionInfo
-from minimizer.readings import reads_compiler
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.survey.readings import reads_compiler
 
 
 def reads(text: str, line: str, file: str = "script.py") -> bool:

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from canned_surveys import AT, CHECKED, PROGRAM, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
 
+from minimizer.engine.child.executor import Survey
+from minimizer.engine.child.protocol import Checked, Held, parse
+from minimizer.engine.child.watchdog import Watchdog
+from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, signal_name
+from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
+from minimizer.engine.survey.triage import EAGER_RUNS, SURVEYS
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.executor import Survey
-from minimizer.findings import Case, ScriptCase, Settled, signal_name
-from minimizer.oracle import Signature
-from minimizer.protocol import Checked, Held, parse
-from minimizer.surveys import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
-from minimizer.triage import EAGER_RUNS, SURVEYS
-from minimizer.types import Kind, Reason, Status
-from minimizer.watchdog import Watchdog
+from minimizer.vocabulary import Kind, Reason, Status
 
 
 def triage(
@@ -651,7 +651,9 @@ def test_a_slow_script_is_run_fewer_times(monkeypatch: pytest.MonkeyPatch) -> No
     """No run is begun after 45 seconds."""
     for seconds, runs in ((20.0, 3), (40.0, 2), (50.0, 1)):
         clock = iter(range(100))
-        monkeypatch.setattr("minimizer.triage.time.monotonic", lambda clock=clock, step=seconds: next(clock) * step)
+        monkeypatch.setattr(
+            "minimizer.engine.survey.triage.time.monotonic", lambda clock=clock, step=seconds: next(clock) * step
+        )
         _, executor, _ = triage(finished())
         assert len(executor.asked) == runs
 

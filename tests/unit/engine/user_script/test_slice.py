@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from minimizer.prelude import namespaces_of, prelude
+from minimizer.engine.user_script.slice import namespaces_of, prelude
 
 PASS = "torch._inductor.config.post_grad_custom_post_pass"
 

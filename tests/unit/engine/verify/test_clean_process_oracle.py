@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from minimizer.alone import Alone, last_that_fails
-from minimizer.program import Program
+from minimizer.engine.program.model import Program
+from minimizer.engine.verify.clean_process_oracle import Alone, last_that_fails
 
 
 @pytest.mark.parametrize("firm", range(1, 9))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.emit import Repro
+from minimizer.engine.emit import Repro
+from minimizer.engine.verify.clean_runs import missing_module, verify
 from minimizer.errors import Cancelled
-from minimizer.report import Verification
-from minimizer.sandbox import Sandbox
-from minimizer.types import Kind
-from minimizer.verify import missing_module, verify
+from minimizer.report.model import Verification
+from minimizer.sandbox import Sandbox, choose_sandbox
+from minimizer.vocabulary import Kind
 
 HEALTHY_WITHOUT_COMPILER = 'import os, sys\nif "TORCHDYNAMO_DISABLE" in os.environ:\n    sys.exit(0)\n'
 
@@ -33,7 +33,7 @@ def verified(
     found = verify(
         repro,
         data,
-        sandbox=sandbox or Sandbox.choose("off"),
+        sandbox=sandbox or choose_sandbox("off"),
         python=Path(sys.executable),
         scratch=tmp_path,
         timeout=timeout,
@@ -52,7 +52,7 @@ def test_a_repro_that_fails_every_time_for_its_reason_is_verified(tmp_path: Path
 
 
 def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
-    found, notes = verified(HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'", tmp_path, sandbox=Sandbox.choose("auto"))
+    found, notes = verified(HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'", tmp_path, sandbox=choose_sandbox("auto"))
     assert found.holds, notes
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.emit import Repro
-from minimizer.journal import Journal
-from minimizer.place import Place
-from minimizer.releases import Span, span
-from minimizer.report import Report, Version
-from minimizer.sandbox import Sandbox
+from minimizer.engine.child.environment import Place
+from minimizer.engine.emit import Repro
+from minimizer.engine.journal import Journal
+from minimizer.engine.verify.other_torches import compare
+from minimizer.report.model import Report, Version
+from minimizer.report.version_span import Span, span
+from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.types import Kind
-from minimizer.versions import compare
+from minimizer.vocabulary import Kind
 
 REPRO = Repro(
     source="import torch\nif torch.is_wrong:\n    raise AssertionError('wrong')\n",
@@ -48,7 +48,7 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
     }
     report = Report(environment={"torch": "2.13.0+cpu"})
     (tmp_path / "job").mkdir()
-    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
     found = compare(REPRO, None, place, toolchains, Journal(FolderSink(tmp_path / "out"), report, 600), jobs=2)
     assert [(v.name, v.torch, v.outcome) for v in found] == [
         ("this job's", "2.13.0+cpu", "fails"),
@@ -66,7 +66,7 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
 def test_the_end_of_the_budget_takes_nothing_back(tmp_path: Path) -> None:
     old = interpreter(tmp_path / "old", "2.11.0")
     (tmp_path / "job").mkdir()
-    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
     journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=0)
     own, other = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
     assert (own.outcome, other.name) == ("fails", "old")
@@ -79,7 +79,7 @@ def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
         "__version__ = '2.11.0'\n"
     )
     (tmp_path / "job").mkdir()
-    place = Place(python=Path(sys.executable), sandbox=Sandbox.choose("auto"), scratch=tmp_path / "job")
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
     journal = Journal(FolderSink(tmp_path / "out"), Report(), 600)
     _, found = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
     assert (found.torch, found.outcome) == ("2.11.0", "cannot_run")

@@ -7,13 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from minimizer import witness
+from minimizer.engine.journal import Journal
+from minimizer.engine.witness import minifier
+from minimizer.engine.witness.adopt import Unusable, take_up, write_script
 from minimizer.errors import Cancelled
-from minimizer.journal import Journal
-from minimizer.report import Culprit, Failure, Reduction, Report, Reproducibility, Source, Verification, Workaround
+from minimizer.report.model import (
+    Culprit,
+    Failure,
+    Reduction,
+    Report,
+    Reproducibility,
+    Source,
+    Verification,
+    Workaround,
+)
 from minimizer.sink import FolderSink, Sink
-from minimizer.types import Kind, Reason, Stage, Status
-from minimizer.uptake import Unusable, take_up, write_script
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NAME = "a97eb8da8aa99cf28dfad09ca68ea30c2e56b426"
 LAUNCHER = f"""
@@ -43,9 +52,9 @@ OLD = "The script ran to its end, but torch.compile compiled no frame of it."
 
 def heard(
     launcher: str = LAUNCHER, *, after: str = "aot", level: int = 4, storages: tuple[str, ...] = (NAME,)
-) -> witness.Testimony:
-    dump = witness.Dump(launcher, dict.fromkeys(storages, b"values"))
-    return witness.Testimony(after, level, "saw a failure and dumped a graph to minify", True, dump, "")  # type: ignore[arg-type]
+) -> minifier.Testimony:
+    dump = minifier.Dump(launcher, dict.fromkeys(storages, b"values"))
+    return minifier.Testimony(after, level, "saw a failure and dumped a graph to minify", True, dump, "")  # type: ignore[arg-type]
 
 
 def failure(kind: Kind = Kind.WRONG_OUTPUT, error: str | None = None) -> Failure:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer import witness
-from minimizer.witness import OWN_ERRORS, _judge
+from minimizer.engine.witness import minifier
+from minimizer.engine.witness.minifier import OWN_ERRORS, _judge
 
 
 def test_a_dump_agrees() -> None:
@@ -77,5 +77,5 @@ def test_a_long_last_line_is_cut() -> None:
 def test_a_witness_agrees_with_the_verdict_and_not_with_a_failure(
     sees: bool | None, fails: bool, agrees: bool | None
 ) -> None:
-    heard = witness.Testimony("aot", 4, "so it is", sees, None, "")
+    heard = minifier.Testimony("aot", 4, "so it is", sees, None, "")
     assert heard.witness(fails=fails).agrees is agrees

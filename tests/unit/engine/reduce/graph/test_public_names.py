@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from minimizer.arguments import Arg, Ref
-from minimizer.program import Input, Node, Program
-from minimizer.publish import is_public, publish
+from minimizer.engine.program.arguments import Arg, Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.reduce.graph.public_names import is_public, publish
 
 PROGRAM = Program(
     inputs=(Input("x", code="torch.ones(2)"),),

@@ -10,13 +10,13 @@ from fake_executor import META, FakeExecutor, Rule, both, chain, flows, has, in_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minimizer.arguments import Ref
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.reduce.graph import Reduced, cut, reduce
+from minimizer.engine.reduce.graph.order import sort_key
+from minimizer.engine.reduce.graph.passes.sweep import singles
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.reduce import Reduced, cut, reduce
-from minimizer.reduce.order import sort_key
-from minimizer.reduce.passes.sweep import singles
-from minimizer.report import HistoryStep
+from minimizer.report.model import HistoryStep
 
 OPS = ("torch.a", "torch.b", "torch.c", "torch.d", ".add_", "operator.setitem", "torch.split")
 OTHER = TensorMeta((8, 16), "torch.float32", (16, 1))

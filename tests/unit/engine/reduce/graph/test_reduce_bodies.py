@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from fake_executor import FakeExecutor, Rule, no_literal, well_formed
 
-from minimizer import render
-from minimizer.arguments import Arg, Code, Ref
-from minimizer.program import Body, Input, Node, Program, TensorMeta
-from minimizer.reduce import Reduced, reduce
-from minimizer.reduce.passes.bodies import opened
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
+from minimizer.engine.reduce.graph import Reduced, reduce
+from minimizer.engine.reduce.graph.passes.bodies import opened
 
 WRONG = "torch.log1p"
 HALF = Body("inner", ("h",), (Node("sin", "torch.sin", (Ref("h"),)),), (Ref("sin"),))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from fake_executor import META, FakeExecutor, both, chain, flows, has, in_a_row, meets, no_literal
 
-from minimizer.arguments import Ref
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.reduce import reduce
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.reduce.graph import reduce
 
 WIDE = TensorMeta((8, 16), "torch.float32", (16, 1))
 

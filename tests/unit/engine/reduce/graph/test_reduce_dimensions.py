@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer import render
-from minimizer.arguments import Ref
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.reduce import reduce
-from minimizer.reduce.passes.dimensions import without_dimension
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.reduce.graph import reduce
+from minimizer.engine.reduce.graph.passes.dimensions import without_dimension
 
 
 def made(name: str, *shape: int) -> Input:

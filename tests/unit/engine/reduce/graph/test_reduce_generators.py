@@ -7,9 +7,9 @@ import math
 import pytest
 from fake_executor import FakeExecutor, both, chain, has, no_literal
 
-from minimizer.program import Input, Program, TensorMeta
-from minimizer.reduce import reduce
-from minimizer.reduce.generators import BOOL, FLOAT, INT, generator_of, generators
+from minimizer.engine.program.model import Input, Program, TensorMeta
+from minimizer.engine.reduce.graph import reduce
+from minimizer.engine.reduce.graph.generators import BOOL, FLOAT, INT, generator_of, generators
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from fake_executor import FakeExecutor, Rule, flows, no_literal, well_formed
 
-from minimizer.arguments import Ref
-from minimizer.program import Input, Node, Program, TensorMeta
-from minimizer.reduce import Reduced, cut, reduce
-from minimizer.windows import cut as window
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.regions import cut as window
+from minimizer.engine.reduce.graph import Reduced, cut, reduce
 
 META = TensorMeta((6, 4), "torch.float32", (4, 1), symbolic=(0, 1))
 

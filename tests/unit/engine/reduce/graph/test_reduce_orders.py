@@ -11,15 +11,15 @@ import pytest
 from fake_executor import both, flows, has, in_a_row, no_literal
 from fake_oracle import META, FakeOracle, Rule
 
-from minimizer.arguments import Ref
-from minimizer.further import further
-from minimizer.localize import Localized, localize
-from minimizer.oracle import Oracle
-from minimizer.program import Input, Node, Program
-from minimizer.reduce import passes, reduce, reducer
-from minimizer.reduce.problem import Item
-from minimizer.reduce.program_problem import ProgramProblem
-from minimizer.windows import Region
+from minimizer.engine.localize.localize import Localized, localize
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.regions import Region
+from minimizer.engine.reduce.graph import passes, reduce, reducer
+from minimizer.engine.reduce.graph.program_problem import ProgramProblem
+from minimizer.engine.reduce.problem import Item
+from minimizer.engine.secondary import further
 
 ORDERS = 20
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from minimizer import render
-from minimizer.arguments import Code, Ref
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Code, Ref
+from minimizer.engine.program.model import Body, Input, Node, Program
+from minimizer.engine.reduce.python.definitions import polish
 from minimizer.errors import BudgetExceeded
-from minimizer.polish import polish
-from minimizer.program import Body, Input, Node, Program
 
 PASS = """class DropsAdd(CustomGraphPass):
     def __call__(self, graph):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.script.entries import is_compiled
+from minimizer.engine.reduce.python.entries import is_compiled
 
 
 @pytest.mark.parametrize(

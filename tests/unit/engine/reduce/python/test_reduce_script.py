@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minimizer.script import Source, edits, inline, modules, reduce_script
-from minimizer.script.arguments import with_arguments
-from minimizer.script.source import number_of
+from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
+from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.reduce.python.source import number_of
 
 SCRIPT = '''
 """A training script."""

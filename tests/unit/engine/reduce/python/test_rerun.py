@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.protocol import ExceptionInfo, Outcome
-from minimizer.script.rerun import script_signature
-from minimizer.types import Kind
+from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.reduce.python.rerun import script_signature
+from minimizer.vocabulary import Kind
 
 GENERATED = f"c{'a7' * 25}.py"
 

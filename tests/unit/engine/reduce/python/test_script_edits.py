@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from minimizer.script import Source, edits
-from minimizer.script.source import number_of
+from minimizer.engine.reduce.python import Source, edits
+from minimizer.engine.reduce.python.source import number_of
 
 
 def test_removing_the_last_statement_of_a_block_leaves_a_program() -> None:
