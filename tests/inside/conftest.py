@@ -7,13 +7,16 @@ warnings into errors.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from children import executor
+from children import executor, script
 
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
@@ -36,3 +39,14 @@ def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Exec
     """A started executor that reads ``home``."""
     with executor(tmp_path_factory.mktemp("scratch"), home) as started:
         yield started
+
+
+@pytest.fixture
+def triage(child: Executor, home: Path) -> Callable[..., Case | Settled]:
+    """``triage(text, *args)``: what a script with this text comes to, after all surveys that it needs."""
+
+    def run(text: str, *args: str) -> Case | Settled:
+        surveys = Surveys(child, script(home, text), args=list(args), steps=None, hang_after=200, values=True)
+        return Triage(surveys, on_note=lambda _: None).run()
+
+    return run
