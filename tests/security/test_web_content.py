@@ -24,13 +24,6 @@ PLAIN = ("/failures", "/workers", "/docs", "/docs/rest", "/nothing")
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def client(store: Store) -> Iterator[FlaskClient]:
     with client_of(Settings(), store) as client:
         yield client

@@ -23,13 +23,6 @@ from web.serve import serve
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def client(store: Store) -> Iterator[FlaskClient]:
     with client_of(Settings(), store) as client:
         yield client

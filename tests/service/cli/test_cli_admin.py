@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,10 +20,9 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
-    yield store
-    store.close()
+def database_url(sqlite_url: str) -> str:
+    """SQLite alone: the commands do not know which database they change."""
+    return sqlite_url
 
 
 @pytest.fixture

@@ -110,13 +110,6 @@ def settings(sqlite_url: str, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def tokens(store: Store) -> dict[str, str]:
     """A key of everybody: owner, mate, viewer and reader are in the project of the job, the stranger is in another."""
     for project in ("ours", "theirs"):

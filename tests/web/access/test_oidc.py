@@ -42,13 +42,12 @@ def settings(sqlite_url: str, tmp_path: Path, provider: IdentityProvider) -> Set
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
+def store(store: Store) -> Store:
+    """A project, its member Anna, and an administrator."""
     store.create_user("admin", Role.ADMIN)
     store.create_project("ours")
     store.create_user(ANNA, Role.MEMBER, ["ours"])
-    yield store
-    store.close()
+    return store
 
 
 @pytest.fixture
