@@ -36,7 +36,7 @@ class Strong(Unconfined):
     is_strong = True
 
 
-class FakeExecutor:
+class CannedExecutor:
     """Hands out canned surveys in order, with the compiler and without, each the last one again and again; keeps what was asked."""
 
     def __init__(self, surveys: Sequence[dict[str, Any]], eager: Sequence[dict[str, Any]] = ()) -> None:
@@ -86,7 +86,7 @@ def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix"
     return {**ended(signal=9, at=at), "silence": Silence(chain, 71.0, hangs)}
 
 
-def asked_of(executor: FakeExecutor, script: Path = Path("/nowhere/script.py"), **options: Any) -> Triage:
+def asked_of(executor: CannedExecutor, script: Path = Path("/nowhere/script.py"), **options: Any) -> Triage:
     """A triage whose runs are canned; options are those of `Surveys`, ``on_note`` and ``on_healthy``."""
     on_note, on_healthy = options.pop("on_note", lambda _: None), options.pop("on_healthy", lambda: None)
     settings: dict[str, Any] = {"args": [], "steps": None, "hang_after": 30.0, "values": True, **options}

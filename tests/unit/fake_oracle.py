@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toy_programs import well_formed
+
 from minimizer.engine.child.protocol import Difference, Outcome, Verdict
 from minimizer.engine.oracle.oracle import Signature, signature_of
-from minimizer.engine.program.model import Program, TensorMeta
+from minimizer.engine.program.model import Program
 from minimizer.vocabulary import Kind
 
-META = TensorMeta((4, 4), "torch.float32", (4, 1))
 Rule = Callable[[Program], bool]
 
 
@@ -63,15 +64,3 @@ class Wary(FakeOracle):
         if outcome.outcome != "different" or (is_clear or program.size == 1):
             return outcome
         return Outcome(outcome="same", verdict=Verdict(discrete=True))
-
-
-def well_formed(program: Program) -> None:
-    """Names are defined once and before their use, and every output exists."""
-    defined = {i.name for i in program.inputs}
-    assert len(defined) == len(program.inputs)
-    for node in program.nodes:
-        assert defined.issuperset(node.refs()), f"{node} uses what is not there"
-        assert node.name not in defined
-        defined.add(node.name)
-    assert defined.issuperset(program.outputs)
-    assert all((i.golden is None) != (i.code is None) for i in program.inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fake_oracle import META
+from toy_programs import META
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program

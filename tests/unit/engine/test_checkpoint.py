@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from fake_executor import META, both, chain, flows, no_literal
+from fake_check import both, flows, no_literal
 from fake_oracle import FakeOracle, Rule
+from toy_programs import META, chain
 
 from minimizer.engine.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.engine.child.protocol import Outcome, parse_program

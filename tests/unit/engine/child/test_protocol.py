@@ -127,9 +127,14 @@ def test_random_values_anywhere_are_taken_or_refused(path: tuple[Any, ...], valu
 def taken_or_refused(message: Any) -> None:
     try:
         program = parse_program(message)
-    except ChildFailed:
-        return
-    assert isinstance(program, Program)
+    except ChildFailed as refused:
+        assert str(refused)
+    else:
+        assert isinstance(program, Program)
+        assert_names(program)
+
+
+def assert_names(program: Program) -> None:
     for name in [*(i.name for i in program.inputs), *(n.name for n in program.nodes), *program.outputs]:
         assert name.isidentifier()
 

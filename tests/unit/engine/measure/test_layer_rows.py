@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from fake_oracle import META
+from toy_programs import META
 
 from minimizer.engine.child.protocol import Outcome
 from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, modules, tabulate

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from fake_child import FakeExecutor, FakeSurvey
 
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
-from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import (
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
@@ -54,39 +52,6 @@ def outcome(word: str, *, phase: str = "compiled", **fields: Any) -> Outcome:
 def different(kind: str = "wrong_output", what: str = "value") -> Outcome:
     verdict = Verdict(fault=True, kind=kind, differences=[Difference(where="output[0]", kind=kind, what=what)])  # type: ignore[arg-type]
     return outcome("different", phase="compare", verdict=verdict)
-
-
-class FakeExecutor:
-    """Answers requests by rule and remembers them."""
-
-    def __init__(self, answer: Callable[[dict[str, Any]], Outcome]) -> None:
-        self._answer = answer
-        self.asked: list[dict[str, Any]] = []
-        self.timeouts: list[float] = []
-        self.watchdogs: list[Callable[[], Watchdog]] = []
-        self._caches = 0
-
-    def repeat(
-        self,
-        requests: Sequence[dict[str, Any]],
-        *,
-        timeout: float,
-        op: str = "judge",
-        watchdog: Callable[[], Watchdog] | None = None,
-    ) -> list[list[Outcome]]:
-        self.asked += requests
-        self.watchdogs += [watchdog] if watchdog is not None else []
-        self.timeouts.append(timeout)
-        return [[self._answer(request)] for request in requests]
-
-    def fresh_cache(self) -> Path:
-        self._caches += 1
-        return Path(f"/clean-{self._caches}")
-
-
-class FakeSurvey:
-    def golden(self, keys: frozenset[str]) -> Path:
-        return Path(f"/golden/{'-'.join(sorted(keys))}.pt")
 
 
 def oracle_for(executor: FakeExecutor, *accepts: Signature, **fields: Any) -> Oracle:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from fake_executor import chain, no_literal
+from fake_check import no_literal
+from fake_child import FakeSurvey
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_programs import chain
 
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.protocol import Difference, Outcome, Verdict
@@ -61,11 +63,6 @@ class Flaky:
 
     def fresh_cache(self) -> Path:
         raise AssertionError("nothing here is noise")
-
-
-class FakeSurvey:
-    def golden(self, keys: frozenset[str]) -> Path:
-        return Path("/golden.pt")
 
 
 def oracle(executor: Flaky, seen: tuple[int, int] | None = (7, 10)) -> Oracle:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_oracle import META, well_formed
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_graphs import chain, model
+from toy_programs import META, well_formed
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from canned_surveys import AT, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
+from canned_surveys import AT, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
 
 from minimizer.engine.survey.cases import Case
 from minimizer.vocabulary import Kind
@@ -23,7 +23,7 @@ from minimizer.vocabulary import Kind
     ],
 )
 def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool | None) -> None:
-    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), again])
+    executor = CannedExecutor([held(kind="wrong_output", verdict=WRONG), again])
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
@@ -41,7 +41,7 @@ def test_an_error_that_is_missing_is_repeated() -> None:
         finished(missing=[other]),
         finished(),
     ]
-    asked = asked_of(FakeExecutor(runs, [finished(raised=[missing["exception"]])]))
+    asked = asked_of(CannedExecutor(runs, [finished(raised=[missing["exception"]])]))
     found = asked.run()
     assert isinstance(found, Case)
     assert (found.signature.kind, found.message) == (Kind.MISSING_ERROR, "IndexError: out of range")
@@ -49,7 +49,7 @@ def test_an_error_that_is_missing_is_repeated() -> None:
 
 
 def test_a_crash_is_repeated() -> None:
-    executor = FakeExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
+    executor = CannedExecutor([ended(signal=6, at=AT), held(), ended(signal=6), ended(signal=11)], [finished()])
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
@@ -67,7 +67,7 @@ def test_a_crash_is_repeated() -> None:
     ],
 )
 def test_a_hang_is_repeated(again: dict[str, Any], same: bool | None) -> None:
-    executor = FakeExecutor([silent(), held(), again])
+    executor = CannedExecutor([silent(), held(), again])
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
@@ -80,7 +80,7 @@ def measured(**health: Any) -> dict[str, Any]:
 
 def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run() -> None:
     warm = measured(compile_seconds=0.5, frames=["warm"])
-    executor = FakeExecutor([finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm])
+    executor = CannedExecutor([finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm])
     asked = asked_of(executor)
     asked.run()
     found = asked.surveys.health(trace="/trace")
@@ -91,7 +91,7 @@ def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_r
 
 def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() -> None:
     broken = held(kind="compile_error", exception=error("ValueError"), health={"compile_seconds": 3.0})
-    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG), broken])
+    executor = CannedExecutor([held(kind="wrong_output", verdict=WRONG), broken])
     asked = asked_of(executor)
     executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
     asked.run()
@@ -102,7 +102,7 @@ def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() 
 
 
 def test_no_health_of_a_run_that_died() -> None:
-    executor = FakeExecutor([ended(signal=11)])
+    executor = CannedExecutor([ended(signal=11)])
     asked = asked_of(executor)
     executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
     assert asked.surveys.health(trace="/trace") is None

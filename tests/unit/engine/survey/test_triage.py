@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from canned_surveys import AT, CHECKED, PROGRAM, WRONG, FakeExecutor, asked_of, ended, error, finished, held, silent
+from canned_surveys import AT, CHECKED, PROGRAM, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
 
 from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import Checked, Held, parse
@@ -23,8 +23,8 @@ from minimizer.vocabulary import Kind, Reason, Status
 
 def triage(
     *surveys: dict[str, Any], eager: Sequence[dict[str, Any]] = (), **options: Any
-) -> tuple[Case | ScriptCase | Settled, FakeExecutor, list[str]]:
-    executor, notes = FakeExecutor(surveys, eager), []
+) -> tuple[Case | ScriptCase | Settled, CannedExecutor, list[str]]:
+    executor, notes = CannedExecutor(surveys, eager), []
     asked = asked_of(executor, on_note=notes.append, **{"args": ["--fast"], "steps": 3, **options})
     return asked.run(), executor, notes
 
@@ -219,7 +219,7 @@ assert took < 1, "too slow"
 def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TIMED)
     late = {**error("AssertionError", "too slow"), "frames": [["script.py", "<module>", 'assert took < 1, "too slow"']]}
-    executor = FakeExecutor([finished(exception=late)], [finished(exception=late)])
+    executor = CannedExecutor([finished(exception=late)], [finished(exception=late)])
     found = asked_of(executor, tmp_path / "script.py").run()
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
@@ -296,17 +296,17 @@ def test_a_script_that_misses_the_wrapper_in_eager_is_judged_as_usual() -> None:
 
 def test_a_script_that_sets_a_stance_itself_is_not_asked_by_one(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text('torch.compiler.set_stance("default")\n')
-    executor = FakeExecutor([finished(exception=error("TypeError"))], [finished()])
+    executor = CannedExecutor([finished(exception=error("TypeError"))], [finished()])
     asked_of(executor, tmp_path / "script.py").run()
     assert [request.get("stance") for request in executor.asked].count(True) == 0
 
 
 def test_somebody_is_told_of_the_first_run_that_ends_well() -> None:
     told: list[int] = []
-    executor = FakeExecutor([finished()])
+    executor = CannedExecutor([finished()])
     asked_of(executor, on_healthy=lambda: told.append(len(executor.asked))).run()
     assert told == [1]
-    asked_of(FakeExecutor([held(kind="wrong_output", verdict=WRONG)]), on_healthy=lambda: told.append(0)).run()
+    asked_of(CannedExecutor([held(kind="wrong_output", verdict=WRONG)]), on_healthy=lambda: told.append(0)).run()
     assert told == [1]
 
 
@@ -426,7 +426,7 @@ def test_what_is_held_and_cannot_be_written_is_let_go(first: dict[str, Any]) -> 
 
 def test_several_suspects_are_asked_in_turn() -> None:
     first, second = SUSPECT, {**SUSPECT, "graph": 2, "call": 0}
-    executor = FakeExecutor([finished(suspects=[first, second]), held(), held()])
+    executor = CannedExecutor([finished(suspects=[first, second]), held(), held()])
     asked = asked_of(executor, steps=3)
 
     assert isinstance(asked.run(), Case)
@@ -665,7 +665,7 @@ def test_a_failure_that_shows_in_the_third_run_is_a_case() -> None:
 
 
 def test_what_earlier_runs_have_shown_holds_when_time_runs_out() -> None:
-    class OutOfTime(FakeExecutor):
+    class OutOfTime(CannedExecutor):
         def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
             if len(self.asked) == 2:
                 raise BudgetExceeded("the budget is used up")
@@ -734,7 +734,7 @@ def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> Non
             },
         },
     )
-    executor = FakeExecutor([{"held": answer}])
+    executor = CannedExecutor([{"held": answer}])
     asked = asked_of(executor, path)
     found = asked.run()
     assert isinstance(found, Case)
@@ -749,7 +749,7 @@ def test_a_script_that_is_no_python_any_more_brings_nothing_along(tmp_path: Path
     """It may have rewritten itself while it ran."""
     script = tmp_path / "script.py"
     script.write_text("def f(:\n")
-    executor = FakeExecutor([held(kind="wrong_output", verdict=WRONG)], [])
+    executor = CannedExecutor([held(kind="wrong_output", verdict=WRONG)], [])
     asked = asked_of(executor, script)
     found = asked.run()
     assert isinstance(found, Case)

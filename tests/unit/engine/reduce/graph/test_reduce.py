@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from fake_executor import META, FakeExecutor, Rule, both, chain, flows, has, in_a_row, no_literal, well_formed
+from fake_check import FakeCheck, Rule, both, flows, has, in_a_row, no_literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_programs import META, chain, well_formed
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -84,8 +85,8 @@ def rules(draw: st.DrawFn) -> Rule:
     return both(*parts)
 
 
-def run(program: Program, rule: Rule, *, jobs: int = 1, budget: int | None = None) -> tuple[Reduced, FakeExecutor]:
-    executor = FakeExecutor(rule, budget=budget)
+def run(program: Program, rule: Rule, *, jobs: int = 1, budget: int | None = None) -> tuple[Reduced, FakeCheck]:
+    executor = FakeCheck(rule, budget=budget)
     return reduce(program, check=executor, literal=no_literal, jobs=jobs), executor
 
 
@@ -154,7 +155,7 @@ def test_each_accepted_candidate_is_told_and_recorded() -> None:
 
     needed = ["torch.a", "torch.b", "torch.c"]  # too many nodes for the jump to the simplest inputs
     program = chain(["torch.sin"] * 20 + needed + ["torch.sin"] * 20)
-    result = reduce(program, check=FakeExecutor(in_a_row(*needed)), literal=no_literal, on_step=on_step)
+    result = reduce(program, check=FakeCheck(in_a_row(*needed)), literal=no_literal, on_step=on_step)
     assert steps == result.history
     assert [s.nodes for s in steps] == sizes
     assert [s.nodes for s in steps] == sorted((s.nodes for s in steps), reverse=True)
@@ -341,7 +342,7 @@ def test_a_value_without_meta_brings_its_producer() -> None:
 
 def test_a_budget_error_is_the_budget_of_the_job() -> None:
     with pytest.raises(BudgetExceeded):
-        FakeExecutor(has(), budget=0)([chain(["torch.a"])])
+        FakeCheck(has(), budget=0)([chain(["torch.a"])])
 
 
 def test_trap_18_an_index_stays_in_range_where_random_numbers_would_not_be() -> None:

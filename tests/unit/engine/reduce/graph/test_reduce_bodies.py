@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_executor import FakeExecutor, Rule, no_literal, well_formed
+from fake_check import FakeCheck, Rule, no_literal
+from toy_programs import tidy, well_formed
 
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Arg, Code, Ref
@@ -88,8 +89,9 @@ FLEX = Program(
 
 
 def run(program: Program, rule: Rule) -> Reduced:
-    reduced = reduce(program, check=FakeExecutor(rule), literal=no_literal)
+    reduced = reduce(program, check=FakeCheck(rule), literal=no_literal)
     well_formed(reduced.best)
+    tidy(reduced.best)
     assert reduced.one_minimal
     return reduced
 

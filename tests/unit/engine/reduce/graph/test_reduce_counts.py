@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from fake_executor import META, FakeExecutor, both, chain, flows, has, in_a_row, meets, no_literal
+from fake_check import FakeCheck, both, flows, has, in_a_row, meets, no_literal
+from toy_programs import META, chain
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -19,7 +20,7 @@ WIDE = TensorMeta((8, 16), "torch.float32", (16, 1))
 def test_one_bad_node_in_750_is_alone_within_25_trials(where: int, jobs: int) -> None:
     targets = ["torch.sin"] * 750
     targets[where] = "torch.relu"
-    executor = FakeExecutor(has("torch.relu"))
+    executor = FakeCheck(has("torch.relu"))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
     alone = next(step.trial for step in result.history if step.nodes == 1)
     assert [n.target for n in result.best.nodes] == ["torch.relu"]
@@ -34,7 +35,7 @@ def test_a_window_of_five_in_344_stands_within_60_trials(where: int, jobs: int) 
     window = ["torch.a", "torch.b", "torch.c", "torch.d", "torch.e"]
     targets = ["torch.sin"] * 344
     targets[where : where + 5] = window
-    executor = FakeExecutor(in_a_row(*window))
+    executor = FakeCheck(in_a_row(*window))
     result = reduce(chain(targets), check=executor, literal=no_literal, jobs=jobs)
     found = next(step.trial for step in result.history if step.nodes == 5)
     print(f"five of 344 at {where}, jobs={jobs}: found after {found}, {result.trials} in all")
@@ -50,7 +51,7 @@ def test_a_window_of_five_in_344_stands_within_60_trials(where: int, jobs: int) 
 @pytest.mark.parametrize("first", [0, 133, 399])
 def test_trap_08_two_cooperating_nodes_400_apart_end_in_two_within_50_trials(first: int, jobs: int) -> None:
     program = chain(_sines(800, {first: "torch.a", first + 400: "torch.b"}))
-    _ends_in(program, FakeExecutor(flows("torch.a", "torch.b")), ["torch.a", "torch.b"], trials=50, jobs=jobs)
+    _ends_in(program, FakeCheck(flows("torch.a", "torch.b")), ["torch.a", "torch.b"], trials=50, jobs=jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
@@ -58,7 +59,7 @@ def test_trap_08_two_cooperating_nodes_400_apart_end_in_two_within_50_trials(fir
 def test_trap_08_three_cooperating_nodes_far_apart(places: tuple[int, ...], jobs: int) -> None:
     needed = ["torch.a", "torch.b", "torch.c"]
     program = chain(_sines(400, dict(zip(places, needed, strict=True))))
-    _ends_in(program, FakeExecutor(flows(*needed)), needed, trials=120, jobs=jobs)
+    _ends_in(program, FakeCheck(flows(*needed)), needed, trials=120, jobs=jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
@@ -67,7 +68,7 @@ def test_trap_08_three_cooperating_nodes_far_apart(places: tuple[int, ...], jobs
 def test_trap_08_cooperating_nodes_in_two_branches(left: int, right: int, interleaved: bool, jobs: int) -> None:
     program = _branches(_sines(200, {left: "torch.a"}), _sines(200, {right: "torch.b"}), interleaved=interleaved)
     rule = meets("torch.add", "torch.a", "torch.b")
-    _ends_in(program, FakeExecutor(rule), ["torch.a", "torch.add", "torch.b"], trials=130, jobs=jobs)
+    _ends_in(program, FakeCheck(rule), ["torch.a", "torch.add", "torch.b"], trials=130, jobs=jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
@@ -76,7 +77,7 @@ def test_trap_08_cooperating_nodes_with_changes_of_shape_between_them(period: in
     """Every few nodes the chain becomes wide or narrow; what changes the shape for nothing does not run."""
     program = _breathing(400, period, {50: "torch.a", 338: "torch.b"})
     rule = both(flows("torch.a", "torch.b"), _runs)
-    _ends_in(program, FakeExecutor(rule), ["torch.a", "torch.b"], trials=70, jobs=jobs)
+    _ends_in(program, FakeCheck(rule), ["torch.a", "torch.b"], trials=70, jobs=jobs)
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
@@ -89,10 +90,10 @@ def test_trap_08_cooperating_nodes_with_residual_connections_between_them(first:
         nodes.append(Node(f"r{index}", "torch.add", (Ref(stream), Ref(f"v{index}")), meta=META))
         stream = f"r{index}"
     program = Program(inputs=(Input("x", META, golden="x"),), nodes=tuple(nodes), outputs=(stream,))
-    _ends_in(program, FakeExecutor(flows("torch.a", "torch.b")), ["torch.a", "torch.b"], trials=50, jobs=jobs)
+    _ends_in(program, FakeCheck(flows("torch.a", "torch.b")), ["torch.a", "torch.b"], trials=50, jobs=jobs)
 
 
-def _ends_in(program: Program, executor: FakeExecutor, targets: list[str], *, trials: int, jobs: int) -> None:
+def _ends_in(program: Program, executor: FakeCheck, targets: list[str], *, trials: int, jobs: int) -> None:
     result = reduce(program, check=executor, literal=no_literal, jobs=jobs)
     print(f"{program.size} to {result.best.size} nodes, jobs={jobs}: {result.trials} trials")
     assert sorted(node.target for node in result.best.nodes) == targets

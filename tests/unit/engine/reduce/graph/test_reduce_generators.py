@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from fake_executor import FakeExecutor, both, chain, has, no_literal
+from fake_check import FakeCheck, both, has, no_literal
+from toy_programs import chain
 
 from minimizer.engine.program.model import Input, Program, TensorMeta
 from minimizer.engine.reduce.graph import reduce
@@ -95,7 +96,7 @@ def test_a_generator_knows_its_own_code(dtype: str) -> None:
 
 def test_strides_that_are_not_needed_go() -> None:
     meta = TensorMeta((2, 3), "torch.float32", (1, 2))
-    result = reduce(chain(["torch.a"], meta=meta), check=FakeExecutor(has("torch.a")), literal=no_literal)
+    result = reduce(chain(["torch.a"], meta=meta), check=FakeCheck(has("torch.a")), literal=no_literal)
     assert result.best.inputs[0].code == "torch.ones(1)"
 
 
@@ -109,7 +110,7 @@ def test_a_number_below_minus_one_needs_no_random_values() -> None:
 
     meta = TensorMeta((4, 2), "torch.float32", (2, 1))
     result = reduce(
-        chain(["torch.a"], meta=meta), check=FakeExecutor(both(has("torch.a"), is_low_somewhere)), literal=no_literal
+        chain(["torch.a"], meta=meta), check=FakeCheck(both(has("torch.a"), is_low_somewhere)), literal=no_literal
     )
     assert result.best.inputs[0].code == "torch.full((1,), -2.0)"
 
@@ -128,7 +129,7 @@ def test_of_data_that_are_not_finite_a_single_value_is_left(value: str, left: st
         return code == literal or 'float("' in code
 
     meta = TensorMeta((2, 2), "torch.float32", (2, 1))
-    check = FakeExecutor(both(is_special, has("torch.a")))
+    check = FakeCheck(both(is_special, has("torch.a")))
     result = reduce(chain(["torch.a"], meta=meta), check=check, literal=lambda _: literal)
     assert result.best.inputs[0].code == (f'torch.full((1,), float("{left}"))' if left else literal)
     assert any("float(" in code for code in tried if code != literal) is (left is not None)
@@ -136,7 +137,7 @@ def test_of_data_that_are_not_finite_a_single_value_is_left(value: str, left: st
 
 def test_strides_that_are_needed_stay() -> None:
     meta = TensorMeta((2, 3), "torch.float32", (1, 2))
-    executor = FakeExecutor(
+    executor = FakeCheck(
         lambda p: any(
             i.meta is not None and i.meta.stride == (1, i.meta.shape[0]) and min(i.meta.shape) >= 2 for i in p.inputs
         )
@@ -146,7 +147,7 @@ def test_strides_that_are_needed_stay() -> None:
 
 
 def test_a_small_golden_value_is_written_out_before_a_data_file_is_needed() -> None:
-    executor = FakeExecutor(lambda p: p.inputs[0].golden is not None or p.inputs[0].code == "torch.tensor([3.0])")
+    executor = FakeCheck(lambda p: p.inputs[0].golden is not None or p.inputs[0].code == "torch.tensor([3.0])")
     result = reduce(
         chain(["torch.a"]), check=executor, literal=lambda key: "torch.tensor([3.0])" if key == "x" else None
     )
@@ -154,7 +155,7 @@ def test_a_small_golden_value_is_written_out_before_a_data_file_is_needed() -> N
 
 
 def test_data_that_nothing_can_make_stays_golden() -> None:
-    executor = FakeExecutor(lambda p: any(i.golden is not None for i in p.inputs))
+    executor = FakeCheck(lambda p: any(i.golden is not None for i in p.inputs))
     result = reduce(chain(["torch.a"]), check=executor, literal=no_literal)
     assert result.best.inputs[0].golden == "x"
     assert result.one_minimal

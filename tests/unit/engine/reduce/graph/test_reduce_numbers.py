@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_executor import FakeExecutor, Rule, flows, no_literal, well_formed
+from fake_check import FakeCheck, Rule, flows, no_literal
+from toy_programs import tidy, well_formed
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -31,8 +32,9 @@ def doubled() -> Program:
 
 
 def run(program: Program, rule: Rule) -> Reduced:
-    reduced = reduce(program, check=FakeExecutor(rule), literal=no_literal, jobs=2)
+    reduced = reduce(program, check=FakeCheck(rule), literal=no_literal, jobs=2)
     well_formed(reduced.best)
+    tidy(reduced.best)
     assert rule(reduced.best)
     assert reduced.one_minimal
     return reduced

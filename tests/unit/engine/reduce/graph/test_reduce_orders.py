@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
-from fake_executor import both, flows, has, in_a_row, no_literal
-from fake_oracle import META, FakeOracle, Rule
+from fake_check import both, flows, has, in_a_row, no_literal
+from fake_oracle import FakeOracle, Rule
+from toy_programs import META
 
 from minimizer.engine.localize.localize import Localized, localize
 from minimizer.engine.oracle.oracle import Oracle

@@ -1,19 +1,19 @@
-"""An executor without torch: judges programs by toy rules, counts, and checks that each candidate is well-formed."""
+"""A reducer's ``check`` without torch: judges programs by toy rules, counts, and checks that each is well-formed and tidy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minimizer.engine.program.arguments import Ref
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from toy_programs import tidy, well_formed
+
+from minimizer.engine.program.model import Node, Program
 from minimizer.errors import BudgetExceeded
 
 Rule = Callable[[Program], bool]
-META = TensorMeta((8, 8), "torch.float32", (8, 1))
 
 
-class FakeExecutor:
-    """A `check` for the reducer."""
+class FakeCheck:
+    """A ``check`` for the reducer."""
 
     def __init__(self, rule: Rule, *, budget: int | None = None) -> None:
         self._rule, self._budget = rule, budget
@@ -24,27 +24,11 @@ class FakeExecutor:
         self.batches.append(len(batch))
         for program in batch:
             well_formed(program)
+            tidy(program)
             self.asked.append(program.fingerprint())
         if self._budget is not None and len(self.asked) > self._budget:
             raise BudgetExceeded
         return [self._rule(program) for program in batch]
-
-
-def well_formed(program: Program) -> None:
-    """Assert that references are defined before use, names are unique, and every input is used and has one value."""
-    names = [v.name for v in (*program.inputs, *program.nodes)]
-    assert len(names) == len(set(names))
-    assert program.nodes
-    assert len(program.outputs) == len(set(program.outputs))
-    defined = {i.name for i in program.inputs}
-    used = set(program.outputs)
-    for node in program.nodes:
-        assert defined.issuperset(node.refs())
-        used.update(node.refs())
-        defined.add(node.name)
-    assert defined.issuperset(program.outputs)
-    assert used.issuperset(i.name for i in program.inputs)
-    assert all((i.golden is None) != (i.code is None) for i in program.inputs)
 
 
 def no_literal(key: str) -> str | None:
@@ -103,13 +87,3 @@ def in_a_row(*targets: str) -> Rule:
 
 def both(*rules: Rule) -> Rule:
     return lambda program: all(rule(program) for rule in rules)
-
-
-def chain(targets: Sequence[str], *, meta: TensorMeta = META) -> Program:
-    """``v0 = targets[0](x); v1 = targets[1](v0); ...``"""
-    nodes = []
-    previous = "x"
-    for index, target in enumerate(targets):
-        nodes.append(Node(f"v{index}", target, (Ref(previous),), meta=meta))
-        previous = f"v{index}"
-    return Program(inputs=(Input("x", meta, golden="x"),), nodes=tuple(nodes), outputs=(previous,))
