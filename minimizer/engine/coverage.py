@@ -15,12 +15,13 @@ Counts = protocol.Checked | model.Checked
 class Extent:
     """How far the run of a script went.
 
-    ``most_calls``: those of the graph that was called most often. ``all_fits``: there is time to compare all of them.
-    ``stopped_after``: seconds, where it was stopped before its end. ``budget``: one with which it would not have been.
+    ``most_calls``: those of the module and size that was called most often. ``all_fits``: there is time to compare all of them.
+    ``is_planned``: more of them are compared as time allows; else only as many as the user has asked for. ``stopped_after``: seconds, where it was stopped before its end. ``budget``: one with which it would not have been.
     """
 
     most_calls: int = 0
     all_fits: bool = True
+    is_planned: bool = False
     stopped_after: float | None = None
     budget: int | None = None
 
@@ -55,6 +56,8 @@ def _stopped(extent: Extent) -> str:
 def _more(checked: Counts, extent: Extent) -> str:
     """The option that has more compared, if one does."""
     is_stopped = extent.stopped_after is not None
+    if extent.is_planned and not is_stopped:
+        return _rest(checked, extent)
     if checked.planned < checked.calls_made:
         is_all = checked.calls == checked.planned and extent.all_fits and not is_stopped
         return f"; --steps {rounded_up(extent.most_calls)} compares {'all' if is_all else 'more'}"
@@ -63,6 +66,16 @@ def _more(checked: Counts, extent: Extent) -> str:
     if is_stopped:
         return f"; --steps {rounded_up(2 * extent.most_calls)} lets it run longer"
     return "; the others were not" if checked.calls < checked.planned else ""
+
+
+def _rest(checked: Counts, extent: Extent) -> str:
+    """What became of the calls that were not compared, where all of them are planned."""
+    if checked.calls >= checked.calls_made:
+        return ""
+    if extent.all_fits:
+        return "; the others could not be"
+    which = "the first and the last of each module and size, and as many of the others as there was time for"
+    return f": {which}; --steps {rounded_up(extent.most_calls)} compares all"
 
 
 def rounded_up(number: int) -> int:

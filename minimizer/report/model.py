@@ -235,10 +235,10 @@ class Checked(Part):
     frames: int = Field(0, description="Frames that Dynamo compiled a graph of.")
     graphs: int = 0
     calls: int = Field(0, description="Calls of graphs that were compared with eager.")
-    planned: int = Field(0, description="Those that were to be: the first calls of each graph.")
+    planned: int = Field(0, description="Those that were to be: all, or as many of each module and size as `steps` says.")
     calls_made: int = Field(0, description="Calls of graphs until the script ended, or was stopped.")
     instances: int | None = Field(
-        None, description="Different sets of parameters and buffers that graphs were called with."
+        None, description="Module instances that graphs were called for."
     )
     backward: int = Field(0, description="Backward passes that were replayed and compared.")
     largest: Largest | None = None

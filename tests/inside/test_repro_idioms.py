@@ -23,7 +23,7 @@ from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.inside.referee import referee
+from minimizer.inside.referee.call import Call
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.wire import Channel
 from minimizer.report.model import Failure, Reproducibility
@@ -461,4 +461,5 @@ def test_a_repro_differentiates_what_the_judge_does(
     found: dict[str, Any] = {}
     exec(f"import torch\n{render.function(case.program())}", found)
     exec(case.repro().source, found)
-    torch.testing.assert_close(found["expected"], tuple(referee.gradients(found["f"], [found["x"]], None)))
+    call = Call.now(found["f"], [found["x"]]).behind(None)
+    torch.testing.assert_close(found["expected"], tuple(call.run(call.function).gradients))

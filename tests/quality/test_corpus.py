@@ -60,6 +60,8 @@ def test_corpus(name: str, tmp_path: Path) -> None:
     assert report["failure"]["stage"] == truth["stage"]
     if "op" in truth:
         assert truth["op"] in report["culprits"][0]["ops"]
+    if "module" in truth:
+        assert report["culprits"][0]["module"] == truth["module"]
     assert report["reduction"]["one_minimal"]
     for pinned in ("nodes", "lines"):
         if truth[pinned] is not None:

@@ -23,7 +23,15 @@ PROGRAM: dict[str, Any] = {
 }  # fmt: skip
 WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "expected": "1", "actual": "2"}]}
 CHECKED = {"frames": 2, "graphs": 2, "calls": 5, "planned": 5, "calls_made": 5, "backward": 1}
-ALL_WELL: dict[str, Any] = {"checked": CHECKED, "most_calls": 4}
+
+
+def calls_of(key: int, made: int, compared: int, backward: int = 0) -> dict[str, Any]:
+    """The calls of a graph that all have one key, of which the first few were compared."""
+    watched = [*range(compared)]
+    return {"keys": [key] * made, "watched": watched, "compared": watched, "backward": watched[:backward]}
+
+
+ALL_WELL: dict[str, Any] = {"checked": CHECKED, "calls": [calls_of(0, 4, 4, 1), calls_of(1, 1, 1)]}
 
 
 def error(kind: str, message: str = "went wrong") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from minimizer.errors import ChildFailed
 
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
-MAX_NODES = 200_000
+MAX_NODES = MAX_CALLS = 200_000
 
 Model = TypeVar("Model", bound="Loose")
 
@@ -190,12 +190,28 @@ class Missing(Loose):
     exception: ExceptionInfo
 
 
+class Uncompared(Loose):
+    """A graph of which no call could be compared in a run, and the reason."""
+
+    graph: Count
+    why: Text = ""
+
+
+class GraphCalls(Loose):
+    """The calls of one graph, in their order; see ``inside/watch/coverage.py``."""
+
+    keys: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
+    watched: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
+    compared: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
+    backward: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
+
+
 class Finished(Loose):
     """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
 
-    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it. ``most_calls`` are
-    those of the graph that was called most often; of all ``seconds`` comparing took ``comparing_seconds``. ``uncompared``: the
-    graphs of which no call could be compared, each with the reason.
+    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it. Of all ``seconds``
+    comparing took ``comparing_seconds``. ``calls``: by graph. ``uncompared``: the graphs of which no call could be compared, each
+    with the reason.
     """
 
     stopped: bool = False
@@ -207,9 +223,9 @@ class Finished(Loose):
     seconds: Number = None
     comparing_seconds: Number = None
     checked: Checked = Checked()
-    most_calls: Count = 0
+    calls: list[GraphCalls] = Field(default_factory=list, max_length=MAX_NODES)
     health: Health | None = None
-    uncompared: list[Text] = Field(default_factory=list, max_length=100)
+    uncompared: list[Uncompared] = Field(default_factory=list, max_length=100)
     suspects: list[Suspect] = Field(default_factory=list, max_length=100)
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)

@@ -161,15 +161,27 @@ def unexamined(suspect: Settled) -> Settled:
     )
 
 
-def uncompared(healthy: Settled, graphs: Sequence[str]) -> Settled:
+def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settled:
     """The verdict where all calls that were compared agree, and some ``graphs`` had none that could be."""
     more = f" and {len(graphs) - 1} more" if len(graphs) > 1 else ""
+    first = f"compiled graph {graphs[0].graph} ({graphs[0].why})"
     return replace(
         healthy,
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
-        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {graphs[0]}{more} could be compared "
+        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {first}{more} could be compared "
         "with eager: the script may be healthy, and nobody knows.",
+    )
+
+
+def too_little(healthy: Settled, untouched: int) -> Settled:
+    """The verdict where all calls that were compared agree, and there was no time for the first call of some keys."""
+    return replace(
+        healthy,
+        status=Status.PARTIAL,
+        reason=Reason.BUDGET,
+        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but there was no time to compare "
+        f"{counted(untouched, 'combination')} of graph, module and size even once: a larger --budget gives it more.",
     )
 
 

@@ -1,13 +1,14 @@
-"""The runs of one script, with the compiler and without: the first looks at it, and all that later ones are asked.
+"""Runs the user's script, compiled or eager: the surveys that look for a failure, and every later rerun.
 
 What a run has shown is for `triage` to judge; here only whether a later one shows the same, and how long it took.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.watchdog import Limits, Silence, Watchdog
 from minimizer.engine.coverage import Extent
 from minimizer.engine.survey.cases import Case, checked_of, hang_signature, held_signature, missing_signature
+from minimizer.engine.survey.plan import Plan
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
@@ -37,10 +39,28 @@ FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 """How often a script is run, in all, whose failure does not always show; none is begun after that time."""
 
 
+MOST_COST = 4.0
+"""Compared runs of a healthy script, in plain compiled runs: plain ones are made beside them."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that a run of the script took, those of comparing among them, and the calls that were compared in them."""
+
+    seconds: float
+    comparing: float
+    compared: int
+
+    @property
+    def by_itself(self) -> float:
+        """Seconds without the comparing."""
+        return self.seconds - self.comparing
+
+
 class Surveys:
     """The runs of one script.
 
-    ``hang_after`` and ``budget``, that of the whole job, are in seconds, ``steps`` in calls of each graph, ``nproc`` in ranks;
+    ``hang_after`` and ``budget``, that of the whole job, are in seconds, ``steps`` in calls with the same key, ``nproc`` in ranks;
     ``values``: compare them.
     """
 
@@ -58,6 +78,10 @@ class Surveys:
     ) -> None:
         self._executor, self.script, self.values = executor, script, values
         self._args, self._nproc, self._steps = args, nproc, steps
+        self.plan = Plan(steps)
+        self._listed: dict[int, list[int]] | None = None
+        """The calls that runs compare, by graph; None before there was a run to choose them by."""
+        self._paces: list[Pace] = []
         share = budget * SHARE
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
         self._watchdog: Watchdog | None = None
@@ -108,31 +132,64 @@ class Surveys:
         each = (finished.comparing_seconds or 0.0) / max(1, checked.calls)
         all_seconds = seconds + each * (checked.calls_made - checked.planned)
         return Extent(
-            most_calls=finished.most_calls,
-            all_fits=all_seconds < self._limits.patience,
+            most_calls=self.plan.most_calls,
+            all_fits=self.plan.is_complete if self._steps is None else all_seconds < self._limits.patience,
+            is_planned=self._steps is None,
             stopped_after=seconds if finished.stopped else None,
             budget=round(PATIENCE / SHARE) if self._is_late(finished) and self._limits.patience < PATIENCE else None,
         )
 
     def checked(self, finished: protocol.Finished) -> protocol.Checked:
-        """What a run compared; what it was stopped before counts as left out."""
+        """What was compared in all runs up to this one; what it was stopped before counts as left out."""
+        compared = {"calls": len(self.plan.compared), "backward": len(self.plan.backward)} if finished.calls else {}
+        checked = finished.checked.model_copy(update=compared)
         if not finished.stopped:
-            return finished.checked
+            return checked
         seconds = finished.seconds or 0.0
         why = "its share of the budget was over" if self._is_late(finished) else "enough was compared"
         later = f"what comes after {seconds:.0f} s: the script was stopped there, as {why}"
-        return finished.checked.model_copy(update={"not_compared": [later, *finished.checked.not_compared]})
+        return checked.model_copy(update={"not_compared": [later, *checked.not_compared]})
 
     def _is_late(self, finished: protocol.Finished) -> bool:
         """Whether a run was stopped for want of time; it begins to count a little later than we do."""
         return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
-    def first(self) -> Survey:
-        """A run of the script as it is. Of the first that comes to its end the compile times are kept: those of a cold cache."""
+    def next(self) -> Survey:
+        """A run of the script as it is, which compares what is next in the plan of coverage.
+
+        Of the first that comes to its end the compile times are kept: those of a cold cache.
+        """
+        if self._paces:
+            self._listed = self.plan.next_calls(self._affordable_calls)
         survey = self.run()
-        if self._cold is None and survey.finished is not None:
-            self._cold = survey.finished.health
+        if (finished := survey.finished) is not None:
+            self.plan = self.plan.after(finished.calls)
+            if self._cold is None:
+                self._cold = finished.health
+            compared = sum(len(graph.compared) for graph in finished.calls)
+            self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
+
+    @property
+    def affords_another(self) -> bool:
+        """Whether one more run keeps a healthy verdict within `MOST_COST`."""
+        if not self._paces or not self._plain_seconds:  # nothing is known
+            return True
+        expected = self._paces[-1].by_itself + self._plain_seconds
+        return sum(pace.seconds for pace in self._paces) + expected <= MOST_COST * self._plain_seconds
+
+    @property
+    def _plain_seconds(self) -> float:
+        """What a run of the script takes by itself, on a cold cache."""
+        return self._paces[0].by_itself
+
+    @property
+    def _affordable_calls(self) -> int:
+        """Calls that a run may compare without taking more than twice as long as the script by itself."""
+        if self._steps is not None:
+            return sys.maxsize
+        each = sum(pace.comparing for pace in self._paces) / max(1, sum(pace.compared for pace in self._paces))
+        return max(1, int(min(self._plain_seconds, self._limits.patience) / each)) if each else sys.maxsize
 
     def run(self, **changes: Any) -> Survey:
         """A run with the compiler; ``changes`` are fields of its request (``inside/tasks/survey.py``)."""
@@ -152,7 +209,8 @@ class Surveys:
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {
             "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
-            "values": compiled and self.values, "steps": self._steps if compiled else None, "hold": None, "tolerance": None,
+            "values": compiled and self.values, "steps": self._steps if compiled else None,
+            "calls": self._listed if compiled else None, "hold": None, "tolerance": None,
         }  # fmt: skip
 
     def fails_again(self, case: Case) -> bool | None:

@@ -43,6 +43,7 @@ from minimizer.engine.survey.cases import (
     opaque,
     place_of,
     signal_name,
+    too_little,
     uncompared,
     unexamined,
     unmade,
@@ -90,8 +91,10 @@ class Triage:
         if is_healthy(found):
             self._on_healthy()
         with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
-            while is_healthy(found) and runs < SURVEYS and time.monotonic() - started < self._repeat_seconds:
+            while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 found, runs = self._once(), runs + 1
+        if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
+            found = too_little(found, untouched)
         if isinstance(found, Case):
             return replace(found, runs=found.runs + runs - 1)
         if runs == 1:
@@ -101,8 +104,13 @@ class Triage:
         settled = replace(settled, summary=f"{settled.summary} {said}", runs=runs)
         return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
 
+    def _is_worth_another(self, seconds: float) -> bool:
+        """Whether a script that is healthy so far is run once more: to see what does not always show, or what is left of the plan."""
+        is_early = seconds < self._repeat_seconds or not self.surveys.plan.is_complete
+        return is_early and self.surveys.affords_another
+
     def _once(self) -> Case | ScriptCase | Settled:
-        survey = self.surveys.first()
+        survey = self.surveys.next()
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
@@ -161,24 +169,25 @@ class Triage:
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
         hidden = hidden_failure(finished)
-        if finished.stopped and not finished.checked.calls and (self.surveys.values or not finished.checked.frames):
-            return hidden or self._nothing_compared(finished)
-        if finished.checked.frames == 0:
+        checked, extent = self.surveys.checked(finished), self.surveys.extent(finished)
+        if finished.stopped and not checked.calls and (self.surveys.values or not checked.frames):
+            return hidden or self._nothing_compared(checked)
+        if checked.frames == 0:
             how = "The script ran to its end, but torch.compile compiled no frame of it."
-            return hidden or nothing_compiled(how, finished.checked, children=finished.children)
-        if finished.checked.calls == 0 and self.surveys.values:
+            return hidden or nothing_compiled(how, checked, children=finished.children)
+        if checked.calls == 0 and self.surveys.values:
             return hidden or Settled(
                 Status.PARTIAL,
                 Reason.NOT_VERIFIED,
-                f"The script ran to its end, but no call of its {counted(finished.checked.graphs, 'compiled graph')} could be compared "
+                f"The script ran to its end, but no call of its {counted(checked.graphs, 'compiled graph')} could be compared "
                 "with eager: nothing was checked but that it compiles and runs.",
-                finished.checked,
+                checked,
             )
-        checked, extent = self.surveys.checked(finished), self.surveys.extent(finished)
         summary = coverage.healthy(checked, extent) if self.surveys.values else coverage.uncompared(checked, extent)
         healthy = hidden or Settled(Status.HEALTHY, None, summary, checked, notes=tuple(finished.notes))
-        if finished.uncompared and self.surveys.values and not hidden:
-            healthy = uncompared(healthy, finished.uncompared)
+        never = [each for each in finished.uncompared if each.graph not in self.surveys.plan.compared_graphs]
+        if never and self.surveys.values and not hidden:
+            healthy = uncompared(healthy, never)
         note = (
             "Values behind a jump differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         )
@@ -186,9 +195,8 @@ class Triage:
         self.otherwise = noted = replace(healthy, notes=(*healthy.notes, note))
         return self.next_suspect() or (healthy if self.otherwise is noted else self.otherwise)
 
-    def _nothing_compared(self, finished: protocol.Finished) -> Settled:
+    def _nothing_compared(self, checked: protocol.Checked) -> Settled:
         """The verdict on a script that was stopped before a call of it was compared."""
-        checked = self.surveys.checked(finished)
         done = (
             f"with {counted(checked.graphs, 'graph')} compiled and {counted(checked.calls_made, 'call')} of them made"
         )

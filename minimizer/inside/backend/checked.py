@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..graph.collectives import WHY_ONCE, communicates
 from ..graph.graphs import concrete
 from ..graph.lifted import LiftedGraph, Unplayable
 from ..referee import referee, steadiness
+from ..referee.call import Call, GradientCall, Side
 from ..values import snapshot
 
 Compile = Callable[[], Callable[..., Any]]
@@ -138,8 +139,7 @@ class CheckedGraph:
         inputs = self._lifted.inputs(args)
         with self._spent.timed():
             try:
-                rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
-                before, copies = snapshot.clone(inputs), snapshot.clone(inputs)
+                call = Call(self._module, snapshot.clone(inputs), snapshot.rng_state(), snapshot.state_of_a_graph())
             except Exception as error:  # ours, and must not reach the user
                 self._cannot_check(error)
                 return self._compiled(*args)
@@ -147,8 +147,8 @@ class CheckedGraph:
             expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:
-            with self._spent.timed(), switches.applied():  # a graph may have changed them for what comes after it
-                fault = self._compare(before, rng, expected, inputs, copies)
+            with self._spent.timed():
+                fault = self._compare(call, Side(expected, inputs))
         except Exception as error:
             self._cannot_check(error)
             fault = None
@@ -158,70 +158,64 @@ class CheckedGraph:
             self._fail(fault)
         return expected
 
-    def _compare(
-        self, before: list[Any], rng: dict[str, Any], expected: Any, inputs: list[Any], copies: list[Any]
-    ) -> Fault | None:
+    def _compare(self, call: Call, expected: Side) -> Fault | None:
         self._spent.calls += 1
-        call = self._bounds.calls - self._left - 1
-        if call == 0:
-            snapshot.set_rng_state(rng)
-            self._is_random = steadiness.is_random(self._module, snapshot.clone(before))
+        number = self._bounds.calls - self._left - 1
+        if number == 0:
+            with call.started():
+                self._is_random = steadiness.is_random(self._module, snapshot.clone(call.inputs))
             if self._is_random:
                 self._spent.notes[RANDOM] = None
-        snapshot.set_rng_state(rng)
         try:
-            actual, copies = self._lifted.call(self._compiled, copies)
+            actual = self._lifted.run(call, self._compiled)
         except Unplayable:
             raise
         except Exception as error:
-            fault = Fault(self._module, before, rng, "runtime_error", _said(error), call, _grad(), error=error)
-            return fault if steadiness.is_steady(self._forward, before, rng, ()) else None
-        if isinstance(expected, (tuple, list)):  # backends answer with lists
-            actual = type(expected)(actual)
-        verdict = referee.judge(self._module, before, rng, expected, inputs, actual, copies)
-        backward = False
-        if not verdict.fault and not self._is_random and _grad() and _wants_gradients(before):
-            gradients = self._compare_gradients(before, rng)
+            fault = self._fault(call, number, "runtime_error", error=error)
+            return fault if steadiness.is_steady(call, ()) else None
+        if isinstance(expected.result, (tuple, list)):  # backends answer with lists
+            actual = actual._replace(result=type(expected.result)(actual.result))
+        verdict = referee.judge(call, expected, actual)
+        if not verdict.fault and not self._is_random and call.switches.grad and _wants_gradients(call.inputs):
+            behind = call.behind(None)
+            gradients = self._compare_gradients(behind)
             if isinstance(gradients, Exception):
-                return Fault(
-                    self._module, before, rng, "compile_error", _said(gradients), call, True, True, error=gradients
-                )
+                return self._fault(behind, number, "compile_error", error=gradients)
             if gradients is not None:
-                verdict, backward = gradients, True
+                verdict, call = gradients, behind
                 self._spent.backward += 1
         if not verdict.fault:
             return None
         wrong = [difference.where for difference in verdict.differences]
-        if not steadiness.is_steady(self._backward if backward else self._forward, before, rng, wrong):
+        if not steadiness.is_steady(call, wrong):
             self._spent.notes["eager differs from eager in a graph: nothing can be said about the compiler there"] = (
                 None
             )
             return None
         first = verdict.differences[0]
         said = f"{first.where}: expected {first.expected}, got {first.actual}"
-        return Fault(self._module, before, rng, str(verdict.kind), said, call, _grad(), backward)
+        return self._fault(call, number, str(verdict.kind), said)
 
-    def _compare_gradients(self, before: list[Any], rng: dict[str, Any]) -> referee.Verdict | Exception | None:
+    def _compare_gradients(self, behind: GradientCall) -> referee.Verdict | Exception | None:
         """The verdict on the gradients of the sum of all outputs; None if eager has none, or what only compiling it raises."""
         try:
-            snapshot.set_rng_state(rng)
-            expected = referee.gradients(self._module, snapshot.clone(before), None)
+            expected = behind.run(behind.function)
         except Exception:
             return None
         try:
-            snapshot.set_rng_state(rng)
-            actual = self._lifted.gradients(self._compiled, snapshot.clone(before), None)
+            actual = self._lifted.run(behind, self._compiled)
         except Unplayable:
             raise
         except Exception as error:
             return error
-        return referee.judge_gradients(self._module, before, rng, None, expected, actual)
+        return referee.judge(behind, expected, actual)
 
-    def _forward(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        return self._module(*values), values, []
-
-    def _backward(self, values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        return None, [], referee.gradients(self._module, values, None)
+    def _fault(self, call: Call, number: int, kind: str, said: str = "", error: Exception | None = None) -> Fault:
+        said = _said(error) if error is not None else said
+        is_backward = isinstance(call, GradientCall)
+        return Fault(
+            self._module, list(call.inputs), dict(call.rng), kind, said, number, call.switches.grad, is_backward, error
+        )
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
         """The inputs as plain values if eager takes them; that is not tried where it would wait for other ranks."""
@@ -251,7 +245,7 @@ def _grad() -> bool:
     return torch.is_grad_enabled()
 
 
-def _wants_gradients(values: list[Any]) -> bool:
+def _wants_gradients(values: Sequence[Any]) -> bool:
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 

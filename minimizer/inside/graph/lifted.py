@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from ..referee import referee
+from ..referee.call import Call, Function, Side
 from ..values import snapshot
 from .graphs import copy_graph
 
@@ -80,20 +80,16 @@ class LiftedGraph:
             finally:
                 _put(self.tensors, kept)
 
-    def call(self, compiled: Callable[..., Any], inputs: list[Any]) -> tuple[Any, list[Any]]:
-        """What compiled code makes of these inputs: its result, and the inputs after the call."""
-        with self.standing_in(inputs) as values:
-            result = compiled(*self.arguments(values))
-            # Taken together: a result may be one of the tensors, or a view of it.
-            return snapshot.clone((result, values)) if self.tensors else (result, values)
+    def run(self, call: Call, compiled: Function) -> Side:
+        """What compiled code makes of a call of ``module``.
 
-    def gradients(
-        self, compiled: Callable[..., Any], inputs: list[Any], cotangents: Sequence[Tensor] | None
-    ) -> list[Tensor | None]:
-        """Those of compiled code, as `referee.gradients` has them of eager."""
-        with self.standing_in(inputs) as values:
-            found = referee.gradients(lambda *all_: compiled(*self.arguments(all_)), values, cotangents)
-            return list(snapshot.clone(found)) if self.tensors else found
+        Raises:
+            Unplayable: see `standing_in`.
+        """
+        with self.standing_in(list(snapshot.clone(call.inputs))) as values, call.started():
+            side = call.on(lambda *inputs: compiled(*self.arguments(inputs)), values)
+            # Taken together: a result may be one of the tensors, or a view of it.
+            return Side(*snapshot.clone(tuple(side))) if self.tensors else side
 
     def _check(self, inputs: list[Any]) -> None:
         own = inputs[len(inputs) - len(self.tensors) :]

@@ -7,6 +7,7 @@ reduced by the same machinery as a wrong output.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
 
 
 def lower(
-    module: fx.GraphModule, inputs: list[Any], cotangents: list[torch.Tensor] | None = None
+    module: fx.GraphModule, inputs: list[Any], cotangents: Sequence[torch.Tensor] | None = None
 ) -> tuple[fx.GraphModule, list[Any]]:
     """Trace ``module`` on copies of ``inputs`` into aten operators.
 
@@ -70,7 +71,7 @@ def write_down(
     *,
     level: str,
     script: str,
-    cotangents: list[torch.Tensor] | None,
+    cotangents: Sequence[torch.Tensor] | None,
 ) -> tuple[fx.GraphModule, list[Any], dict[str, Any]]:
     """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data speaks of.
 

@@ -26,17 +26,18 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of, places
+from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of
 from ..values.elements import plain, wide
 from ..values.rounding import is_inexact
-from ..values.snapshot import has_plain_storage, rng_state
+from ..values.snapshot import has_plain_storage
+from .call import Call, Side
 from .compare import compare
 from .distance import (
     ELEMENTWISE,
@@ -50,8 +51,7 @@ from .distance import (
     same_elements,
 )
 from .provenance import Mark
-from .reruns import Reruns, Side
-from .steadiness import Program
+from .reruns import Places, Reruns
 
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
@@ -94,69 +94,22 @@ class Verdict:
         }
 
 
-def judge(
-    function: Callable[..., Any],
-    inputs: Sequence[Any],
-    rng: Mapping[str, Any],
-    expected: Any,
-    expected_inputs: Sequence[Any],
-    actual: Any,
-    actual_inputs: Sequence[Any],
-    *,
-    random: bool = False,
-    tolerance: Mapping[str, Any] | None = None,
-    grad: bool | None = None,
-) -> Verdict:
-    """Judge one call of a compiled callable.
-
-    Args:
-        function: the program itself, to be run again in eager.
-        inputs: its inputs before the call; not changed.
-        rng: the random state before the call, from ``snapshot.rng_state``.
-        expected: what eager returned.
-        expected_inputs: eager's inputs after the call.
-        actual: what the compiled callable returned.
-        actual_inputs: its inputs after the call.
-        random: both sides were fed the same random numbers (``fallback_random``), so random values are judged too.
-        tolerance: ``rtol`` and ``atol`` of the script's own comparison, if it has one.
-        grad: the grad mode of the call; None for the present one.
-    """
-    differences = compare(
-        expected, actual, inputs_expected=expected_inputs, inputs_actual=actual_inputs, **_numbers(tolerance)
-    )
-    mode = torch.is_grad_enabled() if grad is None else grad
-
-    def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        with torch.set_grad_enabled(mode):
-            return function(*values), values, []
-
-    sides = (places(expected, expected_inputs), places(actual, actual_inputs))
-    verdict = _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
-    is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
-    verdict.equals_itself = verdict.fault and equals_itself([expected, *expected_inputs] if is_beside else expected)
-    return verdict
-
-
-def judge_gradients(
-    function: Callable[..., Any],
-    inputs: Sequence[Any],
-    rng: Mapping[str, Any],
-    cotangents: Sequence[Tensor] | None,
-    expected: Sequence[Tensor | None],
-    actual: Sequence[Tensor | None],
-    *,
-    random: bool = False,
-    tolerance: Mapping[str, Any] | None = None,
-) -> Verdict:
-    """Judge the gradients of one call, as made by ``gradients``; the arguments are those of ``judge``."""
-    differences = compare(None, None, grads_expected=expected, grads_actual=actual, **_numbers(tolerance))
-
-    def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        return None, [], list(gradients(function, values, cotangents))
-
-    sides = (places(None, (), expected), places(None, (), actual))
-    verdict = _Bench(program, inputs, rng, sides, random=random, own=tolerance is not None).verdict(differences)
-    verdict.equals_itself = verdict.fault and equals_itself(expected)
+def judge(call: Call, expected: Side, actual: Side) -> Verdict:
+    """Judge a call, or its gradients, by what eager made of it and what compiled code did."""
+    with call.switches.applied():
+        differences = compare(
+            expected.result,
+            actual.result,
+            inputs_expected=expected.inputs,
+            inputs_actual=actual.inputs,
+            grads_expected=expected.gradients,
+            grads_actual=actual.gradients,
+            **_numbers(call.tolerance),
+        )
+        verdict = _Bench(call, expected, actual).verdict(differences)
+        is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
+        seen = [expected.result, *expected.gradients, *(expected.inputs if is_beside else ())]
+        verdict.equals_itself = verdict.fault and equals_itself(seen)
     return verdict
 
 
@@ -174,53 +127,20 @@ def _equals_itself(value: Any) -> bool:
     return value is None or (isinstance(value, numbers.Number) and value == value)
 
 
-def gradients(
-    function: Callable[..., Any], inputs: Sequence[Any], cotangents: Sequence[Tensor] | None
-) -> list[Tensor | None]:
-    """Run forward and backward; the gradients of all inputs that require one, in order, None for an unused one.
-
-    Args:
-        function: eager or compiled.
-        inputs: the function may change them.
-        cotangents: one for each output that requires a gradient; ones for None.
-    """
-    with torch.enable_grad():
-        sources = [leaf for leaf in places(list(inputs)).values() if leaf.requires_grad]
-        # Of the values before the call: an input that is changed in place has another history afterwards.
-        edges = [torch.autograd.graph.get_gradient_edge(source) for source in sources]
-        outputs = [output for output in places(function(*inputs)).values() if output.requires_grad]
-        if not outputs or not sources:
-            return [None] * len(sources)
-        if cotangents is None:
-            weights = [torch.ones_like(output) for output in outputs]
-        else:
-            weights = [c.to(output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
-        return list(torch.autograd.grad(outputs, edges, weights, allow_unused=True))
-
-
-def upcast(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-    """The function's outputs in double precision, or None where that means another program."""
-    runs = Reruns(lambda values: (function(*values), values, []), inputs, rng_state())
+def upcast(call: Call) -> Any:
+    """The call's outputs in double precision, or None where that means another program."""
+    runs = Reruns(call)
     return None if runs.truth is None else runs.truth_outputs
 
 
 class _Bench:
     """One case before the referee."""
 
-    def __init__(
-        self,
-        program: Program,
-        inputs: Sequence[Any],
-        rng: Mapping[str, Any],
-        sides: tuple[Side, Side],
-        *,
-        random: bool = False,
-        own: bool = False,
-    ) -> None:
-        self._runs = Reruns(program, inputs, rng)
-        self._expected, self._actual = sides
-        self._random_is_shared = random
-        self._own_tolerance = own
+    def __init__(self, call: Call, expected: Side, actual: Side) -> None:
+        self._runs = Reruns(call)
+        self._expected, self._actual = expected.places(), actual.places()
+        self._random_is_shared = call.random
+        self._own_tolerance = call.tolerance is not None
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
@@ -366,7 +286,7 @@ class _Bench:
         return _excused(difference, "ulps", "")
 
 
-def _has(truth: Side, where: str, expected: Side) -> bool:
+def _has(truth: Places, where: str, expected: Places) -> bool:
     """Whether there is a truth of this place, of the same shape."""
     return where in truth and truth[where].shape == expected[where].shape
 

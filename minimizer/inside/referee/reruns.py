@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 from ..values.boundary import places
-from ..values.snapshot import clone, global_state, rng_state, set_rng_state
+from ..values.snapshot import clone
 from . import fp64
+from .call import Call, Side
 from .distance import same_bits
 from .jumps import SameJumps
 from .perturbation import Perturbation
 from .provenance import Calls, Mark, MarkedRun
-from .steadiness import Program
 from .undefined import CHOICES, Undefined
 
-Side = Mapping[str, Tensor]
+Places = Mapping[str, Tensor]
 """The tensors of one side of a call, by place."""
 _SEEDS = (1, 2)  # repetitions with redrawn roundings
 
 
 class Reruns:
-    """Runs of one program on the same inputs, from the same random state and switches.
+    """Runs of one call in eager, watched or changed.
 
     ``why_no_truth`` says why double precision means another program, once that was found.
     """
 
-    def __init__(self, program: Program, inputs: Sequence[Any], rng: Mapping[str, Any]) -> None:
-        self._program, self._inputs, self._rng = program, inputs, rng
-        self._switches = global_state()
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self.why_no_truth = ""
         self.truth_outputs: Any = None
 
     @cached_property
     def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]], str]:
         marked, calls, watched = MarkedRun(), Calls(), Undefined()
-        values = clone(list(self._inputs))
-        with self._same_start(), watched, marked, calls:
-            result = self._program(values)
-        again, before = places(*result), places(None, self._inputs)
+        values = clone(list(self._call.inputs))
+        with self._call.started(), watched, marked, calls:
+            side = self._eager(values)
+        again, before = side.places(), places(None, self._call.inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
         for where in before.keys() & again.keys():
             # Some operators write to an operand without saying so (running statistics): then its history is unknown.
@@ -51,7 +50,7 @@ class Reruns:
         return marked, calls, again, histories, " and ".join(watched.seen)
 
     @property
-    def again(self) -> Side:
+    def again(self) -> Places:
         """A second eager run."""
         return self._eager_run[2]
 
@@ -66,64 +65,56 @@ class Reruns:
         return self._eager_run[4]
 
     @cached_property
-    def truth(self) -> Side | None:
+    def truth(self) -> Places | None:
         """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
         try:
-            result = self._in_double(None)
+            side = self._in_double(None)
         except fp64.InvalidInFp64 as error:
             self.why_no_truth = str(error)
             return None
-        self.truth_outputs = result[0]
-        return places(*result)
+        self.truth_outputs = side.result
+        return side.places()
 
     @cached_property
-    def redrawn(self) -> list[Side]:
+    def redrawn(self) -> list[Places]:
         """Eager runs whose roundings were drawn anew, those that came to an end: a last bit may move an index out of range."""
         return self._redrawn(lambda: None)
 
     @cached_property
-    def truth_with_same_jumps(self) -> Side | None:
+    def truth_with_same_jumps(self) -> Places | None:
         """`truth` with every jump taken as eager took it; None where there is no such thing."""
         try:
-            return places(*self._in_double(self._eager_run[0].jumps.again()))
+            return self._in_double(self._eager_run[0].jumps.again()).places()
         except fp64.InvalidInFp64:
             return None
 
     @cached_property
-    def redrawn_with_same_jumps(self) -> list[Side]:
+    def redrawn_with_same_jumps(self) -> list[Places]:
         """`redrawn` with every jump taken as eager took it."""
         return self._redrawn(self._eager_run[0].jumps.again)
 
-    def _in_double(self, jumps: SameJumps | None) -> Any:
+    def _in_double(self, jumps: SameJumps | None) -> Side:
         marked, calls, *_ = self._eager_run
-        with self._switches.applied():
-            return fp64.run(self._program, self._inputs, marked, calls, jumps)
+        with self._call.switches.applied():
+            return fp64.run(self._eager, self._call.inputs, marked, calls, jumps)
 
-    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Side]:
-        runs: list[Side] = []
+    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Places]:
+        runs: list[Places] = []
         for seed in _SEEDS:
-            values = clone(list(self._inputs))
-            with self._same_start(), Perturbation(seed, jumps()), contextlib.suppress(Exception):
-                runs.append(places(*self._program(values)))
+            values = clone(list(self._call.inputs))
+            with self._call.started(), Perturbation(seed, jumps()), contextlib.suppress(Exception):
+                runs.append(self._eager(values).places())
         return runs
 
     @cached_property
-    def undefined(self) -> list[Side]:
+    def undefined(self) -> list[Places]:
         """Eager runs with other results wherever PyTorch leaves them open; none where it never does."""
-        runs: list[Side] = []
+        runs: list[Places] = []
         for choice in range(CHOICES) if self.why_undefined else ():
-            values = clone(list(self._inputs))
-            with self._same_start(), Undefined(choice), contextlib.suppress(Exception):
-                runs.append(places(*self._program(values)))
+            values = clone(list(self._call.inputs))
+            with self._call.started(), Undefined(choice), contextlib.suppress(Exception):
+                runs.append(self._eager(values).places())
         return runs
 
-    @contextlib.contextmanager
-    def _same_start(self) -> Iterator[None]:
-        """The random state and the switches of the call; a program may change them for what comes after it."""
-        before = rng_state()
-        set_rng_state(dict(self._rng))
-        try:
-            with self._switches.applied():
-                yield
-        finally:
-            set_rng_state(before)
+    def _eager(self, values: list[Any]) -> Side:
+        return self._call.on(self._call.function, values)

@@ -6,59 +6,48 @@ The compiler is blamed for nothing that comes and goes without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..values.boundary import places
 from ..values.rounding import generator_states
-from ..values.snapshot import clone, global_state, rng_state, set_rng_state
+from ..values.snapshot import global_state
+from .call import Call
 from .compare import compare
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 """How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""
 
-Program = Callable[[list[Any]], "tuple[Any, Sequence[Any], Sequence[Any]]"]
-"""Runs a program on values that it may change; returns its result, these values, and gradients."""
 
-
-def is_steady(program: Program, inputs: Sequence[Any], rng: Mapping[str, Any], wrong: Collection[str]) -> bool:
+def is_steady(call: Call, wrong: Collection[str]) -> bool:
     """Whether eager does the same every time, given the same inputs and random state: the same values, the same exception.
 
     The second eager run behind a verdict shows what always differs; what differs now and then takes more runs, and only a
     fault is worth them. At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
 
     Args:
-        program: the program in eager.
-        inputs: its inputs before the call; not changed.
-        rng: the random state before the call.
+        call: is run in eager.
         wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if it is an exception that differs.
     """
     stop = time.monotonic() + EAGER_SECONDS
     first: tuple[dict[str, Tensor], str] | None = None
-    before = rng_state()
-    try:
-        for _ in range(EAGER_RUNS):
-            set_rng_state(dict(rng))
-            found = _run_once(program, inputs)
-            first = first or found
-            sides = [(first[0][where], found[0][where]) for where in wrong if where in first[0] and where in found[0]]
-            if found[1] != first[1] or any(compare(one, other) for one, other in sides):
-                return False
-            if time.monotonic() > stop:
-                break
-        return True
-    finally:
-        set_rng_state(before)
+    for _ in range(EAGER_RUNS):
+        found = _run_once(call)
+        first = first or found
+        sides = [(first[0][where], found[0][where]) for where in wrong if where in first[0] and where in found[0]]
+        if found[1] != first[1] or any(compare(one, other) for one, other in sides):
+            return False
+        if time.monotonic() > stop:
+            break
+    return True
 
 
-def _run_once(program: Program, inputs: Sequence[Any]) -> tuple[dict[str, Tensor], str]:
+def _run_once(call: Call) -> tuple[dict[str, Tensor], str]:
     """The results by place, or the name of the exception."""
     try:
-        with global_state().applied():  # a program may change the switches for what comes after it
-            return places(*program(clone(list(inputs)))), ""
+        return call.run(call.function).places(), ""
     except Exception as error:
         return {}, type(error).__name__
 

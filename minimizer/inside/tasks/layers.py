@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,13 +19,12 @@ import torch._inductor.config
 
 from ..failures import describe, raised_while_compiling
 from ..referee import referee
+from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.figures import figures, matched
 from ..values import snapshot
 from ..values.rounding import tensors
 from ..wire import Channel, Message
-from .trial import Trial, shares_random_numbers
-
-Function = Callable[..., Any]
+from .trial import Trial
 
 
 def layers(message: Message, channel: Channel) -> None:
@@ -43,12 +43,12 @@ def layers(message: Message, channel: Channel) -> None:
     _Table(message, channel).run()
 
 
+@dataclass(frozen=True)
 class _Layer:
-    """A layer, what it was called with, and the random state and the switches of that moment."""
+    """A layer, and its call in eager."""
 
-    def __init__(self, index: int, function: Function, before: list[Any]) -> None:
-        self.index, self.function, self.before = index, function, before
-        self.rng, self.switches = snapshot.rng_state(), snapshot.global_state()
+    index: int
+    call: Call
 
 
 class _Table:
@@ -56,7 +56,6 @@ class _Table:
         self._message, self._channel = message, channel
         self._trial = Trial(message, channel)
         self._grad = bool(message["grad"])
-        self._tolerance = message["tolerance"]
         self._stop = time.monotonic() + message["seconds"]
         self._compiled: dict[str, Function] = {}
 
@@ -64,7 +63,7 @@ class _Table:
         torch._inductor.config.compile_threads = self._message.get("threads", 1)
         whole, inputs = self._trial.load()
         self._functions = whole.__globals__
-        rng, switches = snapshot.rng_state(), snapshot.global_state()
+        call = self._trial.call_of(whole, inputs)
         seen: list[_Layer] = []
         try:
             with torch.set_grad_enabled(self._grad):
@@ -75,8 +74,7 @@ class _Table:
             if cotangents and layer.index in cotangents and not self._is_late:
                 self._backward(layer, cotangents[layer.index])
         if self._message["observed"] and not self._is_late:
-            with switches.applied():  # the walk may have changed them
-                self._whole(self._functions[self._message["observed"]], whole, inputs, rng)
+            self._whole(call)
 
     @property
     def _is_late(self) -> bool:
@@ -91,7 +89,7 @@ class _Table:
                 raise _Ended
             function = self._functions[region["function"]]
             args = [values[name] for name in region["inputs"]]
-            layer = _Layer(index, function, snapshot.clone(args))
+            layer = _Layer(index, self._trial.call_of(function, snapshot.clone(args)))
             is_judged = region["judged"] and region["function"] not in self._message["skip"]
             try:
                 expected = function(*args)
@@ -104,7 +102,7 @@ class _Table:
             values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
             made[index] = tensors(expected)
             if is_judged:
-                self._local(layer, expected, args)
+                self._local(layer, Side(expected, args))
                 if self._grad:
                     seen.append(layer)
             snapshot.set_rng_state(after)
@@ -128,75 +126,51 @@ class _Table:
             for index, values in made.items()
         }
 
-    def _local(self, layer: _Layer, expected: Any, expected_inputs: list[Any]) -> None:
-        def judge() -> Message:
-            snapshot.set_rng_state(layer.rng)
-            actual_inputs = snapshot.clone(layer.before)
-            actual = self._of(layer)(*actual_inputs)
-            with _judging():
-                verdict = referee.judge(
-                    layer.function, layer.before, layer.rng, expected, expected_inputs, actual, actual_inputs,
-                    random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
-                )  # fmt: skip
-            truth = self._truth(layer.function, layer.before, layer.rng)
-            return _said(verdict, figures(matched(tensors(expected), tensors(actual), truth)))
+    def _local(self, layer: _Layer, expected: Side) -> None:
+        call = layer.call
 
-        with layer.switches.applied():
-            self._answer(layer.index, "local", judge)
+        def judge() -> Message:
+            actual = call.run(self._of(layer))
+            verdict = _judged(call, expected, actual)
+            return _said(verdict, figures(matched(tensors(expected.result), tensors(actual.result), _truth(call))))
+
+        self._answer(layer.index, "local", judge)
 
     def _missing(self, layer: _Layer, error: Exception) -> None:
         """Of a layer that raises in eager: whether it does not when compiled."""
 
         def judge() -> Message:
-            snapshot.set_rng_state(layer.rng)
             try:
-                self._of(layer)(*layer.before)
+                layer.call.run(self._of(layer))
             except Exception:
                 return {"outcome": "eager_error", "exception": describe(error)}
             return {"outcome": "missing_error", "exception": describe(error)}
 
-        with layer.switches.applied():
-            self._answer(layer.index, "local", judge)
+        self._answer(layer.index, "local", judge)
 
     def _backward(self, layer: _Layer, cotangents: list[Any]) -> None:
+        behind = layer.call.behind(cotangents)
+
         def judge() -> Message:
-            sides = []
-            for function in (layer.function, self._of(layer)):
-                snapshot.set_rng_state(layer.rng)
-                with layer.switches.applied():
-                    sides.append(referee.gradients(function, snapshot.clone(layer.before), cotangents))
-            with _judging():
-                verdict = referee.judge_gradients(
-                    layer.function, layer.before, layer.rng, cotangents, *sides,
-                    random=shares_random_numbers(), tolerance=self._tolerance,
-                )  # fmt: skip
-            return _said(verdict, figures(matched(sides[0], sides[1], None)))
+            expected, actual = behind.run(behind.function), behind.run(self._of(layer))
+            verdict = _judged(behind, expected, actual)
+            return _said(verdict, figures(matched(expected.gradients, actual.gradients, None)))
 
-        with layer.switches.applied():
-            self._answer(layer.index, "local backward", judge)
+        self._answer(layer.index, "local backward", judge)
 
-    def _whole(self, observed: Function, plain: Function, inputs: list[Any], rng: Any) -> None:
+    def _whole(self, plain: Call) -> None:
         """The graph as a whole, all layers returned; gradients of what it returns, without them."""
+        call = replace(plain, function=self._functions[self._message["observed"]])
 
         def judge() -> Message:
-            runs = []
-            for run in (observed, self._trial.compile(observed)):
-                values = snapshot.clone(inputs)
-                snapshot.set_rng_state(rng)
-                with snapshot.global_state().applied(), torch.set_grad_enabled(self._grad):
-                    runs.append((run(*values), values))
-            (expected, expected_inputs), (actual, actual_inputs) = runs
-            with _judging():
-                verdict = referee.judge(
-                    observed, inputs, rng, expected, expected_inputs, actual, actual_inputs,
-                    random=shares_random_numbers(), tolerance=self._tolerance, grad=self._grad,
-                )  # fmt: skip
-            triples = matched(tensors(expected), tensors(actual), self._truth(observed, inputs, rng))
+            expected, actual = call.run(call.function), call.run(self._trial.compile(call.function))
+            verdict = _judged(call, expected, actual)
+            triples = matched(tensors(expected.result), tensors(actual.result), _truth(call))
             return self._by_layer(verdict, triples)
 
         self._answer(-1, "whole", judge)
         if self._grad and not self._is_late:
-            self._whole_backward(plain, inputs, rng)
+            self._whole_backward(plain.behind(None))
 
     def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Message:
         """Tell of every layer's values in the compiled whole; what is left is said of what the graph returns."""
@@ -216,27 +190,20 @@ class _Table:
         is_wrong = verdict.fault and any(k < len(self._message["outputs"]) for k in wrong)
         return {"outcome": "different" if is_wrong else "same"}
 
-    def _whole_backward(self, function: Function, inputs: list[Any], rng: Any) -> None:
+    def _whole_backward(self, behind: GradientCall) -> None:
         """Gradients of the graph's inputs, told of the layer that uses an input first."""
 
         def judge() -> Message:
-            sides = []
-            for run in (function, self._trial.compile(function)):
-                snapshot.set_rng_state(rng)
-                with snapshot.global_state().applied():
-                    sides.append(referee.gradients(run, snapshot.clone(inputs), None))
-            with _judging():
-                verdict = referee.judge_gradients(
-                    function, inputs, rng, None, *sides, random=shares_random_numbers(), tolerance=self._tolerance
-                )
+            expected, actual = behind.run(behind.function), behind.run(self._trial.compile(behind.function))
+            verdict = _judged(behind, expected, actual)
             places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
             wrong = {int(place[1]) for place in places if place and verdict.fault}
             names = [
                 spec["name"]
-                for spec, value in zip(self._message["inputs"], inputs, strict=True)
+                for spec, value in zip(self._message["inputs"], behind.inputs, strict=True)
                 if isinstance(value, torch.Tensor) and value.requires_grad
             ]
-            triples = matched(sides[0], sides[1], None)
+            triples = matched(expected.gradients, actual.gradients, None)
             for index, region in enumerate(self._message["regions"]):
                 mine = [k for k, name in enumerate(names) if name is not None and name in region["inputs"]]
                 names = [None if k in mine else name for k, name in enumerate(names)]
@@ -271,24 +238,11 @@ class _Table:
         self._channel.send({"type": "phase", "phase": "eager"})
 
     def _of(self, layer: _Layer) -> Function:
+        """The compiled layer; it is compiled at its first call."""
         name = self._message["regions"][layer.index]["function"]
         if name not in self._compiled:
-            self._compiled[name] = self._trial.compile(layer.function)
-        compiled = self._compiled[name]
-
-        def run(*args: Any) -> Any:  # compiled at the first call
-            with layer.switches.applied(), torch.set_grad_enabled(self._grad):
-                return compiled(*args)
-
-        return run
-
-    def _truth(self, function: Function, inputs: Sequence[Any], rng: Any) -> list[torch.Tensor] | None:
-        """The results in double precision, None where that means another program or cannot be had."""
-        snapshot.set_rng_state(rng)
-        with contextlib.suppress(Exception), snapshot.global_state().applied(), torch.set_grad_enabled(self._grad):
-            wide = referee.upcast(function, inputs)
-            return None if wide is None else tensors(wide)
-        return None
+            self._compiled[name] = self._trial.compile(layer.call.function)
+        return self._compiled[name]
 
 
 class _Ended(Exception):
@@ -299,12 +253,19 @@ class _Unjudged(Exception):
     """The referee could not do its work."""
 
 
-@contextlib.contextmanager
-def _judging() -> Iterator[None]:
+def _judged(call: Call, expected: Side, actual: Side) -> referee.Verdict:
     try:
-        yield
+        return referee.judge(call, expected, actual)
     except Exception as error:
         raise _Unjudged(f"{type(error).__name__}: {error}") from error
+
+
+def _truth(call: Call) -> list[torch.Tensor] | None:
+    """The results in double precision, None where that means another program or cannot be had."""
+    with contextlib.suppress(Exception):
+        wide = referee.upcast(call)
+        return None if wide is None else tensors(wide)
+    return None
 
 
 def _said(verdict: referee.Verdict, found: Message) -> Message:

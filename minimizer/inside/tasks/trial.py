@@ -13,6 +13,7 @@ import sys
 import time
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from ..compiler import subsystems
 from ..compiler.operators import Operators
 from ..failures import describe, raised_while_compiling
 from ..referee import referee, steadiness
+from ..referee.call import Call
 from ..values import snapshot
 from ..values.boundary import places
 from ..wire import Channel, Message
@@ -70,7 +72,6 @@ class Trial:
         self._message, self._channel = message, channel
         self.writes: list[int] = []
         self.differentiated: dict[str, str] = {}
-        self._switches = snapshot.global_state()
 
     def run(self) -> Iterator[Message]:
         """The outcome of every compilation, and after several a last one where eager is found to change its mind."""
@@ -80,7 +81,7 @@ class Trial:
         except Exception as error:
             yield {"outcome": "setup_error", "exception": describe(error)}
             return
-        rng, self._switches = snapshot.rng_state(), snapshot.global_state()
+        call = self.call_of(function, inputs)
         wanted = self._message.get("compilations", 1)
         stop = float("inf")
         done = failed = 0
@@ -88,8 +89,7 @@ class Trial:
         while done < wanted and failed < self._message.get("failures", 1) and time.monotonic() < stop:
             if done:
                 torch._dynamo.reset()
-                snapshot.set_rng_state(rng)
-            outcome = self._compare(function, inputs, rng)
+            outcome = self._compare(call)
             yield outcome
             if not done:
                 stop = time.monotonic() + self._message.get("seconds", float("inf"))
@@ -99,43 +99,40 @@ class Trial:
                 for d in outcome.get("verdict", {}).get("differences", ())
                 if outcome["outcome"] == "different"
             )
-        if wanted > 1 and failed and not self._is_steady(function, inputs, rng, wrong):
+        if wanted > 1 and failed and not self._is_steady(call, wrong):
             yield {"outcome": "nondeterministic"}
 
-    def _is_steady(self, function: Any, inputs: list[Any], rng: Any, wrong: set[str]) -> bool:
+    def call_of(self, function: Any, inputs: list[Any]) -> Call:
+        """A call that begins as things stand now, with the grad mode and the tolerance of the message."""
+        switches = replace(snapshot.global_state(), grad=bool(self._message["grad"]))
+        tolerance, random = self._message["tolerance"], shares_random_numbers()
+        return Call(function, inputs, snapshot.rng_state(), switches, random=random, tolerance=tolerance)
+
+    def _is_steady(self, call: Call, wrong: set[str]) -> bool:
         """Whether eager does the same every time: else it is not the compiler that comes and goes."""
         self._phase("eager")
+        is_of_gradients = any(where.startswith("grad") for where in wrong)
+        return steadiness.is_steady(call.behind(None) if is_of_gradients else call, wrong)
 
-        def program(values: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-            if any(where.startswith("grad") for where in wrong):
-                return None, [], referee.gradients(function, values, None)
-            with torch.set_grad_enabled(bool(self._message["grad"])):
-                return function(*values), values, []
-
-        return steadiness.is_steady(program, inputs, rng, wrong)
-
-    def _compare(self, function: Any, inputs: list[Any], rng: Any) -> Message:
-        grad = bool(self._message["grad"])
+    def _compare(self, call: Call) -> Message:
         self._phase("eager")
-        expected_inputs = snapshot.clone(inputs)
+        # Here and not by `Call.run`: what the call writes to is of interest where it raises as well.
+        expected_inputs = snapshot.clone(call.inputs)
         eager_error: Exception | None = None
-        expected: Any = None
         try:
-            with self._start(grad):
-                expected = function(*expected_inputs)
+            with call.started():
+                expected = call.on(call.function, expected_inputs)
         except Exception as error:
             eager_error = error
-        self.writes = [i for i, pair in enumerate(zip(inputs, expected_inputs, strict=True)) if not _unchanged(*pair)]
-        returned = places(expected).items() if grad else ()
+        changed = zip(call.inputs, expected_inputs, strict=True)
+        self.writes = [index for index, pair in enumerate(changed) if not _unchanged(*pair)]
+        returned = places(expected.result).items() if call.switches.grad and eager_error is None else ()
         starts = {where: str(output.dtype) for where, output in returned if output.requires_grad}
         self.differentiated = starts if len(starts) <= MANY else {}
-        snapshot.set_rng_state(rng)
         self._phase("compiled")
-        actual_inputs = snapshot.clone(inputs)
         try:
-            with self._start(grad):
-                compiled = self.compile(function)
-                actual = compiled(*actual_inputs)
+            compiled = self.compile(call.function)
+            actual = call.run(compiled)
         except Exception as error:
             if eager_error is not None:
                 return {"outcome": "eager_error", "exception": describe(eager_error)}
@@ -144,14 +141,11 @@ class Trial:
             return {"outcome": "missing_error", "exception": describe(eager_error)}
         self._phase("compare")
         try:
-            verdict = referee.judge(
-                function, inputs, rng, expected, expected_inputs, actual, actual_inputs,
-                random=shares_random_numbers(), tolerance=self._message["tolerance"], grad=grad,
-            )  # fmt: skip
+            verdict = referee.judge(call, expected, actual)
         except Exception as error:
             return _unjudged(error)
         if not verdict.fault and starts and self._message.get("backward", True):
-            behind = self._backward(function, compiled, inputs, rng)
+            behind = self._backward(call, compiled)
             if isinstance(behind, dict):
                 return behind
             # Right gradients say nothing of outputs that may be wrong.
@@ -192,38 +186,26 @@ class Trial:
         kwargs = eval(f"dict({self._message['compile_kwargs']})", {"torch": torch, **function.__globals__})
         return torch.compile(function, **kwargs)
 
-    def _backward(self, function: Any, compiled: Any, inputs: list[Any], rng: Any) -> referee.Verdict | Message | None:
+    def _backward(self, call: Call, compiled: Any) -> referee.Verdict | Message | None:
         """The verdict on the gradients of the sum of all outputs, or the outcome where there is none.
 
         None where eager cannot make them.
         """
+        behind = call.behind(None)
         self._phase("eager")
         try:
-            snapshot.set_rng_state(rng)
-            with self._start(True):
-                expected = referee.gradients(function, snapshot.clone(inputs), None)
+            expected = behind.run(behind.function)
         except Exception:
             return None
         self._phase("backward")
         try:
-            snapshot.set_rng_state(rng)
-            with self._start(True):
-                actual = referee.gradients(compiled, snapshot.clone(inputs), None)
+            actual = behind.run(compiled)
         except Exception as error:
             return _raised(error)
         try:
-            return referee.judge_gradients(
-                function, inputs, rng, None, expected, actual,
-                random=shares_random_numbers(), tolerance=self._message["tolerance"],
-            )  # fmt: skip
+            return referee.judge(behind, expected, actual)
         except Exception as error:
             return _unjudged(error)
-
-    @contextlib.contextmanager
-    def _start(self, grad: bool) -> Iterator[None]:
-        """The switches as the text has set them, whatever an earlier run has left behind; they are so again afterwards."""
-        with self._switches.applied(), torch.set_grad_enabled(grad):
-            yield
 
     def _phase(self, name: str) -> None:
         self._channel.send({"type": "phase", "phase": name})

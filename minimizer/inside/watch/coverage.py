@@ -1,39 +1,48 @@
-"""Coverage of a run: how many calls of compiled graphs were made and compared, and what was left out, with its reason."""
+"""Coverage of a run: which calls of compiled graphs were made and compared, and what was left out, with its reason."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import time
-import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ..wire import Message
-from .calls import CapturedGraph
+from .captured import CapturedGraph
+from .keys import Keys
 from .largest import Largest
 from .python_state import PythonState
 
 MOST_LEFT_OUT = 20
 """Lines of what was left out; more of them tell nobody more."""
-MOST_INSTANCES = 100_000
+TRUSTED_CALLS = 8
+"""Calls of a graph after which a script that compiles nothing new may be stopped, unless the user asks for more."""
+LEAST_SECONDS = 20.0
+"""What comparing may take in any run; beyond that it takes no longer than the script itself."""
 
 
 class Coverage:
-    """Counts of one run. ``steps``: the calls of each graph that are to be compared; 0 where no values are."""
+    """Counts of one run.
 
-    def __init__(self, steps: int, ranks: int) -> None:
-        self._steps, self._ranks = steps, ranks
+    Which calls are compared: ``steps`` of each key where the user says so; else those in ``listed`` (numbers of calls, by graph, as
+    they were chosen from the counts of an earlier run); else, in a first run, the first of each key, the 2nd, 4th, 8th and so on.
+    ``ranks``: of the job; where there are several, no clock has a say in what is compared. ``values``: whether they are.
+    """
+
+    def __init__(
+        self, steps: int | None, listed: Mapping[int, Sequence[int]] | None, ranks: int, *, values: bool
+    ) -> None:
+        self._steps, self._ranks, self._values = steps, ranks, values
+        self._listed = None if listed is None else {graph: frozenset(calls) for graph, calls in listed.items()}
+        self._begun = time.monotonic()
         self.graphs: list[CapturedGraph] = []
-        self.compared = self.backwards = 0
+        self.keys = Keys()
         self.seconds = 0.0
         """What comparing has taken."""
         self.largest = Largest()
         self._frames: set[Any] = set()
-        self._instances = Instances()
         self._state = PythonState()
         self._reasons: Counter[tuple[int, str]] = Counter()
         """Calls that were to be compared and could not be, by graph and reason."""
@@ -45,10 +54,27 @@ class Coverage:
         self._frames.add(graph.index if frame is None else frame)
         self._state.add_frame()
 
-    def called(self, graph: CapturedGraph, args: Sequence[Any], *, compared: bool) -> None:
-        """Take note of a call, before it is made."""
-        graph.calls += 1
-        self._instances.saw([args[place] for place in graph.state_places if place < len(args)], compared=compared)
+    def takes(self, graph: CapturedGraph, args: Sequence[Any]) -> bool:
+        """Take note of a call before it is made; whether it is to be compared."""
+        number, graph.calls = graph.calls, graph.calls + 1
+        graph.key, times = self.keys.take(graph, args)
+        is_due = self._is_due(graph.index, number, times)
+        if is_due:
+            graph.watched.append(number)
+        return is_due
+
+    def _is_due(self, graph: int, number: int, times: int) -> bool:
+        if self._steps is not None:
+            return times <= self._steps
+        if self._listed is not None:
+            return number in self._listed.get(graph, ())
+        is_doubled = times & (times - 1) == 0
+        return times == 1 or (is_doubled and (self._ranks > 1 or self._is_affordable))
+
+    @property
+    def _is_affordable(self) -> bool:
+        others = time.monotonic() - self._begun - self.seconds
+        return self.seconds <= max(LEAST_SECONDS, others)
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -70,81 +96,55 @@ class Coverage:
     def counts(self) -> dict[str, int]:
         """The figures that are known at any time."""
         return {
-            "frames": len(self._frames), "graphs": len(self.graphs), "calls": self.compared, "planned": self._planned,
-            "calls_made": sum(graph.calls for graph in self.graphs), "backward": self.backwards,
+            "frames": len(self._frames), "graphs": len(self.graphs), "planned": self._planned,
+            "calls": sum(len(graph.compared) for graph in self.graphs),
+            "calls_made": sum(graph.calls for graph in self.graphs),
+            "backward": sum(len(graph.backward) for graph in self.graphs),
         }  # fmt: skip
 
     def to_json(self) -> Message:
         """All figures, at the end of the run."""
         return {
             **self.counts(),
-            "instances": self._instances.count,
+            "instances": len(self.keys.instances.names) or None,
             "largest": self.largest.to_json(),
             "not_compared": list(itertools.islice(self._left_out(), MOST_LEFT_OUT)),
         }
 
+    def calls(self) -> list[Message]:
+        """By graph: the key of each call, and the numbers of those that were watched, compared, and compared in their backward."""
+        keys = self.keys.of_graph
+        return [
+            {
+                "keys": list(keys[graph.index]) if graph.index < len(keys) else [],
+                "watched": graph.watched,
+                "compared": graph.compared,
+                "backward": graph.backward,
+            }
+            for graph in self.graphs
+        ]
+
     @property
-    def most_calls(self) -> int:
-        """Calls of the graph that was called most often."""
-        return max((graph.calls for graph in self.graphs), default=0)
+    def is_trusted(self) -> bool:
+        """Whether every graph was called often enough for a script that compiles nothing new to be stopped."""
+        return all(graph.calls >= (self._steps or TRUSTED_CALLS) for graph in self.graphs)
 
     @property
     def _planned(self) -> int:
-        return sum(min(self._steps, graph.calls) for graph in self.graphs)
+        if not self._values:
+            return 0
+        return sum(graph.calls for graph in self.graphs) if self._steps is None else self.keys.up_to(self._steps)
 
     def _left_out(self) -> Iterator[str]:
-        if self._steps and (later := sum(graph.calls for graph in self.graphs) - self._planned):
-            yield f"{_calls(later)} after the first {self._steps} of a graph: only those are compared (--steps)"
-            if unseen := self._instances.not_compared:
-                yield (
-                    f"{unseen} of {self._instances.count} sets of parameters: equal modules share a graph, and only its "
-                    f"first {self._steps} calls are compared (--steps)"
-                )
         for (graph, why), calls in self._reasons.items():
             yield f"{_calls(calls)} of graph {graph}: {why}"
         for each in self.graphs:
             if each.backwards_given_up:
-                yield f"gradients of {_calls(each.backwards_given_up)} of graph {each.index}: none had come by its next call"
+                yield f"gradients of {_calls(each.backwards_given_up)} of graph {each.index}: too many wait for a backward at once"
         if self._ranks > 1:
             yield f"all ranks but the first of {self._ranks}: only rank 0 is compared"
         yield from self._facts
         yield from self._state.sentences()
-
-
-class Instances:
-    """Counts the sets of parameters and buffers that graphs are called with: equal modules share a graph, each brings its own.
-
-    ``count`` is None where no graph takes any.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, ...], list[Any]] = {}
-        """By identity of the tensors: a weak reference to the first, as identities are given out anew, and whether a call with
-        them was compared."""
-        self._gone = [0, 0]
-        """Those that are gone, and how many of them were not compared."""
-
-    def saw(self, tensors: Sequence[torch.Tensor], *, compared: bool) -> None:
-        key = tuple(map(id, tensors))
-        if not key:
-            return
-        known = self._seen.get(key)
-        if known is not None and known[0]() is not tensors[0]:
-            self._gone[0] += 1
-            self._gone[1] += not known[1]
-            known = None
-        if known is not None:
-            known[1] = known[1] or compared
-        elif len(self._seen) < MOST_INSTANCES:
-            self._seen[key] = [weakref.ref(tensors[0]), compared]
-
-    @property
-    def count(self) -> int | None:
-        return len(self._seen) + self._gone[0] or None
-
-    @property
-    def not_compared(self) -> int:
-        return sum(not compared for _, compared in self._seen.values()) + self._gone[1]
 
 
 def _calls(number: int) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from ..graph.graphs import module_of
 from ..graph.names import dotted_name
 from ..graph.origins import owner_of
+from ..referee.call import Side
 from ..referee.distance import in_double
 from ..referee.referee import Verdict
 from ..values.boundary import places
@@ -42,9 +43,9 @@ class Largest:
         """Module, operator, absolute and relative difference, and the reason; None where nothing was compared."""
         return self._found if self._looked else None
 
-    def look(self, graph: fx.Graph, expected: Any, actual: Any, verdict: Verdict) -> None:
-        """Look at what a call returned on either side, or at its inputs afterwards: (outputs, inputs)."""
-        self._look(graph, places(*expected), places(*actual), verdict, _maker)
+    def look(self, graph: fx.Graph, expected: Side, actual: Side, verdict: Verdict) -> None:
+        """Look at what a call returned on either side, and at its inputs afterwards."""
+        self._look(graph, expected.places(), actual.places(), verdict, _maker)
 
     def look_at_gradients(
         self, graph: fx.Graph, before: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any], verdict: Verdict

@@ -14,7 +14,7 @@ from ..failures import describe
 from ..referee.referee import Verdict
 from ..wire import FAILED, Message
 from . import tolerances
-from .calls import CapturedGraph
+from .captured import CapturedGraph
 from .coverage import Coverage
 from .raised_errors import Raised
 
@@ -63,10 +63,10 @@ class Told:
             self._moved[graph.index] = moved
             self._suspects[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
 
-    def uncompared(self) -> list[str]:
+    def uncompared(self) -> list[Message]:
         """The graphs that ran, and of which no call could be compared, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
-        return [f"compiled graph {graph.index} ({graph.obstacle})"[:300] for graph in graphs]
+        return [{"graph": graph.index, "why": graph.obstacle[:300]} for graph in graphs]
 
     def finished(self, error: BaseException | None, health: Message | None, *, stopped: bool) -> Message:
         """The last message of a script that has ended."""
@@ -77,7 +77,7 @@ class Told:
             "seconds": time.monotonic() - self._begun,
             "comparing_seconds": self.coverage.seconds,
             "checked": self.coverage.to_json(),
-            "most_calls": self.coverage.most_calls,
+            "calls": self.coverage.calls(),
             "health": health,
             "uncompared": self.uncompared()[:20],
             "suspects": list(self._suspects.values())[:MOST_SUSPECTS],

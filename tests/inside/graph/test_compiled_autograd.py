@@ -14,6 +14,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Finished
 from minimizer.inside.graph.lifted import LiftedGraph
 from minimizer.inside.graph.lowering import lower
+from minimizer.inside.referee.call import Call
 
 RELU_BUG = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"'
 
@@ -170,10 +171,11 @@ def test_compiled_code_is_given_a_list_of_its_own_each_time() -> None:
 
     lifted = LiftedGraph(boxed(lambda tensors, y: tensors[0] + y, 1))
     inputs = lifted.inputs([[torch.ones(2)], torch.ones(2)])
+    call = Call.now(lifted.module, inputs)
     for _ in range(2):
-        result, after = lifted.call(empties, inputs)
-        assert result.tolist() == [2.0, 2.0]
-        assert len(after) == 2
+        side = lifted.run(call, empties)
+        assert side.result.tolist() == [2.0, 2.0]
+        assert len(side.inputs) == 2
 
 
 def test_a_graph_that_takes_no_list_is_no_backward() -> None:

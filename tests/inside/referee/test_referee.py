@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,15 +17,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from minimizer.inside.referee import referee, steadiness
+from minimizer.inside.referee.call import Call, Function
 from minimizer.inside.referee.distance import Distance
 from minimizer.inside.referee.jumps import JumpsDiffer
 from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
-from minimizer.inside.referee.referee import Verdict, judge, judge_gradients
+from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.values.rounding import tensors
-from minimizer.inside.values.snapshot import clone, global_state, rng_state, set_rng_state
-
-Function = Callable[..., Any]
+from minimizer.inside.values.snapshot import global_state, rng_state
 
 
 @pytest.fixture(autouse=True)
@@ -32,22 +32,19 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-def judged(function: Function, inputs: list[Any], compiled: Function | None = None, **options: Any) -> Verdict:
+def judged(
+    function: Function, inputs: list[Any], compiled: Function | None = None, *, grad: bool | None = None, **options: Any
+) -> Verdict:
     """The verdict on one call; the compiled side is a real compilation where none is given."""
-    rng = rng_state()
-    expected_inputs, actual_inputs = clone(inputs), clone(inputs)
-    expected = function(*expected_inputs)
-    set_rng_state(rng)
-    actual = (compiled or torch.compile(function))(*actual_inputs)
-    return judge(function, inputs, rng, expected, expected_inputs, actual, actual_inputs, **options)
+    call = Call.now(function, inputs, **options)
+    if grad is not None:
+        call = replace(call, switches=replace(call.switches, grad=grad))
+    return judge(call, call.run(function), call.run(compiled or torch.compile(function)))
 
 
 def judged_gradients(function: Function, inputs: list[Any], compiled: Function) -> Verdict:
-    rng = rng_state()
-    expected = referee.gradients(function, clone(inputs), None)
-    set_rng_state(rng)
-    actual = referee.gradients(compiled, clone(inputs), None)
-    return judge_gradients(function, inputs, rng, None, expected, actual)
+    call = Call.now(function, inputs).behind(None)
+    return judge(call, call.run(function), call.run(compiled))
 
 
 # --- what is told of eager's side -----------------------------------------------------------------------------------------------
@@ -898,13 +895,15 @@ def test_gradients_through_a_relu_are_no_suspects() -> None:
 
 def test_gradients_of_an_input_that_is_changed_in_place_are_those_of_its_value_before() -> None:
     source = torch.ones(3, requires_grad=True) * 1
-    found = referee.gradients(lambda x: x.mul_(5), [source], None)
+    call = Call.now(lambda x: x.mul_(5), [source]).behind(None)
+    found = call.run(call.function).gradients
     assert found[0] is not None and found[0].tolist() == [5, 5, 5]
 
 
 def test_gradient_of_an_unused_input_is_none() -> None:
     x, unused = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
-    found = referee.gradients(lambda x, _: x * 2, [x, unused], [torch.full((2,), 3.0)])
+    call = Call.now(lambda x, _: x * 2, [x, unused]).behind([torch.full((2,), 3.0)])
+    found = call.run(call.function).gradients
     assert found[0] is not None and found[0].tolist() == [6, 6] and found[1] is None
 
 

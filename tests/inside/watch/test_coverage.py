@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from children import script, survey
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Checked
+from minimizer.inside.referee.call import Call, Side
 from minimizer.inside.referee.referee import Verdict, judge
-from minimizer.inside.values import snapshot
-from minimizer.inside.watch.coverage import Instances
+from minimizer.inside.watch.instances import Instances
 from minimizer.inside.watch.largest import Largest, farthest
 
 LAYERS = """
@@ -43,14 +46,109 @@ def test_equal_modules_that_share_a_graph_are_told_apart(child: Executor, home: 
             x = layer(x)
         x.sum().backward()
     """
+    found = survey(child, script(home, text)).finished
+    assert found is not None
+    seen = found.checked
+    assert (seen.frames, seen.graphs, seen.calls, seen.planned, seen.calls_made) == (1, 1, 20, 30, 30)
+    assert (seen.instances, seen.backward, seen.not_compared) == (10, 20, [])
+    (calls,) = found.calls
+    assert calls.keys == [*range(10)] * 3
+    assert calls.watched == calls.compared == calls.backward == [*range(20)]
+
+
+def test_of_many_calls_the_first_and_every_doubling_is_compared(child: Executor, home: Path) -> None:
+    text = """
+    import torch
+    f = torch.compile(lambda x: x + 1, backend="eager")
+    for _ in range(100):
+        f(torch.ones(2))
+    """
+    found = survey(child, script(home, text)).finished
+    assert found is not None
+    assert found.calls[0].compared == [0, 1, 3, 7, 15, 31, 63]
+    assert (found.checked.planned, found.checked.calls_made) == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("asked", "compared"),
+    [({"steps": 3}, [0, 1, 2]), ({"calls": {"0": [4, 99]}}, [4, 99]), ({"calls": {}}, [])],
+    ids=["by steps", "by a list", "none"],
+)
+def test_the_calls_that_were_asked_for_are_compared_and_no_others(
+    child: Executor, home: Path, asked: dict[str, Any], compared: list[int]
+) -> None:
+    text = """
+    import torch
+    f = torch.compile(lambda x: x + 1, backend="eager")
+    for _ in range(100):
+        f(torch.ones(2))
+    """
+    found = survey(child, script(home, text), **asked).finished
+    assert found is not None
+    assert found.calls[0].compared == compared
+
+
+SITUATIONS = """
+    import torch
+    f = torch.compile(lambda x, y: x + y, backend="eager", dynamic=True)
+    memory = torch.zeros(4096)
+    assert memory.data_ptr() % 64 == 0
+    def call(length, first=0, second=2048):
+        f(memory[first:first + length], memory[second:second + length])
+    call(1000); call(1001); call(1023)      # one bucket of sizes
+    call(1024)                              # the next
+    call(1000, first=1)                     # not aligned
+    call(1000, second=992)                  # overlap, and aligned as before
+    call(1000)                              # as the first
+"""
+
+
+def test_sizes_alignment_and_overlap_make_a_call_another_one(child: Executor, home: Path) -> None:
+    found = survey(child, script(home, SITUATIONS)).finished
+    assert found is not None
+    assert [calls.keys for calls in found.calls] == [[0, 0, 0, 1, 2, 3, 0]]
+    assert found.calls[0].compared == [0, 1, 3, 4, 5, 6]
+
+
+def test_a_held_call_names_its_module_from_the_root(child: Executor, home: Path) -> None:
+    text = f"""{LAYERS}
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.compile(Block(), backend=off) for _ in range(4))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    def off(gm, example):
+        third = model.layers[2].up.weight
+        return lambda *args: [out + any(arg is third for arg in args) for out in gm(*args)]
+
+    model = Model()
+    model(torch.ones(2, 4))
+    """
+    with contextlib.closing(survey(child, script(home, text))) as found:
+        assert found.held is not None and found.held.program is not None
+        assert found.held.failure.kind == "wrong_output"
+        modules = [node["module"] for node in found.held.program["nodes"]]
+    assert modules == ["layers.2.up", "layers.2", "layers.2"]
+
+
+@pytest.mark.parametrize("trains", [True, False], ids=["training", "evaluation without no_grad"])
+def test_a_backward_is_waited_for_as_long_as_it_can_come(child: Executor, home: Path, trains: bool) -> None:
+    text = f"""{LAYERS}
+    layers = [torch.compile(Block(), backend="eager") for _ in range(3)]
+    for step in range(2):
+        x = torch.ones(2, 4)
+        for layer in layers:
+            x = layer(x)
+        if {trains}:
+            x.sum().backward()
+    """
     seen = checked(child, home, text)
-    assert (seen.frames, seen.graphs, seen.calls, seen.planned, seen.calls_made) == (1, 1, 8, 8, 30)
-    assert seen.instances == 10
-    assert seen.not_compared == [
-        "22 calls after the first 8 of a graph: only those are compared (--steps)",
-        "2 of 10 sets of parameters: equal modules share a graph, and only its first 8 calls are compared (--steps)",
-        f"gradients of {8 - seen.backward} calls of graph 0: none had come by its next call",
-    ]
+    assert (seen.calls, seen.backward) == (6, 6 if trains else 0)
+    assert seen.not_compared == []
 
 
 def test_all_graphs_of_a_frame_are_counted_and_nothing_is_left_out_of_a_short_script(
@@ -171,12 +269,10 @@ def test_a_call_that_cannot_be_compared_is_named_with_its_reason(child: Executor
 def test_modules_that_are_gone_are_not_mistaken_for_new_ones() -> None:
     """The memory of a module that is gone is given to the next one, and its identity with it."""
     instances = Instances()
-    for _ in range(5):
-        instances.saw([torch.nn.Parameter(torch.ones(1))], compared=False)
+    gone = [instances.number([torch.nn.Parameter(torch.ones(1))]) for _ in range(5)]
     kept = [torch.nn.Parameter(torch.ones(1))]
-    instances.saw(kept, compared=False)
-    instances.saw(kept, compared=True)
-    assert (instances.count, instances.not_compared) == (6, 5)
+    assert [*gone, instances.number(kept), instances.number(kept)] == [0, 1, 2, 3, 4, 5, 5]
+    assert instances.number([]) is None
 
 
 def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_off() -> None:
@@ -186,9 +282,11 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     graph = torch.fx.symbolic_trace(f)
     x = torch.arange(8, dtype=torch.bfloat16) / 4 + 1
     once_rounded = (x.float() + 100.0 - 100.0).bfloat16()  # as a fused kernel computes it
-    verdict = judge(graph, [x], snapshot.rng_state(), graph(x), [x], once_rounded, [x])
+    call = Call.now(graph, [x])
+    expected, actual = Side(graph(x), [x]), Side(once_rounded, [x])
+    verdict = judge(call, expected, actual)
     largest = Largest()
-    largest.look(graph.graph, (graph(x), [x]), (once_rounded, [x]), verdict)
+    largest.look(graph.graph, expected, actual, verdict)
     assert largest.to_json() == {
         "module": "", "op": "aten.sub", "absolute": 0.25, "relative": 0.25, "reason": "float64 shows eager as far off",
     }  # fmt: skip
@@ -206,5 +304,5 @@ def test_what_no_number_says_is_no_largest_difference() -> None:
 def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
     largest = Largest()
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
-    largest.look(graph.graph, (torch.ones(2), []), (torch.ones(3), []), Verdict())
+    largest.look(graph.graph, Side(torch.ones(2)), Side(torch.ones(3)), Verdict())
     assert largest.to_json() is None

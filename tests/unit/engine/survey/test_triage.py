@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from canned_surveys import AT, CHECKED, PROGRAM, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
+from canned_surveys import (
+    AT,
+    CHECKED,
+    PROGRAM,
+    WRONG,
+    CannedExecutor,
+    asked_of,
+    calls_of,
+    ended,
+    error,
+    finished,
+    held,
+    silent,
+)
 
 from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import Checked, Held, parse
@@ -82,7 +95,7 @@ def test_the_script_is_run_as_the_user_asked() -> None:
     assert executor.asked[0] == (
         {
             "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "compile": True,
-            "values": False, "steps": 3, "hold": None, "tolerance": None,
+            "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None,
         }
     )  # fmt: skip
     assert set(executor.timeouts) == {SURVEY_SECONDS}
@@ -350,7 +363,7 @@ def test_an_unsteady_graph_hides_no_other_failure() -> None:
 
 
 def test_nothing_is_healthy_of_which_nothing_was_compared() -> None:
-    nothing = finished(checked={"frames": 2, "graphs": 2, "calls": 0, "backward": 0})
+    nothing = finished(checked={"frames": 2, "graphs": 2, "calls": 0, "backward": 0}, calls=[])
     found = settled(nothing)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert "no call of its 2 compiled graphs could be compared" in found.summary
@@ -358,10 +371,11 @@ def test_nothing_is_healthy_of_which_nothing_was_compared() -> None:
 
 
 def test_nothing_is_healthy_with_a_graph_that_could_not_be_compared() -> None:
-    partly = finished(uncompared=["compiled graph 1 (TypeError: a queue)", "compiled graph 2 (TypeError: a lock)"])
+    never = [{"graph": 2, "why": "TypeError: a queue"}, {"graph": 3, "why": "TypeError: a lock"}]
+    partly = finished(uncompared=[{"graph": 1, "why": "compared in another call"}, *never])
     found = settled(partly)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert "no call of compiled graph 1 (TypeError: a queue) and 1 more could be compared" in found.summary
+    assert "no call of compiled graph 2 (TypeError: a queue) and 1 more could be compared" in found.summary
     assert settled(partly, values=False).status is Status.HEALTHY
 
 
@@ -590,13 +604,13 @@ def test_a_larger_budget_is_named_where_it_lets_the_script_go_on(budget: int, hi
 
 def test_a_script_that_is_stopped_before_anything_was_compared_says_so_and_what_would_do() -> None:
     nothing = {"frames": 2, "graphs": 2, "calls": 0, "planned": 3, "calls_made": 3}
-    found = settled(finished(stopped=True, seconds=40.0, checked=nothing), budget=120)
+    found = settled(finished(stopped=True, seconds=40.0, checked=nothing, calls=[]), budget=120)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
     assert found.summary == (
         "Stopped after 40 s, the third of the budget that a run of the script may take, with 2 graphs compiled and 3 calls of them made: "
         "no call had been compared; --budget 240 gives it 80 s."
     )
-    found = settled(finished(stopped=True, seconds=40.0, checked={}), budget=120)
+    found = settled(finished(stopped=True, seconds=40.0, checked={}, calls=[]), budget=120)
     assert found.reason is Reason.BUDGET and "before anything was compiled: no call had been compared" in found.summary
 
 
@@ -629,12 +643,46 @@ def test_a_run_that_is_to_come_to_a_call_again_has_longer_than_the_first() -> No
 def test_no_more_is_promised_than_there_is_time_for(seconds: float, compares: str) -> None:
     """Of 192 calls 8 were compared, in 8 times so many seconds; the run may take 300 s."""
     checked = {"frames": 1, "graphs": 1, "calls": 8, "planned": 8, "calls_made": 192}
-    found = settled(finished(checked=checked, most_calls=192, seconds=20.0, comparing_seconds=8 * seconds))
+    calls = [calls_of(0, 192, 8)]
+    run = finished(checked=checked, calls=calls, seconds=20.0 + 8 * seconds, comparing_seconds=8 * seconds)
+    found = settled(run, steps=8)
     assert f"8 of 192 calls that were compared (1 graph); --steps 200 compares {compares}." in found.summary
 
 
 def test_signals_without_a_name() -> None:
     assert (signal_name(6), signal_name(99)) == ("SIGABRT", "signal 99")
+
+
+# the plan of coverage -------------------------------------------------------------------------------------------------
+
+
+def slow(seconds: float, comparing: float, **fields: Any) -> dict[str, Any]:
+    return finished(seconds=seconds, comparing_seconds=comparing, **fields)
+
+
+def test_a_later_run_compares_what_the_first_left_out() -> None:
+    first = slow(20.0, 4.0, calls=[{**calls_of(0, 40, 0), "watched": [0, 1, 3], "compared": [0, 1, 3]}])
+    rest = [call for call in range(40) if call not in (0, 1, 3)]
+    second = slow(20.0, 4.0, calls=[{**calls_of(0, 40, 0), "watched": rest, "compared": rest}])
+    found, executor, _ = triage(first, second, steps=None)
+    assert isinstance(found, Settled) and found.status is Status.HEALTHY
+    assert "No difference in the 40 of 5 calls" in found.summary  # the canned count of those made
+    assert executor.asked[0]["calls"] is None
+    # 16 seconds by itself, 4/3 for each call: 12 more, the last one among them.
+    (asked,) = executor.asked[1]["calls"].values()
+    assert len(asked) == 12 and 39 in asked and not {0, 1, 3} & set(asked)
+
+
+def test_no_run_is_begun_that_would_cost_more_than_it_may() -> None:
+    _, executor, _ = triage(slow(5.0, 0.5, calls=[calls_of(0, 9, 1)]), steps=None)
+    assert len(executor.asked) == 2  # 4.5 s by itself, 18 may be taken: 10 and 9 more would be too much
+
+
+def test_a_script_with_a_key_that_was_never_compared_is_not_healthy() -> None:
+    late = slow(5.0, 2.0, calls=[{**calls_of(0, 3, 1), "keys": [0, 1, 2]}])
+    found = settled(late, steps=None)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
+    assert "no time to compare 2 combinations of graph, module and size even once" in found.summary
 
 
 # failures that do not always show ---------------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""Plan of coverage: which calls of a script's compiled graphs are compared, and in which run.
+
+Calls with the same key (``inside/watch/keys.py``) differ in their values only, so that one says something of the others, and the
+first ones say most. All calls are in the plan, in this order: the first call of each key, the last of each, then the 2nd, 4th,
+8th and so on, then the rest, drawn by a fixed seed. A first run of the script knows no counts: it compares by a rule that needs
+none (first calls and doublings), and counts. Later runs work down the list.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from minimizer.engine.child.protocol import GraphCalls
+
+SEED = 0
+
+Call = tuple[int, int]
+"""A call of a compiled graph: index of the graph, number of the call."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All calls of a script, as far as its runs have shown them, and what became of them.
+
+    ``steps``: only so many calls of each key are to be compared; None for all. ``keys``: by graph, the key of each call.
+    """
+
+    steps: int | None = None
+    keys: tuple[tuple[int, ...], ...] = ()
+    watched: frozenset[Call] = frozenset()
+    """Calls that some run was to compare;"""
+    compared: frozenset[Call] = frozenset()
+    """those that were,"""
+    backward: frozenset[Call] = frozenset()
+    """and those whose gradients were."""
+
+    def after(self, graphs: Sequence[GraphCalls]) -> Plan:
+        """The plan after one more run."""
+        keys = tuple(tuple(graph.keys) for graph in graphs)
+
+        def with_new(known: frozenset[Call], name: str) -> frozenset[Call]:
+            new = {(index, call) for index, graph in enumerate(graphs) for call in getattr(graph, name)}
+            return frozenset(call for call in known | new if _is_among(call, keys))
+
+        return replace(
+            self,
+            keys=keys,
+            watched=with_new(self.watched, "watched"),
+            compared=with_new(self.compared, "compared"),
+            backward=with_new(self.backward, "backward"),
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call that is to be compared was watched."""
+        return all(call in self.watched for _, call in self._ranked())
+
+    @property
+    def untouched(self) -> int:
+        """Keys of which no call was watched."""
+        touched = {self.keys[graph][call] for graph, call in self.watched}
+        return len({key for keys in self.keys for key in keys} - touched)
+
+    @property
+    def compared_graphs(self) -> frozenset[int]:
+        """The graphs of which some call was compared."""
+        return frozenset(graph for graph, _ in self.compared)
+
+    @property
+    def most_calls(self) -> int:
+        """Calls of the key that was called most often."""
+        return max(self._counts().values(), default=0)
+
+    def next_calls(self, count: int) -> dict[int, list[int]]:
+        """Numbers of calls, by graph, for the next run to compare: the next ``count`` of the plan, then those of earlier runs again."""
+        ordered = sorted((call in self.watched, rank, call) for rank, call in self._ranked())
+        chosen: dict[int, list[int]] = {}
+        for _, _, (graph, call) in ordered[:count]:
+            chosen.setdefault(graph, []).append(call)
+        return {graph: sorted(calls) for graph, calls in sorted(chosen.items())}
+
+    def _counts(self) -> Counter[int]:
+        return Counter(key for keys in self.keys for key in keys)
+
+    def _ranked(self) -> Iterator[tuple[tuple[float, ...], Call]]:
+        """Every call that is to be compared with its rank, the lowest first."""
+        draw, made, seen = random.Random(SEED), self._counts(), Counter[int]()
+        for graph, keys in enumerate(self.keys):
+            for call, key in enumerate(keys):
+                seen[key] += 1
+                times, drawn = seen[key], draw.random()
+                if self.steps is not None and times > self.steps:
+                    continue
+                if times == 1:
+                    rank: tuple[float, ...] = (0, key)
+                elif times == made[key]:
+                    rank = (1, key)
+                elif times & (times - 1) == 0:
+                    rank = (2, times, key)
+                else:
+                    rank = (3, drawn)
+                yield rank, (graph, call)
+
+
+def _is_among(call: Call, keys: Sequence[Sequence[int]]) -> bool:
+    graph, number = call
+    return graph < len(keys) and number < len(keys[graph])

@@ -1,0 +1,226 @@
+"""Comparison of a call with eager, in the script's own process and on the script's own values.
+
+Eager runs on a copy, compiled code on the values themselves: the script goes on with what compiled code made of them, and both
+sides begin in the same state at each call, so that training never amplifies rounding into an alarm. The gradients of a call
+are compared once the script has run a backward through it. Nothing of ours may reach the script: what cannot be compared is
+noted and left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import Any
+
+from torch.fx.experimental._backward_state import BackwardState
+
+from ..failures import describe, raised_while_compiling
+from ..graph.lifted import Unplayable
+from ..referee import referee, steadiness
+from ..referee.call import Call, Function, GradientCall, Side
+from ..values import snapshot
+from ..wire import Message
+from .backwards import BackwardCall, Backwards
+from .captured import CapturedGraph
+from .health import Health
+from .holder import Holder
+from .line import Line
+from .survey_log import Told
+
+HOOKED = (
+    "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"
+)
+
+
+class Comparer:
+    """Compares calls and their gradients, and has the first one held that fails.
+
+    ``values``: whether they are compared; else only exceptions count. ``tolerance``: the script's own, which then decides.
+    ``measure``: time both sides of each graph at its first call.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        told: Told,
+        holder: Holder,
+        health: Health,
+        *,
+        values: bool,
+        tolerance: dict[str, float] | None,
+        measure: bool,
+    ) -> None:
+        self._line, self._told, self._holder, self._health = line, told, holder, health
+        self._coverage = told.coverage
+        self._values, self._tolerance, self._measure = values, tolerance, measure
+        self.backwards = Backwards()
+
+    def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
+        """What compiled code answers to a call of the script, compared with eager.
+
+        Raises:
+            Exception: what compiled code raises.
+        """
+        self.check_gradients()
+        inputs = graph.lifted.inputs(args)
+        try:
+            call = self._call(graph, inputs)
+        except Exception as error:
+            self._cannot_compare(graph, error)
+            return compiled(*args)
+        if self._holder.is_at(graph, number):
+            self._holder.hold(graph, call, {"phase": "run"})
+        try:
+            expected = call.run(call.function)
+        except Exception as error:
+            actual = compiled(*args)
+            self._told.missing.append({"graph": graph.index, "call": number, "exception": describe(error)})
+            graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"
+            why = f"eager cannot run it on copies of its inputs ({type(error).__name__})"
+            self._coverage.left_out(graph, why)
+            return actual
+        self._line.phase("run", graph, number)
+        try:
+            actual = compiled(*args)
+        except Exception as error:
+            failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
+            if self._is_steady(graph, call, ()):
+                self._holder.hold(graph, call, failure)
+            raise
+        self._line.phase("compare", graph, number)
+        after = snapshot.rng_state()
+        if self._measure and number == 0:
+            self._time(graph, call, compiled)
+        if self._values:
+            # Backends answer with lists.
+            answer = type(expected.result)(actual) if isinstance(expected.result, (tuple, list)) else actual
+            self._judge(graph, number, call, expected, Side(answer, inputs))
+            if call.switches.grad:
+                self._keep_for_backward(graph, number, call, compiled, actual)
+        snapshot.set_rng_state(after)
+        return actual
+
+    def check_gradients(self, *, is_over: bool = False) -> None:
+        """Replay, on both sides, every backward that the script ran since the last look; see `Backwards.take`.
+
+        ``is_over``: the script has raised, so that a replay that raises may do what the script's own backward did.
+        """
+        for backward in self.backwards.take():
+            self._check_gradient(backward, is_over)
+
+    def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:
+        unfaithful: list[str] = []
+        rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
+        before = snapshot.clone(inputs, notes=unfaithful)
+        for line in unfaithful:
+            self._told.note(f"graph {graph.index} is compared on copies: {line}")
+            self._coverage.also(f"state of graph {graph.index} that cannot be copied: {line}")
+        return Call(graph.module, before, rng, switches, random=graph.random, tolerance=self._tolerance)
+
+    def _time(self, graph: CapturedGraph, call: Call, compiled: Function) -> None:
+        try:
+            with call.switches.applied(), graph.lifted.standing_in(list(call.inputs)) as values:
+                self._health.measure(graph.index, graph.lifted.eager, compiled, graph.lifted.arguments(values))
+        except Exception as error:
+            self._told.note(f"graph {graph.index} could not be timed: {type(error).__name__}: {error}")
+
+    def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
+        """Judge a call by what either side returned and what it made of its inputs; one that fails is held."""
+        try:
+            verdict = referee.judge(call, expected, actual)
+        except Exception as error:
+            self._cannot_compare(graph, error)
+            return
+        graph.compared.append(number)
+        if verdict.nondeterministic:
+            self._told.unsteady(graph)
+        wrong = [difference.where for difference in verdict.differences]
+        if verdict.fault and self._is_steady(graph, call, wrong):
+            self._holder.hold(graph, call, {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()})
+        self._told.suspect(graph, number, verdict)
+        if verdict.note:
+            self._told.note(verdict.note)
+        with contextlib.suppress(Exception):  # a figure for the reader, that no verdict hangs on
+            self._coverage.largest.look(graph.module.graph, expected, actual, verdict)
+
+    def _keep_for_backward(
+        self, graph: CapturedGraph, number: int, call: Call, compiled: Function, actual: Any
+    ) -> None:
+        if graph.random and graph.recomputes:
+            # What is drawn a second time in a replayed backward is not what the first one drew.
+            self._told.note(
+                f"graph {graph.index} computes random numbers once more in its backward: gradients are not compared"
+            )
+            self._coverage.also(f"gradients of graph {graph.index}: its backward draws its random numbers anew")
+            return
+        if any(isinstance(value, BackwardState) for value in call.inputs):
+            self._told.note(f"graph {graph.index} {HOOKED}")
+            return
+        try:
+            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual))
+        except Exception as error:
+            self._cannot_compare_gradients(graph, error)
+
+    def _check_gradient(self, backward: BackwardCall, is_over: bool) -> None:
+        graph = backward.graph
+        try:
+            replay = backward.replay()
+            found = self._replayed(backward, replay, is_over)
+        except Exception as error:
+            self._cannot_compare_gradients(graph, error)
+            return
+        if found is None:
+            return
+        wrong, failure = found
+        if self._is_steady(graph, replay, wrong):
+            self._holder.hold(graph, replay, {"phase": "backward", **failure}, backward)
+
+    def _replayed(
+        self, backward: BackwardCall, replay: GradientCall, is_over: bool
+    ) -> tuple[list[str], Message] | None:
+        """How the replay of a backward fails and where its gradients differ; None if it does not, or eager cannot replay it."""
+        graph, last = backward.graph, backward.graph.calls - 1
+        self._line.phase("compare", graph, last)
+        try:
+            expected = replay.run(replay.function)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self._told.note(f"a backward that eager cannot replay was not compared: {why}")
+            self._coverage.also(f"a backward of graph {graph.index} that eager cannot replay: {why}")
+            return None
+        self._line.phase("backward", graph, last)
+        try:
+            actual = backward.compiled(replay)
+        except Unplayable:
+            raise
+        except Exception as error:
+            if not is_over:  # the script's own went through: the replay is at fault
+                raise
+            kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
+            return [], {"kind": kind, "exception": describe(error)}
+        self._line.phase("compare", graph, last)
+        verdict = referee.judge(replay, expected, actual)
+        self._told.suspect(graph, backward.number, verdict)
+        graph.backward.append(backward.number)
+        with contextlib.suppress(Exception):
+            gradients = expected.gradients, actual.gradients
+            self._coverage.largest.look_at_gradients(graph.module.graph, replay.inputs, *gradients, verdict)
+        if not verdict.fault:
+            return None
+        wrong = [difference.where for difference in verdict.differences]
+        return wrong, {"kind": "wrong_gradient", "verdict": verdict.to_json()}
+
+    def _is_steady(self, graph: CapturedGraph, call: Call, wrong: Collection[str]) -> bool:
+        """Whether eager does the same every time: else the failure is no fault of the compiler, and that is noted."""
+        is_steady = steadiness.is_steady(call, wrong)
+        if not is_steady:
+            self._told.unsteady(graph)
+        return is_steady
+
+    def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
+        self._told.cannot_compare(graph, error)
+        self._coverage.left_out(graph, f"{type(error).__name__}: {error}")
+
+    def _cannot_compare_gradients(self, graph: CapturedGraph, error: Exception) -> None:
+        self._told.cannot_compare(graph, error)
+        self._coverage.also(f"gradients of graph {graph.index}: {type(error).__name__}: {error}")

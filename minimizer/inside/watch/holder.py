@@ -1,0 +1,126 @@
+"""The failing call, held: the script stops there for good, and the process answers questions about it.
+
+The values of the call stay where they are; only what a question asks for is written out.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import torch
+
+from ..graph import state
+from ..graph.golden import GoldenGraph, storable
+from ..graph.graphs import Opaque
+from ..graph.lowering import write_down
+from ..referee.call import Call, GradientCall
+from ..wire import Channel, Message
+from .backwards import BackwardCall
+from .captured import CapturedGraph
+from .health import Health
+from .line import Line
+from .survey_log import Told, end_with
+
+
+class Holder:
+    """Holds the first call that fails, or the one that it is told to.
+
+    ``at``: graph and call of an earlier run at which to stop before compiled code gets there, ``call`` being None before the graph
+    is compiled (how a crash is held); None if there is none.
+    """
+
+    def __init__(self, line: Line, told: Told, health: Health, script: str, at: Message | None) -> None:
+        self._line, self._told, self._health, self._script, self._at = line, told, health, script, at
+
+    def is_at(self, graph: CapturedGraph, number: int | None) -> bool:
+        """Whether this is the call to be held, whatever comes of it."""
+        return self._at == {"graph": graph.index, "call": number}
+
+    def hold(self, graph: CapturedGraph, call: Call, failure: Message, backward: BackwardCall | None = None) -> None:
+        """Stop the script here: answer questions about a call, or about its ``backward``, until the other end hangs up.
+
+        Does not return.
+        """
+        self._line.take_last_word()
+        failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._told.checks}
+        failure["checked"] = self._told.coverage.to_json()
+
+        instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
+
+        def serve() -> None:
+            failure["health"] = self._health.to_json()
+            with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
+                setup = graph.setup_lines() if backward is None else backward.setup
+                HeldCall(graph, call, setup, self._script, instance).serve(failure, self._line.channel)
+
+        end_with(serve)
+
+
+class HeldCall:
+    """A captured call and the questions it answers: its program, golden values, literals."""
+
+    def __init__(
+        self, graph: CapturedGraph, call: Call, setup: tuple[list[str], list[str]], script: str, instance: str
+    ) -> None:
+        self._graph, self._call, self._script, self._instance = graph, call, script, instance
+        self._setup, self._opaque = setup
+        self._golden: GoldenGraph | None = None
+
+    def serve(self, failure: Message, channel: Channel) -> None:
+        """Answer until the other end hangs up."""
+        try:
+            program: Message | None = self._program("auto")
+        except Exception:
+            traceback.print_exc()
+            program = None
+        channel.send({"type": "held", "failure": failure, "program": program})
+        while (question := channel.receive()) is not None:
+            try:
+                answer = self._answer(question)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            channel.send({"type": "answer", "ask": question["ask"], **answer})
+
+    def _answer(self, question: Message) -> Message:
+        what = question["what"]
+        if what == "program":
+            return {"program": self._program(question["level"])}
+        assert self._golden is not None
+        if what == "golden":
+            names = question.get("names", {})
+            found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
+            torch.save(storable(found), question["file"])
+            return {"saved": sorted(found)}
+        if what == "literal":
+            return {"text": self._golden.literal(question["key"])}
+        raise ValueError(f"no such question: {what}")
+
+    def _program(self, level: str) -> Message:
+        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
+        try:
+            module, inputs, body = write_down(
+                self._graph.module,
+                list(self._call.inputs),
+                dict(self._call.rng),
+                level=level,
+                script=self._script,
+                cotangents=self._call.cotangents if isinstance(self._call, GradientCall) else None,
+            )
+        except Opaque as opaque:
+            if level == "dynamo":
+                return {"error": str(opaque)}
+            raise
+        for node in body["nodes"]:  # from the root of the model, not from what was compiled
+            node["module"] = ".".join(filter(None, (self._instance, node["module"])))
+        self._golden = GoldenGraph(module, inputs, dict(self._call.rng), body.pop("names"))
+        return {**body, **self._surroundings(body["level"])}
+
+    def _surroundings(self, level: str) -> Message:
+        """What a program needs around it."""
+        backend = self._graph.backend
+        return {
+            "setup": self._setup,
+            "opaque_settings": self._opaque,
+            "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
+            "grad": self._call.switches.grad and level == "dynamo",
+        }
