@@ -168,6 +168,7 @@ def failure_of(outcome: Outcome, signature: Signature) -> Failure:
         exception_type=error.root_type if error else None,
         message=message_of(error, outcome.verdict),
         signature=signature.text,
+        layout_only=outcome.verdict is not None and outcome.verdict.is_layout_only,
     )
 
 
@@ -212,6 +213,8 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    if failure.layout_only:
+        sentence = f"Values equal, memory layout differs: torch.compile ({failure.stage}) gives other strides for {operators}{where}."
     rate = failure.reproducibility
     if rate.failed < rate.runs:
         sentence += f" It does not always show: in {rate.failed} of {rate.runs} runs of the script."

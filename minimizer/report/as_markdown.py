@@ -25,6 +25,7 @@ WHAT_HAPPENS = {
     Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
     Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
 }
+LAYOUT_ONLY = "Values equal, memory layout differs"
 NO_FAILURE = {
     Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
@@ -110,7 +111,8 @@ def _verdict(report: Report) -> str:
     )
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
-    return f"**{WHAT_HAPPENS[failure.kind]} under `torch.compile`{where}, {often}.** {second}".rstrip()
+    what = LAYOUT_ONLY if failure.layout_only else WHAT_HAPPENS[failure.kind]
+    return f"**{what} under `torch.compile`{where}, {often}.** {second}".rstrip()
 
 
 def _repro(report: Report, repro: str | None) -> str:

@@ -30,6 +30,7 @@ class Failure(Part):
     message: str = ""
     traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
     signature: str = ""
+    layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
 
 

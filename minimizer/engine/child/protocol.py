@@ -69,6 +69,11 @@ class Verdict(Loose):
     equals_itself: bool = False
     """Of a fault: whether eager's values are known to equal themselves. NaN does not."""
 
+    @property
+    def is_layout_only(self) -> bool:
+        """Whether the fault is one of memory layout: nothing but strides differs."""
+        return self.fault and bool(self.differences) and all(d.what == "stride" for d in self.differences)
+
 
 class NonFinite(Loose):
     """The first element that is NaN or infinite, and on which side."""
@@ -174,8 +179,11 @@ class Failure(Loose):
     checked: Checked | None = None
 
 
-class Suspect(Loose):
-    """A call whose difference may be legal rounding made visible by a discrete operator."""
+class Seen(Loose):
+    """A call whose difference did not stop the survey: a suspect, or one of memory layout alone.
+
+    The difference of a suspect may be legal rounding made visible by a discrete operator.
+    """
 
     graph: int
     call: int
@@ -210,7 +218,9 @@ class Finished(Loose):
     most_calls: Count = 0
     health: Health | None = None
     uncompared: list[Text] = Field(default_factory=list, max_length=100)
-    suspects: list[Suspect] = Field(default_factory=list, max_length=100)
+    suspects: list[Seen] = Field(default_factory=list, max_length=100)
+    layouts: list[Seen] = Field(default_factory=list, max_length=100)
+    """Of each graph the first call whose values are right and whose memory layout is another."""
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)

@@ -27,6 +27,7 @@ from minimizer.engine.survey.cases import (
     Settled,
     before_a_frame,
     checked_of,
+    checks_layout,
     denied,
     disputed,
     hang_signature,
@@ -35,6 +36,7 @@ from minimizer.engine.survey.cases import (
     hidden_failure,
     is_healthy,
     is_own_check,
+    layout_unmade,
     line_of,
     message_of,
     missing_signature,
@@ -79,7 +81,8 @@ class Triage:
     ) -> None:
         self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
         self._on_healthy = on_healthy
-        self._suspects: list[protocol.Suspect] = []
+        self._suspects: list[protocol.Seen] = []
+        self._layouts: list[protocol.Seen] = []
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None before there was one."""
 
@@ -148,6 +151,7 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
+        self._layouts = finished.layouts or self._layouts
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
         if finished.unsteady and not _is_of_the_compiler(finished.exception):
@@ -210,6 +214,19 @@ class Triage:
             self.leave_open()
         return None
 
+    def by_layout(self, otherwise: Settled) -> Case | Settled:
+        """The first call that differs in its memory layout, held; ``otherwise`` where none does, or that is a failure.
+
+        It ranks below every other failure: to be asked for at the end, when nothing else was found.
+        """
+        if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
+            return otherwise
+        return self._first_layout() or layout_unmade(otherwise, "its graph could not be had a second time.")
+
+    def _first_layout(self) -> Case | None:
+        survey = _to_reduce(self.surveys.run(layout=True))
+        return self._held(survey) if survey is not None else None
+
     def leave_open(self) -> None:
         """A suspect could not be examined: if no other is confirmed, the script is not healthy either."""
         assert self.otherwise is not None
@@ -243,6 +260,9 @@ class Triage:
             how = before_a_frame(line_of(error), error)
             return nothing_compiled(how, finished.checked, children=finished.children, error=error)
         if is_own_check(error):
+            is_layout = bool(finished.layouts) and checks_layout(error)
+            if is_layout and (case := self._first_layout()) is not None:
+                return replace(case, is_asserted=True)
             held = self._own_check(finished.checks)
             if held is not None:
                 return held

@@ -25,6 +25,7 @@ from ..values import snapshot
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
+LAYOUT = "a graph's values are equal to eager's, and its memory layout differs ({}): that is no fault here"
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
@@ -179,8 +180,10 @@ class CheckedGraph:
         if isinstance(expected, (tuple, list)):  # backends answer with lists
             actual = type(expected)(actual)
         verdict = referee.judge(self._module, before, rng, expected, inputs, actual, copies)
+        if verdict.layout_only:
+            self._spent.notes[LAYOUT.format(verdict.differences[0])] = None
         backward = False
-        if not verdict.fault and not self._is_random and _grad() and _wants_gradients(before):
+        if (not verdict.fault or verdict.layout_only) and not self._is_random and _grad() and _wants_gradients(before):
             gradients = self._compare_gradients(before, rng)
             if isinstance(gradients, Exception):
                 return Fault(
@@ -189,7 +192,7 @@ class CheckedGraph:
             if gradients is not None:
                 verdict, backward = gradients, True
                 self._spent.backward += 1
-        if not verdict.fault:
+        if not verdict.fault or verdict.layout_only:
             return None
         wrong = [difference.where for difference in verdict.differences]
         if not steadiness.is_steady(self._backward if backward else self._forward, before, rng, wrong):

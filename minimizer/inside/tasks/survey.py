@@ -60,7 +60,7 @@ class Survey:
     Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
     ``steps`` (int or None), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
     how a crash is held), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
-    the script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
+    the script's own, which then decides), ``layout`` (whether a difference in nothing but strides ends the script too), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
     ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
     Between messages about a graph and call come phases (`_phase`): what the process does next. ``STOP`` ends the script at the
@@ -73,6 +73,7 @@ class Survey:
         self._compile, self._steps, self._hold = message["compile"], message["steps"], message["hold"]
         self._stance = message.get("stance", False)
         self._tolerance, self._values = message["tolerance"], message.get("values", True)
+        self._stops_at_layout = message.get("layout", False)
         self._channel = channel
         self._coverage = Coverage(self._trusted_after if self._values else 0, self._ranks)
         self._told, self._backward = Told(self._coverage), Backwards()
@@ -289,10 +290,14 @@ class Survey:
         graph.compared += 1
         if verdict.nondeterministic:
             self._told.unsteady(graph)
+        is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
         wrong = [difference.where for difference in verdict.differences]
-        if verdict.fault and self._is_steady(graph, _forward(graph.module), before, rng, wrong):
-            failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
-            self._hold_call(graph, before, rng, failure)
+        if verdict.fault and not is_passed_by and self._is_steady(graph, _forward(graph.module), before, rng, wrong):
+            if verdict.layout_only and not self._stops_at_layout:
+                self._told.layout(graph, call, verdict)
+            else:
+                failure = {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()}
+                self._hold_call(graph, before, rng, failure)
         self._told.suspect(graph, call, verdict)
         if verdict.note:
             self._told.note(verdict.note)

@@ -84,6 +84,12 @@ def test_the_report_begins_with_two_sentences() -> None:
     )
 
 
+def test_another_memory_layout_is_the_headline() -> None:
+    failure = Failure(kind=Kind.WRONG_METADATA, layout_only=True)
+    text = render(full().model_copy(update={"failure": failure}), script_name="train.py", repro=None)
+    assert text.startswith("**Values equal, memory layout differs under `torch.compile`")
+
+
 def test_all_that_maintainers_ask_for_is_there() -> None:
     text = render(full(), script_name="train.py", repro=REPRO)
     for expected in (
