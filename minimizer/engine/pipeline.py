@@ -385,6 +385,7 @@ class _Job:
             case,
             executor,
             self._journal,
+            script=self._script.name,
             source=self._script.read_text(errors="replace"),
             target=self._options.target,
             jobs=self._settings.trial_jobs,

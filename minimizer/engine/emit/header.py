@@ -41,7 +41,7 @@ def comment(
     details: Details,
 ) -> str:
     """Verdict, versions, rate and the command to run, as comment lines."""
-    where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
+    where = "" if failure.stage in (Stage.UNKNOWN, Stage.CUSTOM_OP) else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
     often = f"failed in {rate.failed} of {rate.runs} "
     often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
