@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -13,6 +14,8 @@ from minimizer.errors import ChildFailed
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
 MAX_NODES = 200_000
+GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
+"""Files that inductor writes."""
 
 Model = TypeVar("Model", bound="Loose")
 
@@ -36,6 +39,13 @@ class ExceptionInfo(Loose):
     root_type: Text
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether torch raised it, or code that inductor wrote; ``torch.testing`` speaks for the script."""
+        file = self.frames[-1][0] if self.frames else ""
+        is_testing = file.startswith("torch/testing/")
+        return (file.startswith("torch/") and not is_testing) or GENERATED.fullmatch(file) is not None
 
 
 class Difference(Loose):

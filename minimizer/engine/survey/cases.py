@@ -150,7 +150,7 @@ def checks_layout(error: ExceptionInfo) -> bool:
 def is_own_check(error: ExceptionInfo) -> bool:
     """Whether it is the script that says that something is wrong, by ``assert``, ``raise`` or ``sys.exit``."""
     if error.root_type == "AssertionError" or not error.frames:
-        return error.root_type == "AssertionError"
+        return error.root_type == "AssertionError" and not error.is_of_torch
     file, _, line = error.frames[-1]
     return "/" not in file and re.search(r"\braise\b|\b(exit|quit)\(", line) is not None
 

@@ -21,6 +21,7 @@ from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.engine.survey import dispute
 from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,
@@ -49,7 +50,7 @@ from minimizer.engine.survey.cases import (
     unexamined,
     unmade,
 )
-from minimizer.engine.survey.readings import reads_compiler
+from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.slice import namespaces_of, prelude
 from minimizer.errors import BudgetExceeded, ChildFailed
@@ -233,7 +234,8 @@ class Triage:
         self.otherwise = unexamined(self.otherwise)
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
-        if finished.checked.frames and is_own_check(error) and reads_compiler(self.surveys.text, error):
+        doubt = dispute.ground(self.surveys.text, error, finished.checks)
+        if finished.checked.frames and doubt is Ground.READING:
             return disputed(error, finished.checked)
         eager = self._eager_runs()
         if finished.attempted:  # else the compiler is not to blame, however eager is asked
@@ -263,10 +265,10 @@ class Triage:
             is_layout = bool(finished.layouts) and checks_layout(error)
             if is_layout and (case := self._first_layout()) is not None:
                 return replace(case, is_asserted=True)
-            held = self._own_check(finished.checks)
+            held = self._own_check(finished.checks) if doubt is Ground.VALUES else None
             if held is not None:
                 return held
-            if finished.checked.calls:
+            if finished.checked.calls and doubt is Ground.VALUES:
                 in_doubt = Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
@@ -277,12 +279,13 @@ class Triage:
                     exception=error,
                 )
                 return ScriptCase(in_doubt)
-        kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
+        is_assertion = error.root_type == "AssertionError" and is_own_check(error)
+        kind = Kind.WRONG_OUTPUT if is_assertion else Kind.RUNTIME_ERROR
         return ScriptCase(unmade(f"({line_of(error)})", kind, finished.checked, error))
 
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
-        tolerance = checks[-1] if checks else {}
+        tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
             survey = self.surveys.run(tolerance=tolerance)
             if (held := _to_reduce(survey)) is not None:

@@ -227,6 +227,32 @@ def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Pa
     assert [request["compile"] for request in executor.asked] == [True]
 
 
+MISSING = """
+tangent = fwAD.unpack_dual(f(dual)).tangent
+if tangent is None:
+    raise RuntimeError("the tangent is lost")
+"""
+
+
+def test_a_missing_value_is_no_dispute_and_goes_to_the_script_level(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(MISSING)
+    frames = [["script.py", "<module>", 'raise RuntimeError("the tangent is lost")']]
+    lost = {**error("RuntimeError", "the tangent is lost"), "frames": frames}
+    executor = CannedExecutor([finished(exception=lost)], [finished()])
+    found = asked_of(executor, tmp_path / "script.py").run()
+    assert isinstance(found, ScriptCase)
+    assert (found.otherwise.reason, found.otherwise.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
+    assert [request["tolerance"] for request in executor.compiled] == [None]
+
+
+def test_what_no_tolerance_lets_pass_is_not_judged_by_one() -> None:
+    check = {**error("AssertionError"), "frames": [["torch/testing/_comparison.py", "assert_close", "raise"]]}
+    found, executor, _ = triage(finished(exception=check, checks=[{"rtol": 0.1, "tolerable": 0.0}]), eager=[finished()])
+    assert isinstance(found, ScriptCase)
+    assert found.otherwise.reason is Reason.NOT_VERIFIED
+    assert len(executor.compiled) == 1
+
+
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
     nothing = {"frames": 1, "calls": 0}
     found = unshown(
