@@ -218,11 +218,17 @@ class Triage:
     def by_layout(self, otherwise: Settled) -> Case | Settled:
         """The first call that differs in its memory layout, held; ``otherwise`` where none does, or that is a failure.
 
-        It ranks below every other failure: to be asked for at the end, when nothing else was found.
+        It ranks below every other failure: to be asked for at the end, when nothing else was found. What was compared is what the
+        whole run of ``otherwise`` had compared, not what was until the call.
         """
         if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
             return otherwise
-        return self._first_layout() or layout_unmade(otherwise, "its graph could not be had a second time.")
+        if otherwise.status is Status.PARTIAL:  # what could not be compared stays so
+            self._on_note(otherwise.summary)
+        case = self._first_layout()
+        if case is None:
+            return layout_unmade(otherwise, "its graph could not be had a second time.")
+        return replace(case, checked=otherwise.checked) if case.is_layout else case
 
     def _first_layout(self) -> Case | None:
         survey = _to_reduce(self.surveys.run(layout=True))

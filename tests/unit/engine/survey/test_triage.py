@@ -486,6 +486,17 @@ def test_another_memory_layout_is_held_where_nothing_else_fails() -> None:
     found = asked.by_layout(healthy)
     assert isinstance(found, Case)
     assert found.layout_only
+    assert found.checked == healthy.checked
+
+
+def test_what_could_not_be_compared_is_told_beside_another_memory_layout() -> None:
+    notes: list[str] = []
+    executor = CannedExecutor([finished(layouts=[LAYOUT], uncompared=["graph 1 (no copy)"]), held(verdict=STRIDES)])
+    asked = asked_of(executor, on_note=notes.append)
+    partial = asked.run()
+    assert isinstance(partial, Settled)
+    assert isinstance(asked.by_layout(partial), Case)
+    assert notes == [partial.summary]
 
 
 def test_without_another_memory_layout_a_verdict_stays() -> None:
