@@ -36,7 +36,10 @@ class Options(BaseModel):
         None, max_length=200, description="Which of several failures to reduce: its index, module path or signature."
     )
     steps: int | None = Field(
-        None, ge=1, le=100_000, description="Compare this many calls of each compiled graph with the same module and sizes; as many as there is time for if it is left out."
+        None,
+        ge=1,
+        le=100_000,
+        description="Compare this many calls of each compiled graph with the same module and sizes; as many as there is time for if it is left out.",
     )
     hang_after: int | None = Field(
         None,

@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Stage(StrEnum):
-    """The part of the compiler to blame."""
+    """The part of the compiler to blame, or what it was given to compile."""
 
     DYNAMO = "dynamo"
     AOT_AUTOGRAD = "aot_autograd"
@@ -38,6 +38,8 @@ class Stage(StrEnum):
     INDUCTOR = "inductor"
     CUDAGRAPHS = "cudagraphs"
     CUSTOM_BACKEND = "custom_backend"
+    CUSTOM_OP = "custom_op"
+    """An operator of the script's own, which breaks what ``torch.library.opcheck`` asks."""
     UNKNOWN = "unknown"
 
 

@@ -27,6 +27,7 @@ WHAT = {
     Kind.WRONG_GRADIENT: "A compiled program computes wrong gradients",
     Kind.WRONG_METADATA: "A compiled program gives another dtype, shape, stride or aliasing",
 }
+LAYOUT_ONLY = "values equal, memory layout differs"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ class Finding:
         return next((max(1, int(source["line"])) for source in sources if source), 1)
 
     @property
+    def is_layout_only(self) -> bool:
+        return bool((self.report.get("failure") or {}).get("layout_only"))
+
+    @property
     def could_judge(self) -> bool:
         return self.report["status"] not in (Status.FAILED, Status.CANCELLED)
 
@@ -74,7 +79,7 @@ def annotation(finding: Finding) -> str:
     """A workflow command of GitHub Actions; empty where there is nothing to point at."""
     if finding.report["status"] == Status.HEALTHY:
         return ""
-    level = "error" if finding.counts or not finding.could_judge else "warning"
+    level = "error" if finding.counts or not finding.could_judge else "notice" if finding.is_layout_only else "warning"
     title = _title(finding)
     properties = {"file": finding.uri, "line": str(finding.line), "title": title}
     said = ",".join(f"{name}={_escape(value, more=True)}" for name, value in properties.items())
@@ -100,7 +105,7 @@ def step_summary(finding: Finding) -> str:
 
 
 def junit(finding: Finding) -> str:
-    """One test case: failed if the failure counts, skipped if it is known or not verified, an error if nothing could be judged.
+    """One test case: failed if the failure counts, skipped if it is known, not verified or layout only, an error if nothing could be judged.
 
     One that passes says in its output how much was compared.
     """
@@ -130,7 +135,7 @@ def junit(finding: Finding) -> str:
         kind = report["failure"]["kind"]
         ElementTree.SubElement(case, "failure", {"type": kind, "message": message}).text = details
     elif is_failure:
-        why = "known failure" if finding.is_known else "not verified"
+        why = "known failure" if finding.is_known else LAYOUT_ONLY if finding.is_layout_only else "not verified"
         ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"})
     else:
         ElementTree.SubElement(case, "system-out").text = details
@@ -162,7 +167,7 @@ def sarif(finding: Finding) -> str:
             {
                 "ruleId": kind,
                 "ruleIndex": [rule["id"] for rule in rules].index(kind),
-                "level": "error" if finding.counts else "warning",
+                "level": "error" if finding.counts else "note" if finding.is_layout_only else "warning",
                 "message": {"text": finding.message},
                 "locations": [{"physicalLocation": place}],
                 "partialFingerprints": {FINGERPRINT_KEY: finding.fingerprint},
@@ -176,7 +181,7 @@ def sarif(finding: Finding) -> str:
 def _title(finding: Finding) -> str:
     failure = finding.report.get("failure")
     if failure:
-        return f"torch.compile: {failure['kind']}"
+        return f"torch.compile: {LAYOUT_ONLY if finding.is_layout_only else failure['kind']}"
     return "torch.compile: healthy" if finding.report["status"] == Status.HEALTHY else "torch.compile: not judged"
 
 

@@ -22,7 +22,7 @@ from minimizer.report.model import Verification
 from minimizer.vocabulary import Exit, Reason, Status, exit_status
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-FailOn = Literal["any", "new"]
+FailOn = Literal["any", "new", "layout"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ def gate_options(command: Command) -> Command:
     options = (
         click.option(
             "--fail-on",
-            type=click.Choice(("any", "new")),
-            help="Exit as a gate: 6 for a verified failure (new: unless it is known), 0 for a known, an unverified or no failure.",
+            type=click.Choice(("any", "new", "layout")),
+            help="Exit as a gate: 6 for a verified failure (new: unless it is known; layout: also where only memory layout differs), "
+            "0 for any other verdict on the compiler.",
         ),
         click.option(
             "--baseline",
@@ -102,7 +103,8 @@ def conclude(
     name = fingerprint(report)
     is_known = on_server or (name is not None and name in gate.known())
     is_verified = _is_verified(report)
-    counts = is_verified and not (gate.fail_on == "new" and is_known)
+    is_passed_by = (gate.fail_on == "new" and is_known) or (gate.fail_on != "layout" and _is_layout_only(report))
+    counts = is_verified and not is_passed_by
     finding = ci_formats.Finding(script, report, name, counts=counts, is_known=is_known, url=url, repro=_repro(folder))
     if gate.junit is not None:
         _write(gate.junit, ci_formats.junit(finding))
@@ -129,6 +131,11 @@ def _is_verified(report: dict[str, Any]) -> bool:
     """Whether there is a failure whose repro holds."""
     # Not validated: a newer service may say more than we know.
     return bool(report.get("failure")) and Verification.model_construct(**(report.get("verification") or {})).holds
+
+
+def _is_layout_only(report: dict[str, Any]) -> bool:
+    """Whether all values are equal, and only strides differ."""
+    return bool((report.get("failure") or {}).get("layout_only"))
 
 
 def _repro(folder: Path) -> str:

@@ -27,7 +27,8 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         lines.append(summary)
     failure, reduction = report.get("failure"), report.get("reduction")
     if failure:
-        lines.append(f"failure    {failure['kind']} in {failure['stage']}")
+        layout = " (values equal, memory layout differs)" if failure.get("layout_only") else ""
+        lines.append(f"failure    {failure['kind']} in {failure['stage']}{layout}")
     lines += [
         f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
     ]

@@ -12,7 +12,7 @@ from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
 from minimizer.report.model import Culprit, Error, Failure, Report, Source
-from minimizer.vocabulary import counted
+from minimizer.vocabulary import Stage, counted
 
 BOOKKEEPING = {
     "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",
@@ -168,6 +168,7 @@ def failure_of(outcome: Outcome, signature: Signature) -> Failure:
         exception_type=error.root_type if error else None,
         message=message_of(error, outcome.verdict),
         signature=signature.text,
+        layout_only=outcome.verdict is not None and outcome.verdict.is_layout_only,
     )
 
 
@@ -212,6 +213,10 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    if failure.layout_only:
+        sentence = f"Values equal, memory layout differs: torch.compile ({failure.stage}) gives other strides for {operators}{where}."
+    if failure.stage is Stage.CUSTOM_OP:
+        sentence = f"An operator of the script's own is at fault, and torch.compile {what}: {culprit.what or operators}{where}."
     rate = failure.reproducibility
     if rate.failed < rate.runs:
         sentence += f" It does not always show: in {rate.failed} of {rate.runs} runs of the script."

@@ -16,6 +16,7 @@ from functools import partial
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose.ladder import climb
+from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import Result, Writer, always
 from minimizer.engine.emit.idioms import REPRO_SECONDS
 from minimizer.engine.from_outcomes import culprit_of, failure_of
@@ -34,7 +35,7 @@ from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
 from minimizer.report.model import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
-from minimizer.vocabulary import Kind, Reason, Status, Step, counted
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
@@ -58,12 +59,21 @@ Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
 class Search:
     """One search: for the failure of ``case``, judged in trials of ``executor``.
 
-    ``source``: the user's script. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
+    ``script``: the name of the user's script, and ``source`` its text. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
     """
 
     def __init__(
-        self, case: Case, executor: Executor, journal: Journal, *, source: str, target: str | None, jobs: int
+        self,
+        case: Case,
+        executor: Executor,
+        journal: Journal,
+        *,
+        script: str,
+        source: str,
+        target: str | None,
+        jobs: int,
     ) -> None:
+        self._script, self._source = script, source
         self._case, self._journal, self._target, self._jobs = case, journal, target, jobs
         self._lines = sum(bool(line.strip()) for line in source.splitlines())
         self._trains = BACKWARD.search(source) is not None
@@ -356,6 +366,9 @@ class Search:
             if report.reduction.level == "dynamo":
                 report.reduction.aot_nodes_after = len(operators)
             culprit = culprit_of(program, operators, measured.outcome, located.window)
+            if (broken := broken_operator(program, located.window, oracle)) is not None:
+                report.failure.stage = Stage.CUSTOM_OP
+                culprit = broken.culprit(culprit, script=self._script, text=self._source)
             others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
             report.culprits = [culprit, *others]
             self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))

@@ -32,7 +32,7 @@ from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.secondary import write_further
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, layout_unmade, unexamined
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
@@ -171,31 +171,43 @@ class _Job:
                 raise
             except BudgetExceeded as error:
                 raise BudgetExceeded(f"{error}, {surveys.doing}") from None
-        if isinstance(found, Settled):
-            found = self._against(plain, found) if is_healthy(found) else found
-            self._conclude(found, follow_up)
-            return None
-        try:
-            if isinstance(found, ScriptCase):
-                raise Unreduced(found.otherwise)
-            result = self._reduce(found, executor, triage, beside)
+
+        def reduced(case: Case) -> tuple[Result, Patient | None]:
+            result = self._reduce(case, executor, triage, beside)
             patient = self._patient(result, surveys)
             if result.found is not None and not is_public(result.found.reduced):
                 result = self._in_public(result, executor)
             return result, patient
+
+        def unless_by_layout(verdict: Settled) -> tuple[Result, Patient | None] | None:
+            verdict = self._against(plain, verdict) if is_healthy(verdict) else verdict
+            last = triage.by_layout(verdict)
+            if isinstance(last, Case):
+                try:
+                    return reduced(last)
+                except (Unreduced, ChildFailed) as end:
+                    last = layout_unmade(verdict, str(end))
+            self._conclude(last, follow_up)
+            return None
+
+        if isinstance(found, Settled):
+            return unless_by_layout(found)
+        try:
+            if isinstance(found, ScriptCase):
+                raise Unreduced(found.otherwise)
+            return reduced(found)
         except (Unreduced, ChildFailed) as end:
             otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
         if otherwise.status is Status.HEALTHY:
-            self._conclude(self._against(plain, otherwise), follow_up)
-            return None
+            return unless_by_layout(otherwise)
         level = self._python_level(executor)
         is_one_process = self._options.nproc == 1  # as a repro is
         is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
         script_repro = level.repro(otherwise) if is_one_process and is_steady else None
         if script_repro is None:
             is_error = isinstance(found, ScriptCase) and otherwise.reason is Reason.NOT_VERIFIED
-            self._settle(self._against(plain, otherwise) if is_error and otherwise.kind is not Kind.HANG else otherwise)
-            return None
+            is_asked = is_error and otherwise.kind is not Kind.HANG
+            return unless_by_layout(self._against(plain, otherwise) if is_asked else otherwise)
         return Result(script_repro), level.patient
 
     def _follow(self, result: Result, patient: Patient | None, surveys: Surveys, follow_up: FollowUp) -> None:
@@ -373,6 +385,7 @@ class _Job:
             case,
             executor,
             self._journal,
+            script=self._script.name,
             source=self._script.read_text(errors="replace"),
             target=self._options.target,
             jobs=self._settings.trial_jobs,
@@ -400,6 +413,7 @@ class _Job:
                 message=error.root_message[:2000] if error else found.summary,
                 traceback=found.traceback,
                 signature=exception_signature(found.kind, error).text,
+                layout_only=found.layout_only,
                 reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
             )
 
@@ -414,6 +428,7 @@ class _Job:
             exception_type=case.exception.root_type if case.exception else None,
             message=case.message,
             signature=signature.text,
+            layout_only=case.layout_only,
             reproducibility=Reproducibility(failed=1, runs=case.runs),
         )
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))

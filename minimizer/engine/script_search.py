@@ -29,6 +29,7 @@ from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.python.inline import bundled
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
+from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.model import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
 from minimizer.vocabulary import Kind, Reason, Step
@@ -82,7 +83,7 @@ class PythonLevel:
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
-        if disputed and re.search(r"\btime(it)?\b|perf_counter", reduced.text):
+        if disputed and names_clock(reduced.text):
             self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)

@@ -348,11 +348,12 @@ def main(incoming: int, outgoing: int) -> None:
         channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
         raise SystemExit(FAILED) from None
     from .tasks.layers import layers
+    from .tasks.operator_check import check_operators
     from .tasks.script_run import rerun
     from .tasks.settings import settings
     from .tasks.survey import survey
     from .tasks.trial import judge, observe
 
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
-    tasks: list[Task] = [survey, judge, observe, layers, rerun, settings]
+    tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

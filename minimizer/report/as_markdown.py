@@ -25,6 +25,7 @@ WHAT_HAPPENS = {
     Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
     Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
 }
+LAYOUT_ONLY = "Values equal, memory layout differs"
 NO_FAILURE = {
     Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
@@ -103,14 +104,21 @@ def _verdict(report: Report) -> str:
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
     names = _names(report.culprits)
-    blame = STAGES.get(failure.stage)
     second = f"The culprit is {names}" if names else "The culprit is unknown"
-    second += (
-        f", and {blame} is the first part of the compiler to go wrong." if blame else "; the stage to blame is unknown."
-    )
+    second += _blamed_stage(failure.stage)
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
-    return f"**{WHAT_HAPPENS[failure.kind]} under `torch.compile`{where}, {often}.** {second}".rstrip()
+    what = LAYOUT_ONLY if failure.layout_only else WHAT_HAPPENS[failure.kind]
+    return f"**{what} under `torch.compile`{where}, {often}.** {second}".rstrip()
+
+
+def _blamed_stage(stage: Stage) -> str:
+    if stage is Stage.CUSTOM_OP:
+        return ", an operator of the script's own: it is at fault, and not the compiler."
+    blame = STAGES.get(stage)
+    return (
+        f", and {blame} is the first part of the compiler to go wrong." if blame else "; the stage to blame is unknown."
+    )
 
 
 def _repro(report: Report, repro: str | None) -> str:

@@ -68,7 +68,9 @@ def _agreeing(report: Report) -> Iterator[str]:
     """Methods that point to the same place, each without the others' help."""
     if report.verification is not None and report.verification.passes_with_compiler_off:
         yield "with the compiler switched off the repro passes"
-    if report.failure is not None and report.failure.stage is not Stage.UNKNOWN and _has_step(report):
+    if report.failure is not None and report.failure.stage is Stage.CUSTOM_OP:
+        yield "torch.library.opcheck finds the operator at fault, without the compiler"
+    elif report.failure is not None and report.failure.stage is not Stage.UNKNOWN and _has_step(report):
         yield f"on the ladder of backends {report.failure.stage.replace('_', ' ')} is the first to fail"
     if report.blame is not None and report.blame.confirmed:
         yield "without the part to blame the failure goes, and with it alone it comes"

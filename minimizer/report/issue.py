@@ -35,7 +35,7 @@ def is_in_dispute(report: Report) -> bool:
 def labels(report: Report, repro: str | None) -> list[str]:
     """The labels that triage would give; none for what is no fault of PyTorch's compiler."""
     failure = report.failure
-    if failure is None or failure.stage is Stage.CUSTOM_BACKEND or is_in_dispute(report):
+    if failure is None or failure.stage in (Stage.CUSTOM_BACKEND, Stage.CUSTOM_OP) or is_in_dispute(report):
         return []
     found = ["oncall: pt2", *STAGE_LABELS.get(failure.stage, ())]
     if failure.stage is Stage.INDUCTOR and report.environment.get("device", "cpu") == "cpu":

@@ -30,6 +30,7 @@ class Failure(Part):
     message: str = ""
     traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
     signature: str = ""
+    layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
 
 
@@ -235,11 +236,11 @@ class Checked(Part):
     frames: int = Field(0, description="Frames that Dynamo compiled a graph of.")
     graphs: int = 0
     calls: int = Field(0, description="Calls of graphs that were compared with eager.")
-    planned: int = Field(0, description="Those that were to be: all, or as many of each module and size as `steps` says.")
-    calls_made: int = Field(0, description="Calls of graphs until the script ended, or was stopped.")
-    instances: int | None = Field(
-        None, description="Module instances that graphs were called for."
+    planned: int = Field(
+        0, description="Those that were to be: all, or as many of each module and size as `steps` says."
     )
+    calls_made: int = Field(0, description="Calls of graphs until the script ended, or was stopped.")
+    instances: int | None = Field(None, description="Module instances that graphs were called for.")
     backward: int = Field(0, description="Backward passes that were replayed and compared.")
     largest: Largest | None = None
     not_compared: list[str] = Field(default_factory=list, description="What was left out, and why.")

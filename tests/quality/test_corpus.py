@@ -58,6 +58,7 @@ def test_corpus(name: str, tmp_path: Path) -> None:
         return
     assert report["failure"]["kind"] == truth["kind"]
     assert report["failure"]["stage"] == truth["stage"]
+    assert report["failure"]["layout_only"] == truth.get("layout_only", False)
     if "op" in truth:
         assert truth["op"] in report["culprits"][0]["ops"]
     if "module" in truth:

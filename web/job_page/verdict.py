@@ -32,6 +32,8 @@ KINDS: dict[Kind, str] = {
     Kind.WRONG_METADATA: "The compiled code returns tensors of another dtype, shape, stride or aliasing",
 }
 
+LAYOUT_ONLY = "Values equal, memory layout differs"
+
 _KIND_TONES: dict[Kind, Tone] = {
     Kind.CRASH: "failed",
     Kind.HANG: "failed",
@@ -175,5 +177,8 @@ def _so_far(job: Job) -> str:
 
 
 def _kind_title(failure: dict[str, Any] | None, otherwise: str) -> str:
-    kind = (failure or {}).get("kind")
+    failure = failure or {}
+    if failure.get("layout_only"):
+        return LAYOUT_ONLY
+    kind = failure.get("kind")
     return KINDS[Kind(kind)] if kind in list(Kind) else otherwise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -13,6 +14,8 @@ from minimizer.errors import ChildFailed
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
 MAX_NODES = MAX_CALLS = 200_000
+GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
+"""Files that inductor writes."""
 
 Model = TypeVar("Model", bound="Loose")
 
@@ -36,6 +39,13 @@ class ExceptionInfo(Loose):
     root_type: Text
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether torch raised it, or code that inductor wrote; ``torch.testing`` speaks for the script."""
+        file = self.frames[-1][0] if self.frames else ""
+        is_testing = file.startswith("torch/testing/")
+        return (file.startswith("torch/") and not is_testing) or GENERATED.fullmatch(file) is not None
 
 
 class Difference(Loose):
@@ -68,6 +78,11 @@ class Verdict(Loose):
     note: Text = ""
     equals_itself: bool = False
     """Of a fault: whether eager's values are known to equal themselves. NaN does not."""
+
+    @property
+    def is_layout_only(self) -> bool:
+        """Whether the fault is one of memory layout: nothing but strides differs."""
+        return self.fault and bool(self.differences) and all(d.what == "stride" for d in self.differences)
 
 
 class NonFinite(Loose):
@@ -174,8 +189,11 @@ class Failure(Loose):
     checked: Checked | None = None
 
 
-class Suspect(Loose):
-    """A call whose difference may be legal rounding made visible by a discrete operator."""
+class Seen(Loose):
+    """A call whose difference did not stop the survey: a suspect, or one of memory layout alone.
+
+    The difference of a suspect may be legal rounding made visible by a discrete operator.
+    """
 
     graph: int
     call: int
@@ -226,7 +244,9 @@ class Finished(Loose):
     calls: list[GraphCalls] = Field(default_factory=list, max_length=MAX_NODES)
     health: Health | None = None
     uncompared: list[Uncompared] = Field(default_factory=list, max_length=100)
-    suspects: list[Suspect] = Field(default_factory=list, max_length=100)
+    suspects: list[Seen] = Field(default_factory=list, max_length=100)
+    layouts: list[Seen] = Field(default_factory=list, max_length=100)
+    """Of each graph the first call whose values are right and whose memory layout is another."""
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)

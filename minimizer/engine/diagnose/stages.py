@@ -29,6 +29,7 @@ WITHOUT_PARTS = {
     Stage.AOT_AUTOGRAD: "AOTAutograd has no parts that can be switched off one by one.",
     Stage.CUDAGRAPHS: "CUDA graphs have no parts that can be switched off one by one.",
     Stage.CUSTOM_BACKEND: "The backend is the script's own; its parts are not known here.",
+    Stage.CUSTOM_OP: "The operator is the script's own: no part of the compiler is at fault.",
     Stage.UNKNOWN: "The stage is unknown.",
 }
 

@@ -20,6 +20,7 @@ VERDICTS = {
     Kind.WRONG_GRADIENT: "computes wrong gradients for {what}",
     Kind.WRONG_METADATA: "returns tensors with wrong metadata for {what}",
 }
+LAYOUT_ONLY = "returns equal values in another memory layout for {what}"
 WIDTH = 86
 WORDS = 38
 """How many characters of a message tell it from others; with more the line that looks for them would become three."""
@@ -40,19 +41,23 @@ def comment(
     details: Details,
 ) -> str:
     """Verdict, versions, rate and the command to run, as comment lines."""
-    where = "" if failure.stage is Stage.UNKNOWN else f" (first seen in {stage_name(failure.stage)})"
+    where = "" if failure.stage in (Stage.UNKNOWN, Stage.CUSTOM_OP) else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
     often = f"failed in {rate.failed} of {rate.runs} "
     often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
     is_behind = details.get("backward", False) and failure.kind is not Kind.WRONG_GRADIENT
     what = ("the backward of " if is_behind else "") + subject(culprits)
     sentences = [
-        f"torch.compile {VERDICTS[failure.kind].format(what=what)}{where}.",
+        f"torch.compile {_verdict(failure).format(what=what)}{where}.",
         *([details["disputed"]] if "disputed" in details else []),
         f"torch {torch}, {device}; {often}.",
         "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
     ]
     return "\n".join(f"# {line}" for sentence in sentences for line in textwrap.wrap(plain(sentence), WIDTH))
+
+
+def _verdict(failure: Failure) -> str:
+    return LAYOUT_ONLY if failure.layout_only else VERDICTS[failure.kind]
 
 
 def stage_name(stage: Stage) -> str:

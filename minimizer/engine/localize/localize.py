@@ -143,7 +143,9 @@ def _first_wrong(program: Program, region: Region, oracle: Oracle) -> Program | 
     window = cut(program, region.start, region.stop)
     seen = tuple(node.name for node in window.nodes if node.meta is not None)
     (outcome,) = oracle.judge([replace(window, outputs=seen)])
-    places = [re.match(r"output\[(\d+)\]", d.where) for d in outcome.verdict.differences] if outcome.verdict else []
+    kinds = {accepted.kind for accepted in oracle.accepts}
+    shown = [d for d in outcome.verdict.differences if d.kind in kinds] if outcome.verdict else []
+    places = [re.match(r"output\[(\d+)\]", difference.where) for difference in shown]
     wrong = sorted(int(place[1]) for place in places if place and int(place[1]) < len(seen))
     if not oracle.same(outcome) or not wrong:
         return None

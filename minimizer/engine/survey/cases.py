@@ -18,6 +18,8 @@ from minimizer.engine.oracle.oracle import Signature, exception_signature, verdi
 from minimizer.engine.program.model import Program
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
+LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
+"""What a check of memory layout says, or calls."""
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
 
 
@@ -39,6 +41,18 @@ class Case:
     """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
     """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
+    is_asserted: bool = False
+    """Whether a check of the script's own fails for this difference."""
+
+    @property
+    def is_layout(self) -> bool:
+        """Whether it is one of memory layout: the values are right, and strides differ."""
+        return self.verdict is not None and self.verdict.is_layout_only
+
+    @property
+    def layout_only(self) -> bool:
+        """Whether it ranks below every other failure: one of memory layout, which the script does not mind."""
+        return self.is_layout and not self.is_asserted
 
     def lowered(self) -> Program:
         """The graph in aten operators, as it is compiled.
@@ -63,6 +77,8 @@ class Settled:
     runs: int = 1
     failed: int = 1
     """How many of them showed it."""
+    layout_only: bool = False
+    """Whether the failure is nothing but another memory layout."""
     traceback: str = ""
 
 
@@ -125,10 +141,16 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
     )
 
 
+def checks_layout(error: ExceptionInfo) -> bool:
+    """Whether a check of the script's own is one of memory layout, by what it says or by the line that it stands in."""
+    line = error.frames[-1][2] if error.frames else ""
+    return LAYOUT.search(f"{error.root_message}\n{line}") is not None
+
+
 def is_own_check(error: ExceptionInfo) -> bool:
     """Whether it is the script that says that something is wrong, by ``assert``, ``raise`` or ``sys.exit``."""
     if error.root_type == "AssertionError" or not error.frames:
-        return error.root_type == "AssertionError"
+        return error.root_type == "AssertionError" and not error.is_of_torch
     file, _, line = error.frames[-1]
     return "/" not in file and re.search(r"\braise\b|\b(exit|quit)\(", line) is not None
 
@@ -146,6 +168,18 @@ def hidden_failure(finished: protocol.Finished) -> Settled | None:
         finished.checked,
         kind=Kind.COMPILE_ERROR,
         notes=tuple(failed[1:]),
+    )
+
+
+def layout_unmade(otherwise: Settled, why: str) -> Settled:
+    """The verdict where a call was seen whose memory layout differs, no more, and no repro of it was made."""
+    return replace(
+        otherwise,
+        status=Status.PARTIAL,
+        reason=Reason.NOT_VERIFIED,
+        summary=f"Values equal, memory layout differs: a compiled call returned tensors with other strides than eager. No repro was made: {why}",
+        kind=Kind.WRONG_METADATA,
+        layout_only=True,
     )
 
 

@@ -23,7 +23,7 @@ from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signature
 from minimizer.engine.survey.cases import Settled, denied, disputed, is_own_check, line_of, signal_name
-from minimizer.engine.survey.readings import reads_compiler
+from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.model import Attempt
 from minimizer.sandbox import real_interpreter
@@ -209,7 +209,7 @@ class PlainRuns:
     def _steady(self, found: Settled, compiled: End, eager: End) -> Settled:
         failing = eager if compiled.passes else compiled
         error = failing.error
-        if error is not None and is_own_check(error) and reads_compiler(self._text, error):
+        if error is not None and ground(self._text, error) is Ground.READING:
             return replace(disputed(error, found.checked), failed=2, runs=2, traceback=_text_of(failing))
         if compiled.passes:
             how = f"The error that eager raises is missing when compiled ({eager.line}): run by itself, the script fails in 2 of 2 runs without the compiler, and ends well in 2 of 2 with it."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.user_script.syntax import full_name, imported
@@ -23,6 +24,15 @@ TENSORS = re.compile(r"\b(assert_close|assert_allclose|allclose|isclose|equal|ar
 Sources = dict[str, list[ast.AST]]
 
 
+@dataclass(frozen=True)
+class Check:
+    """A statement that fails on purpose: what it tests, the innermost condition last; and whether it stands behind an ``except`` or a
+    ``try``, and so goes by what was raised there."""
+
+    tests: tuple[ast.AST, ...]
+    in_try: bool = False
+
+
 def reads_compiler(text: str, error: ExceptionInfo) -> bool:
     """Whether the check that raised ``error`` depends on a clock, on a counter of the compiler, or on what a backend of the script's
     own notes, rather than on values that are compared.
@@ -34,8 +44,9 @@ def reads_compiler(text: str, error: ExceptionInfo) -> bool:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return False
-    checks = [test for test in _checks(tree, text.splitlines(), line) if not TENSORS.search(ast.unparse(test))]
-    names, sources, noted = imported(tree), _sources(tree), _noted(tree)
+    tests = [test for check in checks_at(tree, text.splitlines(), line) for test in check.tests]
+    checks = [test for test in tests if not TENSORS.search(ast.unparse(test))]
+    names, sources, noted = imported(tree), sources_of(tree), _noted(tree)
     return any(_reaches(check, names, sources, noted) for check in checks)
 
 
@@ -57,25 +68,26 @@ def _reaches(check: ast.AST, names: Mapping[str, str], sources: Sources, noted: 
     return False
 
 
-def _checks(tree: ast.Module, lines: list[str], line: str) -> Iterator[ast.AST]:
-    """What the statement at a line tests: an ``assert``, or the conditions around a ``raise`` or an exit."""
+def checks_at(tree: ast.Module, lines: list[str], line: str) -> Iterator[Check]:
+    """The statements at a line that may fail on purpose: an ``assert``, or a ``raise`` or an exit with the conditions around it."""
 
-    def visit(node: ast.AST, conditions: tuple[ast.AST, ...]) -> Iterator[ast.AST]:
+    def visit(node: ast.AST, conditions: tuple[ast.AST, ...], in_try: bool) -> Iterator[Check]:
         if isinstance(node, ast.stmt) and not isinstance(node, ast.If | ast.While | ast.For | ast.With | ast.Try):
             own = [lines[number - 1].strip() for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)]
             if line in own and isinstance(node, ast.Assert):
-                yield node.test
+                yield Check((node.test,))
             elif line in own and isinstance(node, ast.Raise | ast.Expr):
-                yield from conditions
+                yield Check(conditions, in_try)
         inside = (*conditions, node.test) if isinstance(node, ast.If | ast.While) else conditions
-        inside = () if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else inside
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside, in_try = (), False
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, inside)
+            yield from visit(child, inside, in_try or isinstance(node, ast.Try))
 
-    return visit(tree, ())
+    return visit(tree, (), False)
 
 
-def _sources(tree: ast.Module) -> Sources:
+def sources_of(tree: ast.Module) -> Sources:
     """The expressions that give each name its value, wherever it stands; of a function what it returns."""
     found: Sources = {}
     for node in ast.walk(tree):

@@ -170,6 +170,10 @@ class Surveys:
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
 
+    def aim_at(self, graph: int, call: int) -> None:
+        """From now on runs compare this call of a graph, and no others."""
+        self._listed = {graph: [call]}
+
     @property
     def affords_another(self) -> bool:
         """Whether one more run keeps a healthy verdict within `MOST_COST`."""
@@ -210,7 +214,7 @@ class Surveys:
         return {
             "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
             "values": compiled and self.values, "steps": self._steps if compiled else None,
-            "calls": self._listed if compiled else None, "hold": None, "tolerance": None,
+            "calls": self._listed if compiled else None, "hold": None, "tolerance": None, "layout": False,
         }  # fmt: skip
 
     def fails_again(self, case: Case) -> bool | None:
@@ -218,7 +222,7 @@ class Surveys:
 
         None where it was stopped before that could be told: it has less of the machine than the first run had.
         """
-        survey = self.run(tolerance=case.tolerance, nice=10)
+        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10)
         if survey.held is not None:
             again = held_signature(survey.held.failure)
             survey.close()
@@ -248,7 +252,7 @@ class Surveys:
 
     def runs_well(self, case: Case, **changes: Any) -> int | None:
         """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
-        survey = self.run(tolerance=case.tolerance, **changes)
+        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, **changes)
         finished = survey.finished
         if survey.held is not None:
             survey.close()

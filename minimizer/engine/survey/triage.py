@@ -21,12 +21,14 @@ from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.engine.survey import dispute
 from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,
     Settled,
     before_a_frame,
     checked_of,
+    checks_layout,
     denied,
     disputed,
     hang_signature,
@@ -35,6 +37,7 @@ from minimizer.engine.survey.cases import (
     hidden_failure,
     is_healthy,
     is_own_check,
+    layout_unmade,
     line_of,
     message_of,
     missing_signature,
@@ -48,7 +51,7 @@ from minimizer.engine.survey.cases import (
     unexamined,
     unmade,
 )
-from minimizer.engine.survey.readings import reads_compiler
+from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.slice import namespaces_of, prelude
 from minimizer.errors import BudgetExceeded, ChildFailed
@@ -80,7 +83,8 @@ class Triage:
     ) -> None:
         self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
         self._on_healthy = on_healthy
-        self._suspects: list[protocol.Suspect] = []
+        self._suspects: list[protocol.Seen] = []
+        self._layouts: list[protocol.Seen] = []
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None before there was one."""
 
@@ -156,6 +160,7 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
+        self._layouts = finished.layouts or self._layouts
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
         if finished.unsteady and not _is_of_the_compiler(finished.exception):
@@ -218,13 +223,35 @@ class Triage:
             self.leave_open()
         return None
 
+    def by_layout(self, otherwise: Settled) -> Case | Settled:
+        """The first call that differs in its memory layout, held; ``otherwise`` where none does, or that is a failure.
+
+        It ranks below every other failure: to be asked for at the end, when nothing else was found. What was compared is what the
+        whole run of ``otherwise`` had compared, not what was until the call.
+        """
+        if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
+            return otherwise
+        if otherwise.status is Status.PARTIAL:  # what could not be compared stays so
+            self._on_note(otherwise.summary)
+        case = self._first_layout()
+        if case is None:
+            return layout_unmade(otherwise, "its graph could not be had a second time.")
+        return replace(case, checked=otherwise.checked) if case.is_layout else case
+
+    def _first_layout(self) -> Case | None:
+        first = self._layouts[0]
+        self.surveys.aim_at(first.graph, first.call)
+        survey = _to_reduce(self.surveys.run(layout=True))
+        return self._held(survey) if survey is not None else None
+
     def leave_open(self) -> None:
         """A suspect could not be examined: if no other is confirmed, the script is not healthy either."""
         assert self.otherwise is not None
         self.otherwise = unexamined(self.otherwise)
 
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
-        if finished.checked.frames and is_own_check(error) and reads_compiler(self.surveys.text, error):
+        doubt = dispute.ground(self.surveys.text, error, finished.checks)
+        if finished.checked.frames and doubt is Ground.READING:
             return disputed(error, finished.checked)
         eager = self._eager_runs()
         if finished.attempted:  # else the compiler is not to blame, however eager is asked
@@ -251,10 +278,13 @@ class Triage:
             how = before_a_frame(line_of(error), error)
             return nothing_compiled(how, finished.checked, children=finished.children, error=error)
         if is_own_check(error):
-            held = self._own_check(finished.checks)
+            is_layout = bool(finished.layouts) and checks_layout(error)
+            if is_layout and (case := self._first_layout()) is not None:
+                return replace(case, is_asserted=True)
+            held = self._own_check(finished.checks) if doubt is Ground.VALUES else None
             if held is not None:
                 return held
-            if finished.checked.calls:
+            if finished.checked.calls and doubt is Ground.VALUES:
                 in_doubt = Settled(
                     Status.PARTIAL,
                     Reason.DISPUTED,
@@ -265,12 +295,13 @@ class Triage:
                     exception=error,
                 )
                 return ScriptCase(in_doubt)
-        kind = Kind.WRONG_OUTPUT if error.root_type == "AssertionError" else Kind.RUNTIME_ERROR
+        is_assertion = error.root_type == "AssertionError" and is_own_check(error)
+        kind = Kind.WRONG_OUTPUT if is_assertion else Kind.RUNTIME_ERROR
         return ScriptCase(unmade(f"({line_of(error)})", kind, finished.checked, error))
 
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
         """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
-        tolerance = checks[-1] if checks else {}
+        tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
             survey = self.surveys.run(tolerance=tolerance)
             if (held := _to_reduce(survey)) is not None:

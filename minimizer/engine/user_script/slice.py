@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from minimizer.engine.user_script.unfolded import opened
 
@@ -58,7 +58,7 @@ def prelude(
     spaces = set(namespaces)
     binders: dict[str, list[int]] = {}
     for index, statement in enumerate(statements):
-        for name in _bound(statement):
+        for name in names_bound(statement):
             binders.setdefault(name, []).append(index)
     paths = _paths(statements)
     anchors = [_sets(statement, attributes) or _patches(statement, paths) for statement in statements]
@@ -71,7 +71,7 @@ def prelude(
         if index in needed:
             continue
         needed.add(index)
-        for name in _used(found[index].text):
+        for name in names_used(found[index].text):
             # the nearest binding before the use; a function may use what is bound after it
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
@@ -162,22 +162,19 @@ def _path(expression: ast.expr, paths: dict[str, str]) -> str:
     return ""
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
+def names_bound(statement: ast.stmt) -> set[str]:
+    """The global names that a statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Import):
-        for alias in statement.names:
-            yield alias.asname or alias.name.partition(".")[0]
-    elif isinstance(statement, ast.ImportFrom):
-        for alias in statement.names:
-            yield alias.asname or alias.name
-    else:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
+        return {statement.name}
+    if isinstance(statement, ast.Import):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.ImportFrom):
+        return {alias.asname or alias.name for alias in statement.names}
+    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
 
 
-def _used(text: str) -> set[str]:
+def names_used(text: str) -> set[str]:
     """The global names that a statement reads; those of its arguments and locals are its own."""
     pending = [symtable.symtable(text, "statement", "exec")]
     names: set[str] = set()

@@ -26,6 +26,7 @@ from ..values import snapshot
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
+LAYOUT = "a graph's values are equal to eager's, and its memory layout differs ({}): that is no fault here"
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
@@ -176,7 +177,10 @@ class CheckedGraph:
         if isinstance(expected.result, (tuple, list)):  # backends answer with lists
             actual = actual._replace(result=type(expected.result)(actual.result))
         verdict = referee.judge(call, expected, actual)
-        if not verdict.fault and not self._is_random and call.switches.grad and _wants_gradients(call.inputs):
+        if verdict.layout_only:
+            self._spent.notes[LAYOUT.format(verdict.differences[0])] = None
+        is_open = not verdict.fault or verdict.layout_only
+        if is_open and not self._is_random and call.switches.grad and _wants_gradients(call.inputs):
             behind = call.behind(None)
             gradients = self._compare_gradients(behind)
             if isinstance(gradients, Exception):
@@ -184,7 +188,7 @@ class CheckedGraph:
             if gradients is not None:
                 verdict, call = gradients, behind
                 self._spent.backward += 1
-        if not verdict.fault:
+        if not verdict.fault or verdict.layout_only:
             return None
         wrong = [difference.where for difference in verdict.differences]
         if not steadiness.is_steady(call, wrong):

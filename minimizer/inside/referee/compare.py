@@ -170,9 +170,9 @@ CHECKS: tuple[Check, ...] = (
     check_gradients,
     check_shape,
     check_dtype,
-    check_stride,
     check_requires_grad,
     check_aliasing,
+    check_stride,  # last: all else that a caller sees counts for more
 )
 
 

@@ -3,7 +3,8 @@
 What decides, first rule that applies to a place:
 
 1. *The script's own tolerance.* A script that compares has said what it calls wrong; every difference beyond that counts.
-2. *Metadata* (dtype, shape, stride, aliasing, requires_grad, type) and plain Python values never differ legally.
+2. *Metadata* (dtype, shape, stride, aliasing, requires_grad, type) and plain Python values never differ legally. A difference in
+   nothing but strides ranks below every other, suspects included.
 3. *Nondeterminism.* A second eager run, with uninitialised memory filled anew, shows eager's own spread. Where eager differs from
    eager beyond the tolerance nothing can be said about the compiler.
 4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller has fed both sides the same numbers.
@@ -53,6 +54,8 @@ from .distance import (
 from .provenance import Mark
 from .reruns import Places, Reruns
 
+STRIDE = "stride"
+"""The sort of a difference in the memory layout alone."""
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
 
@@ -78,6 +81,11 @@ class Verdict:
     noise: float | None = None
     equals_itself: bool = False
     rules: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def layout_only(self) -> bool:
+        """Whether the fault is one of memory layout: all values are equal, or legally rounded, and strides differ."""
+        return self.fault and all(difference.what == STRIDE for difference in self.differences)
 
     def to_json(self) -> dict[str, Any]:
         errors = {name: getattr(self, name) for name in ("compiled_error", "eager_error", "noise")}
@@ -163,12 +171,13 @@ class _Bench:
         rulings = [self._rule(difference) for difference in differences]
         faults = [ruling for ruling in rulings if ruling.fault]
         suspects = [ruling for ruling in rulings if ruling.discrete]
-        counted = faults or suspects or rulings
+        is_layout = all(difference.what == STRIDE for ruling in faults for difference in ruling.differences)
+        counted = (suspects if is_layout else []) or faults or suspects or rulings
         result = counted[0]
         result.rules = {difference.where: ruling.rule for ruling in rulings for difference in ruling.differences}
         result.differences = [difference for ruling in counted for difference in ruling.differences]
-        result.kind = result.differences[0].kind if faults else None
-        result.note = "" if faults else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
+        result.kind = result.differences[0].kind if result.fault else None
+        result.note = "" if result.fault else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
         return result
 
     def _inexact_bits(self, known: list[Difference]) -> list[Difference]:

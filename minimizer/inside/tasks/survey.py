@@ -53,7 +53,7 @@ class Survey:
     Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
     ``steps`` and ``calls`` (which calls are compared, see `Coverage`), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
     how a crash is held), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
-    the script's own, which then decides), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
+    the script's own, which then decides), ``layout`` (whether a difference in nothing but strides ends the script too), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
     ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
     Between messages about a graph and call come phases (`Line.phase`): what the process does next. ``STOP`` ends the script at the
@@ -79,6 +79,7 @@ class Survey:
             values=values,
             tolerance=message["tolerance"],
             measure=message.get("measure", False),
+            stops_at_layout=message.get("layout", False),
         )
         self._attempts: Attempts | None = None
         self._children = Children()
@@ -191,7 +192,7 @@ class Survey:
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: str) -> Any:
         """A call of a graph, compared if that is planned; ``why_not`` says why none is, if so."""
         number = graph.calls
-        is_due = self._coverage.takes(graph, args)
+        is_due = self._coverage.takes(graph, args) or self._holder.is_at(graph, number)
         if is_due and why_not:
             self._coverage.left_out(graph, why_not)
         if not is_due or why_not:

@@ -144,12 +144,13 @@ class Trial:
             verdict = referee.judge(call, expected, actual)
         except Exception as error:
             return _unjudged(error)
-        if not verdict.fault and starts and self._message.get("backward", True):
+        if (not verdict.fault or verdict.layout_only) and starts and self._message.get("backward", True):
             behind = self._backward(call, compiled)
             if isinstance(behind, dict):
                 return behind
-            # Right gradients say nothing of outputs that may be wrong.
-            verdict = verdict if behind is None or (verdict.discrete and not behind.fault) else behind
+            # Right gradients say nothing of outputs that may be wrong, or lie otherwise in memory.
+            stays = (verdict.discrete or verdict.fault) and behind is not None and not behind.fault
+            verdict = verdict if behind is None or stays else behind
         if verdict.nondeterministic:
             return {"outcome": "nondeterministic", "verdict": verdict.to_json()}
         return {"outcome": "different" if verdict.fault else "same", "verdict": verdict.to_json()}

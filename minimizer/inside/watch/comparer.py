@@ -36,7 +36,8 @@ class Comparer:
     """Compares calls and their gradients, and has the first one held that fails.
 
     ``values``: whether they are compared; else only exceptions count. ``tolerance``: the script's own, which then decides.
-    ``measure``: time both sides of each graph at its first call.
+    ``measure``: time both sides of each graph at its first call. ``stops_at_layout``: hold a call that differs in nothing but memory
+    layout too.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class Comparer:
         values: bool,
         tolerance: dict[str, float] | None,
         measure: bool,
+        stops_at_layout: bool,
     ) -> None:
         self._line, self._told, self._holder, self._health = line, told, holder, health
         self._coverage = told.coverage
         self._values, self._tolerance, self._measure = values, tolerance, measure
+        self._stops_at_layout = stops_at_layout
         self.backwards = Backwards()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
@@ -134,9 +137,13 @@ class Comparer:
         graph.compared.append(number)
         if verdict.nondeterministic:
             self._told.unsteady(graph)
+        is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
         wrong = [difference.where for difference in verdict.differences]
-        if verdict.fault and self._is_steady(graph, call, wrong):
-            self._holder.hold(graph, call, {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()})
+        if verdict.fault and not is_passed_by and self._is_steady(graph, call, wrong):
+            if verdict.layout_only and not self._stops_at_layout:
+                self._told.layout(graph, number, verdict)
+            else:
+                self._holder.hold(graph, call, {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()})
         self._told.suspect(graph, number, verdict)
         if verdict.note:
             self._told.note(verdict.note)

@@ -29,6 +29,7 @@ class Told:
         self.coverage = coverage
         self._begun = time.monotonic()
         self._suspects: dict[int, Message] = {}
+        self._layouts: dict[int, Message] = {}
         self._moved: dict[int, float] = {}
         self.missing: list[dict[str, Any]] = []
         self.raised = Raised()
@@ -63,6 +64,14 @@ class Told:
             self._moved[graph.index] = moved
             self._suspects[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
 
+    def layout(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
+        """A call whose values are right and whose memory layout is another; of each graph the first one is kept."""
+        self._layouts[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
+
+    def knows_layout_of(self, graph: CapturedGraph) -> bool:
+        """Whether an earlier call of a graph had another memory layout."""
+        return graph.index in self._layouts
+
     def uncompared(self) -> list[Message]:
         """The graphs that ran, and of which no call could be compared, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
@@ -81,6 +90,7 @@ class Told:
             "health": health,
             "uncompared": self.uncompared()[:20],
             "suspects": list(self._suspects.values())[:MOST_SUSPECTS],
+            "layouts": list(self._layouts.values())[:MOST_SUSPECTS],
             "missing": self.missing[:20],
             "raised": self.raised.seen,
             "checks": self.checks,

@@ -58,6 +58,29 @@ def test_a_wrong_value_never_reaches_the_program() -> None:
     assert torch.equal(lab.faults[0].inputs[0], torch.ones(3))
 
 
+def test_another_memory_layout_is_told_and_no_fault() -> None:
+    lab = Lab(lambda x: (x.t() * 2,), lambda x: ((x.t() * 2).contiguous(),))
+    for _ in range(2):
+        assert lab.graph(torch.ones(2, 3))[0].stride() == (1, 3)
+    assert (lab.faults, lab.spent.calls) == ([], 2)
+    assert ["memory layout differs" in note for note in lab.spent.notes] == [True]
+
+
+def test_another_memory_layout_hides_no_wrong_gradient() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return (x.t() * 2).contiguous()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return grad.t() * 3
+
+    lab = Lab(lambda x: (x.t() * 2,), lambda x: (Wrong.apply(x),))
+    lab.graph(torch.ones(2, 3, requires_grad=True))
+    assert [(fault.kind, fault.backward) for fault in lab.faults] == [("wrong_gradient", True)]
+
+
 def test_a_grad_mode_that_the_graph_leaves_behind_is_not_that_of_the_compiled_one() -> None:
     graph = fx.Graph()
     doubled = graph.call_function(torch.mul, (graph.placeholder("x"), 2))

@@ -18,6 +18,8 @@ import torch
 from children import trial
 
 from minimizer.inside.referee import compare as comparator
+from minimizer.inside.referee.call import Call, GradientCall, Side
+from minimizer.inside.referee.referee import Verdict
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import Channel
@@ -194,14 +196,18 @@ def test_switches_that_the_text_sets_count_on_both_sides(monkeypatch: pytest.Mon
         assert ended(request, lambda result: result * 1, monkeypatch)["outcome"] == "same"
 
 
-@pytest.mark.parametrize(("rules", "aspect"), [("judge", "values"), ("judge_gradients", "gradients")])
+@pytest.mark.parametrize(("of_gradients", "aspect"), [(False, "values"), (True, "gradients")])
 def test_what_the_referee_cannot_judge_is_not_called_the_same(
-    rules: str, aspect: str, monkeypatch: pytest.MonkeyPatch
+    of_gradients: bool, aspect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cannot(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no mode of ours here")
+    judge = judging.referee.judge
 
-    monkeypatch.setattr(judging.referee, rules, cannot)
+    def cannot(call: Call, *sides: Side) -> Verdict:
+        if isinstance(call, GradientCall) is of_gradients:
+            raise RuntimeError("no mode of ours here")
+        return judge(call, *sides)
+
+    monkeypatch.setattr(judging.referee, "judge", cannot)
     said = outcome(ASPECTS[aspect], monkeypatch)
     assert (said["outcome"], said["exception"]["message"]) == ("setup_error", "no mode of ours here")
 

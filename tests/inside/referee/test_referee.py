@@ -869,6 +869,34 @@ def test_metadata_never_differs_legally() -> None:
     assert (verdict.fault, verdict.differences[0].what) == (True, "stride")
 
 
+def test_another_memory_layout_ranks_below_every_other_difference() -> None:
+    x = torch.randn(3, 4)
+
+    def transposed(x: torch.Tensor) -> torch.Tensor:
+        return x.t() * 2
+
+    only = judged(transposed, [x], lambda x: (x.t() * 2).contiguous())
+    assert only.layout_only
+    typed = judged(transposed, [x], lambda x: (x.t() * 2).contiguous().requires_grad_())
+    assert (typed.layout_only, [d.what for d in typed.differences]) == (False, ["requires_grad", "stride"])
+    valued = judged(transposed, [x], lambda x: (x.t() * 3).contiguous())
+    assert (valued.layout_only, valued.kind) == (False, "wrong_output")
+
+
+def test_another_memory_layout_hides_no_suspect() -> None:
+    x = torch.linspace(0, 1, 12).view(3, 4)
+
+    def stepped(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.t() * 2, (x.sin() * 10).round()
+
+    def compiled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x.t() * 2).contiguous(), (x.sin() * 10).round() + 1
+
+    verdict = judged(stepped, [x], compiled)
+    assert (verdict.fault, verdict.discrete, verdict.layout_only) == (False, True, False)
+    assert [difference.what for difference in verdict.differences] == ["value"]
+
+
 def test_a_wrong_mutation_is_wrong_output() -> None:
     def flip(x: torch.Tensor) -> torch.Tensor:
         torch._foreach_add_([x], [x.flip(0)])

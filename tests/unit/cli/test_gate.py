@@ -21,6 +21,7 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
 ANY, NEW = Gate("any", None, None, None), Gate("new", None, None, None)
+LAYOUT = Gate("layout", None, None, None)
 
 
 def wrong_relu(**changes: Any) -> Report:
@@ -269,3 +270,41 @@ def test_sarif(script: Path, report: Report) -> None:
     assert result["baselineState"] == "new"
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "models/train.py"}, "region": {"startLine": 25}}
+
+
+def other_strides() -> Report:
+    failure = Failure(kind=Kind.WRONG_METADATA, stage=Stage.DECOMPOSITION, signature="s-1", layout_only=True)
+    return wrong_relu(failure=failure, summary="Values equal, memory layout differs.")
+
+
+@pytest.mark.parametrize(("gate", "status"), [(NO_GATE, 0), (ANY, 0), (NEW, 0), (LAYOUT, 6)])
+def test_another_memory_layout_counts_where_it_is_asked_for(gate: Gate, status: int, script: Path) -> None:
+    assert tell(gate, script, other_strides()) == status
+
+
+def test_what_counts_with_any_counts_with_layout_too(script: Path) -> None:
+    assert [tell(LAYOUT, script, report) for report in (wrong_relu(), UNVERIFIED, HEALTHY)] == [6, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failures", "level"), [("any", "0", "note"), (None, "0", "note"), ("layout", "1", "error")]
+)
+def test_ci_formats_say_that_only_the_layout_differs(
+    fail_on: Any, failures: str, level: str, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    tell(Gate(fail_on, None, tmp_path / "junit.xml", tmp_path / "sarif.json"), script, other_strides())
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("failures"), suite.get("skipped")) == (failures, str(1 - int(failures)))
+    skipped = suite.find(".//skipped")
+    assert skipped is None or str(skipped.get("message")).startswith("values equal, memory layout differs: ")
+    (result,) = json.loads((tmp_path / "sarif.json").read_text())["runs"][0]["results"]
+    assert result["level"] == level
+    (annotation,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::")]
+    assert annotation.startswith("::error " if level == "error" else "::notice ")
+    assert "title=torch.compile%3A values equal%2C memory layout differs" in annotation
+
+
+def test_the_terminal_says_that_only_the_layout_differs() -> None:
+    lines = verdict_lines(other_strides().to_json())
+    assert "failure    wrong_metadata in decomposition (values equal, memory layout differs)" in lines

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from minimizer.engine.child.protocol import Outcome, parse
+from minimizer.engine.child.protocol import Outcome, Verdict, parse
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import Answer
-from minimizer.engine.oracle.oracle import Signature, signature_of
+from minimizer.engine.oracle.oracle import Signature, signature_of, verdict_signature
 from minimizer.engine.pipeline import _end, _Job, _unanswered, minimize
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -284,3 +284,63 @@ def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
     assert sorted(path.name for path in out.glob("repro*")) == ["repro-2.py", "repro.py"]
     assert "new" in (out / "repro.py").read_text()
+
+
+STRIDES = {
+    "fault": True,
+    "kind": "wrong_metadata",
+    "differences": [{"where": "output", "kind": "wrong_metadata", "what": "stride"}],
+}
+WELL = Settled(Status.HEALTHY, None, "Healthy.")
+
+
+def of_layout() -> Case:
+    verdict = parse(Verdict, STRIDES)
+    return replace(suspect(), signature=verdict_signature(verdict), verdict=verdict, otherwise=None)
+
+
+class Layouts(Suspects):
+    """A triage of a script of which nothing is wrong but a memory layout; keeps the verdict that it is asked against."""
+
+    against: Settled | None = None
+
+    def run(self) -> Settled:
+        return WELL
+
+    def by_layout(self, otherwise: Settled) -> Case | Settled:
+        self.against = otherwise
+        return of_layout() if otherwise.kind is None else otherwise
+
+
+def ended_by(job: _Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Exception) -> tuple[Report, Layouts]:
+    """The report of a job whose search for a layout ends so, and whose plain runs come to this verdict."""
+    layouts = Layouts()
+
+    def give_up(case: Case, *_: object) -> None:
+        job._announce(case)
+        raise end
+
+    monkeypatch.setattr(job, "_triage", lambda *_: layouts)
+    monkeypatch.setattr(job, "_against", lambda *_: plain)
+    monkeypatch.setattr(job, "_reduce", give_up)
+    with ThreadPoolExecutor(1) as beside:
+        job._result(cast(Any, Unfinished(Cancelled())), *(cast(Any, None),) * 3, beside)
+    return job._report, layouts
+
+
+@pytest.mark.parametrize("end", [Unreduced(WELL), ChildFailed("gone")])
+def test_another_memory_layout_without_a_repro_is_partial(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, end: Exception
+) -> None:
+    report, _ = ended_by(job, monkeypatch, WELL, end)
+    assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert report.failure is not None
+    assert (report.failure.kind, report.failure.layout_only) == (Kind.WRONG_METADATA, True)
+    assert report.summary.startswith("Values equal, memory layout differs")
+
+
+def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
+    report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
+    assert layouts.against is raised
+    assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)

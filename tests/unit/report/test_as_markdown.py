@@ -84,6 +84,22 @@ def test_the_report_begins_with_two_sentences() -> None:
     )
 
 
+def test_another_memory_layout_is_the_headline() -> None:
+    failure = Failure(kind=Kind.WRONG_METADATA, layout_only=True)
+    text = render(full().model_copy(update={"failure": failure}), script_name="train.py", repro=None)
+    assert text.startswith("**Values equal, memory layout differs under `torch.compile`")
+
+
+def test_an_operator_of_the_scripts_own_is_at_fault_and_not_the_compiler() -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.CUSTOM_OP)
+    culprit = Culprit(
+        ops=["lib.scale"], nodes=["v1"], what="lib::scale, which fails torch.library.opcheck (it was mutated)"
+    )
+    text = render(full().model_copy(update={"failure": failure, "culprits": [culprit]}), script_name="a.py", repro=None)
+    assert "The culprit is `lib.scale`, an operator of the script's own: it is at fault, and not the compiler." in text
+    assert "## Labels" not in text
+
+
 def test_all_that_maintainers_ask_for_is_there() -> None:
     text = render(full(), script_name="train.py", repro=REPRO)
     for expected in (

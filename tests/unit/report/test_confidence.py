@@ -80,6 +80,13 @@ def test_the_ladder_agrees_only_where_the_rung_below_passes(outcomes: list[str],
     assert any("ladder" in reason for reason in confidence(report(ladder=ladder)).reasons) is agrees
 
 
+def test_what_opcheck_finds_agrees_in_place_of_the_ladder() -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.CUSTOM_OP)
+    ladder = [Rung(backend=f"b{i}", outcome=outcome, seconds=1) for i, outcome in enumerate(["passes", "different"])]
+    (methods,) = [r for r in confidence(report(failure=failure, ladder=ladder)).reasons if "agree" in r]
+    assert "opcheck" in methods and "ladder" not in methods
+
+
 def test_double_precision_has_no_say_in_what_is_no_number() -> None:
     failure = Failure(kind=Kind.WRONG_METADATA, stage=Stage.INDUCTOR)
     assert not any("float64" in reason for reason in confidence(report(failure=failure)).reasons)

@@ -28,7 +28,7 @@ def test_labels_follow_the_first_rung_that_fails() -> None:
         "oncall: pt2", "module: inductor", "oncall: cpu inductor", "module: correctness (silent)", "module: dynamic shapes",
     ]  # fmt: skip
     assert labels(report(Stage.AOT_AUTOGRAD, Kind.CRASH), "") == ["oncall: pt2", "module: pt2-dispatcher"]
-    assert labels(report(Stage.CUSTOM_BACKEND), REPRO) == []
+    assert labels(report(Stage.CUSTOM_BACKEND), REPRO) == labels(report(Stage.CUSTOM_OP), REPRO) == []
     assert labels(Report(), None) == []
 
 

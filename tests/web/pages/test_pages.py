@@ -13,9 +13,9 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
-from minimizer.report.model import Checked, Culprit, Largest, Report
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Report
 from minimizer.store import Job, Store
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES
 from web.job_page import verdict
 from web.job_page.charts import Point, reduction_curve
@@ -256,6 +256,21 @@ def test_a_healthy_job_is_told_with_its_coverage(client: FlaskClient, hands: Han
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert sentence in page and "184 calls: &lt;steps&gt;" in page
     assert "0.125 in the output of layers.3 (aten.add); float64 shows eager as far off" in page
+
+
+def test_another_memory_layout_is_told_as_that(client: FlaskClient, hands: Hands) -> None:
+    failure = Failure(kind=Kind.WRONG_METADATA, stage=Stage.DECOMPOSITION, layout_only=True)
+    hands.finish(minimized_report().model_copy(update={"failure": failure}))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert "Values equal, memory layout differs" in page and "wrong metadata: memory layout only" in page
+
+
+def test_an_operator_of_the_scripts_own_is_not_called_a_part_of_the_compiler(client: FlaskClient, hands: Hands) -> None:
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.CUSTOM_OP)
+    hands.finish(minimized_report().model_copy(update={"failure": failure}))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert "an operator of the script's own, not the compiler" in page
+    assert "Part of the compiler" not in page
 
 
 def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store: Store, hands: Hands) -> None:

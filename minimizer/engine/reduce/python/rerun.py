@@ -29,9 +29,6 @@ from minimizer.engine.oracle.oracle import (
 from minimizer.engine.reduce.python.source import Source
 from minimizer.vocabulary import Kind
 
-GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
-"""Files that inductor writes; their assertions are about strides and sizes, and no check of the script."""
-
 OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MULTILINE)
 
 
@@ -134,7 +131,6 @@ def _own_check(error: ExceptionInfo) -> str:
     """``assert_close`` or ``assert`` where the script says that something is wrong; empty where torch or generated code does."""
     if not error.type == error.root_type == "AssertionError" or not error.frames:
         return ""
-    file = error.frames[-1][0]
-    if file.startswith("torch/testing/"):
+    if error.frames[-1][0].startswith("torch/testing/"):
         return "assert_close"
-    return "" if file.startswith("torch/") or GENERATED.fullmatch(file) else "assert"
+    return "" if error.is_of_torch else "assert"  # of generated code they are about strides and sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from canned_surveys import (
@@ -29,7 +29,7 @@ from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
-from minimizer.engine.survey.triage import EAGER_RUNS, SURVEYS
+from minimizer.engine.survey.triage import EAGER_RUNS, SURVEYS, Triage
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -95,7 +95,7 @@ def test_the_script_is_run_as_the_user_asked() -> None:
     assert executor.asked[0] == (
         {
             "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "compile": True,
-            "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None,
+            "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None, "layout": False,
         }
     )  # fmt: skip
     assert set(executor.timeouts) == {SURVEY_SECONDS}
@@ -238,6 +238,32 @@ def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Pa
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "too slow" in found.summary and "clock" in found.summary
     assert [request["compile"] for request in executor.asked] == [True]
+
+
+MISSING = """
+tangent = fwAD.unpack_dual(f(dual)).tangent
+if tangent is None:
+    raise RuntimeError("the tangent is lost")
+"""
+
+
+def test_a_missing_value_is_no_dispute_and_goes_to_the_script_level(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(MISSING)
+    frames = [["script.py", "<module>", 'raise RuntimeError("the tangent is lost")']]
+    lost = {**error("RuntimeError", "the tangent is lost"), "frames": frames}
+    executor = CannedExecutor([finished(exception=lost)], [finished()])
+    found = asked_of(executor, tmp_path / "script.py").run()
+    assert isinstance(found, ScriptCase)
+    assert (found.otherwise.reason, found.otherwise.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
+    assert [request["tolerance"] for request in executor.compiled] == [None]
+
+
+def test_what_no_tolerance_lets_pass_is_not_judged_by_one() -> None:
+    check = {**error("AssertionError"), "frames": [["torch/testing/_comparison.py", "assert_close", "raise"]]}
+    found, executor, _ = triage(finished(exception=check, checks=[{"rtol": 0.1, "tolerable": 0.0}]), eager=[finished()])
+    assert isinstance(found, ScriptCase)
+    assert found.otherwise.reason is Reason.NOT_VERIFIED
+    assert len(executor.compiled) == 1
 
 
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
@@ -450,6 +476,70 @@ def test_several_suspects_are_asked_in_turn() -> None:
         {"graph": 1, "call": 4},
         {"graph": 2, "call": 0},
     ]
+
+
+# memory layout --------------------------------------------------------------------------------------------------------
+
+STRIDES: dict[str, Any] = {
+    "fault": True, "kind": "wrong_metadata",
+    "differences": [{"where": "output[0]", "kind": "wrong_metadata", "what": "stride", "expected": "(1, 2)", "actual": "(2, 1)"}],
+}  # fmt: skip
+LAYOUT = {"graph": 0, "call": 0, "verdict": STRIDES}
+
+
+def after_run(*surveys: dict[str, Any], **options: Any) -> tuple[Triage, Settled]:
+    asked = asked_of(CannedExecutor(surveys, options.pop("eager", ())), steps=3)
+    asked._repeat_seconds = 0.0
+    found = asked.run()
+    return asked, found.otherwise if isinstance(found, ScriptCase) else cast(Settled, found)
+
+
+def test_another_memory_layout_is_held_where_nothing_else_fails() -> None:
+    asked, healthy = after_run(finished(layouts=[LAYOUT]), held(verdict=STRIDES))
+    assert healthy.status is Status.HEALTHY
+    found = asked.by_layout(healthy)
+    assert isinstance(found, Case)
+    assert found.layout_only
+    assert found.checked == healthy.checked
+
+
+def test_what_could_not_be_compared_is_told_beside_another_memory_layout() -> None:
+    notes: list[str] = []
+    executor = CannedExecutor(
+        [finished(layouts=[LAYOUT], uncompared=[{"graph": 2, "why": "no copy"}]), held(verdict=STRIDES)]
+    )
+    asked = asked_of(executor, on_note=notes.append)
+    partial = asked.run()
+    assert isinstance(partial, Settled)
+    assert isinstance(asked.by_layout(partial), Case)
+    assert notes == [partial.summary]
+
+
+def test_without_another_memory_layout_a_verdict_stays() -> None:
+    asked, healthy = after_run(finished())
+    assert asked.by_layout(healthy) is healthy
+
+
+def test_a_failure_ranks_above_another_memory_layout() -> None:
+    raised = finished(layouts=[LAYOUT], exception=error("ValueError"))
+    asked, failing = after_run(raised, eager=[finished()])
+    assert failing.kind is Kind.RUNTIME_ERROR
+    assert asked.by_layout(failing) is failing
+
+
+def test_another_memory_layout_whose_graph_cannot_be_had_is_partial() -> None:
+    asked, healthy = after_run(finished(layouts=[LAYOUT]), unwritable())
+    found = asked.by_layout(healthy)
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.WRONG_METADATA)
+    assert found.layout_only
+
+
+def test_a_check_of_strides_is_explained_by_strides() -> None:
+    check = {**error("AssertionError"), "frames": [["m.py", "f", "assert y.stride() == (1, 2)"]]}
+    found, _, _ = triage(finished(layouts=[LAYOUT], exception=check), held(verdict=STRIDES), eager=[finished()])
+    assert isinstance(found, Case)
+    assert (found.is_layout, found.layout_only) == (True, False)
 
 
 # crashes, hangs -------------------------------------------------------------------------------------------------------

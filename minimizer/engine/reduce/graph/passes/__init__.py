@@ -9,17 +9,18 @@ from minimizer.engine.reduce.graph.passes.bodies import bodies
 from minimizer.engine.reduce.graph.passes.dimensions import dimensions
 from minimizer.engine.reduce.graph.passes.guess import guess
 from minimizer.engine.reduce.graph.passes.inputs import generated, inputs
+from minimizer.engine.reduce.graph.passes.lists import lists
 from minimizer.engine.reduce.graph.passes.nodes import bypass, drop, window
 from minimizer.engine.reduce.graph.passes.numbers import numbers
 from minimizer.engine.reduce.graph.passes.outputs import outputs
 from minimizer.engine.reduce.graph.passes.shapes import shapes
-from minimizer.engine.reduce.graph.passes.state import state
+from minimizer.engine.reduce.graph.passes.state import operators, state
 from minimizer.engine.reduce.graph.passes.sweep import sweep
 
-NODES = (numbers, window, outputs, bypass, drop)
+NODES = (numbers, window, operators, outputs, bypass, drop)
 """What takes whole nodes out, cheapest question first."""
 
-SIMPLER = (bodies, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
+SIMPLER = (bodies, lists, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
 """What makes the few nodes that are left easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from minimizer.engine.program.arguments import Code
 from minimizer.engine.program.model import Input, Program
 from minimizer.engine.reduce.graph.generators import generator_of
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
+from minimizer.engine.user_script.own_operators import own_operators, without_operators
 
 Part = TypeVar("Part")
 
@@ -25,6 +28,17 @@ def state(problem: ProgramProblem) -> None:
         problem.first([without_grad(problem.best), replace(problem.best, grad=False)], "gradients")
     wanting = [i.name for i in problem.best.inputs if i.meta is not None and i.meta.requires_grad]
     problem.shrink(wanting, without_requires_grad, "gradients")
+
+
+def operators(problem: ProgramProblem) -> None:
+    """Leave out the registrations of custom operators that no node calls, with what only these need: all of them in one trial."""
+    program = problem.best
+    called = own_operators(node.target for node in program.every_node)
+    texts = [text for _, text in program.compile_kwargs] + [item.code or "" for item in program.inputs]
+    texts += [leaf.text for node in program.every_node for leaf in node.leaves() if isinstance(leaf, Code)]
+    names = {name for text in texts for name in re.findall(r"[^\W\d]\w*", text)}
+    names |= {node.target.partition(".")[0] for node in program.every_node}
+    problem.judge([replace(program, setup=without_operators(program.setup, called, names))], "operators")
 
 
 def without_setup(program: Program, lines: Sequence[str]) -> Program:

@@ -9,6 +9,7 @@ from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import cut
 from minimizer.engine.reduce.graph.passes.arguments import fewer_operands, without_keywords
 from minimizer.engine.reduce.graph.passes.inputs import inlined, made_contiguous
+from minimizer.engine.reduce.graph.passes.lists import elements, without_elements
 from minimizer.engine.reduce.graph.passes.outputs import without
 from minimizer.engine.reduce.graph.passes.shapes import smaller_sizes
 from minimizer.engine.reduce.graph.passes.state import (
@@ -51,4 +52,6 @@ def singles(program: Program) -> Iterator[Program | None]:
         for key, _ in node.kwargs:
             yield without_keywords(program, [(node.name, key)])
         yield from fewer_operands(program, node.name)
+    for element in elements(program):
+        yield without_elements(program, [element])
     yield from smaller_sizes(program)

@@ -1,0 +1,148 @@
+"""What is in dispute where a check of the script's own fails, and no compared call differs from eager: the one rule.
+
+1. A check that reads a clock, or a counter of the compiler, says nothing of what is computed (`Ground.READING`): disputed, whatever
+   else is known.
+2. A check of what no tolerance could excuse is never disputed: a value that is missing, another type, shape, dtype or layout, an
+   exception that is raised or is not. Where no graph shows it, the script itself is reduced.
+3. Any other check compares values (`Ground.VALUES`): a wider tolerance would let it pass, or another random stream. It is disputed unless it
+   fails on eager's own kernels too, where neither is in question.
+
+What ``assert_close`` compared was seen when it failed. What an ``assert``, a ``raise`` or an exit goes by is read from the script's text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.survey.cases import is_own_check
+from minimizer.engine.survey.readings import Check, Sources, checks_at, reads_compiler, sources_of
+
+STRUCTURE_CALLS = frozenset(
+    [
+        "callable",
+        "dim",
+        "element_size",
+        "get_device",
+        "hasattr",
+        "is_complex",
+        "is_contiguous",
+        "is_floating_point",
+        "isinstance",
+        "issubclass",
+        "len",
+        "ndimension",
+        "nelement",
+        "numel",
+        "size",
+        "storage_offset",
+        "stride",
+        "type",
+    ]
+)
+STRUCTURE_ATTRIBUTES = frozenset(
+    [
+        "__class__",
+        "device",
+        "dtype",
+        "grad_fn",
+        "is_leaf",
+        "itemsize",
+        "layout",
+        "names",
+        "nbytes",
+        "ndim",
+        "requires_grad",
+        "shape",
+    ]
+)
+"""Functions, methods and attributes that say what a value is, and not how large."""
+
+
+CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
+
+
+class Ground(Enum):
+    """Why a check that fails may be none of the compiler's faults."""
+
+    READING = "a clock or a counter of the compiler"
+    VALUES = "a tolerance or the random stream"
+
+
+def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]] = ()) -> Ground | None:
+    """Why a failure may be disputed; None where it is not to be.
+
+    Args:
+        text: the script.
+        error: what ended it.
+        checks: comparisons of the script's by ``assert_close`` that failed, the last one last; ``tolerable`` is 0 where no tolerance
+            would have let it pass (see ``inside/watch/tolerances.py``).
+    """
+    if not is_own_check(error):
+        return None
+    if reads_compiler(text, error):
+        return Ground.READING
+    if error.frames and error.frames[-1][0].startswith("torch/testing/"):
+        is_excusable = not checks or checks[-1].get("tolerable", 1.0) != 0.0
+        return Ground.VALUES if is_excusable else None
+    return None if _is_of_structure(text, error) else Ground.VALUES
+
+
+def names_clock(reduced: str) -> bool:
+    """Whether a script that was reduced to its failing check still measures time, by way of what the text of the whole does not show."""
+    return CLOCK.search(reduced) is not None
+
+
+def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
+    """Whether all that may have made the check fail is of structure; not where its text cannot be found."""
+    line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    found, sources = list(checks_at(tree, text.splitlines(), line)) if line else [], sources_of(tree)
+    return bool(found) and all(_tests_structure(check, sources) for check in found)
+
+
+def _tests_structure(check: Check, sources: Sources) -> bool:
+    if not check.tests:
+        return check.in_try  # it goes by whether something was raised
+    return _says_what_it_is(check.tests[-1], sources, frozenset())
+
+
+def _says_what_it_is(test: ast.AST, sources: Sources, seen: frozenset[str]) -> bool:
+    """Whether a condition goes by what values are, in all its parts, and by none's size."""
+    match test:
+        case ast.BoolOp():
+            return all(_says_what_it_is(value, sources, seen) for value in test.values)
+        case ast.UnaryOp(op=ast.Not()):
+            return _says_what_it_is(test.operand, sources, seen)
+        case ast.Compare():
+            return _is_structure(test) or any(_is_structure(side) for side in (test.left, *test.comparators))
+        case ast.Name() if test.id not in seen:
+            values = sources.get(test.id, [])
+            return bool(values) and all(_says_what_it_is(value, sources, seen | {test.id}) for value in values)
+        case ast.Constant():
+            return True
+        case _:
+            return _is_structure(test)
+
+
+def _is_structure(side: ast.AST) -> bool:
+    """Whether an expression is the type, shape or the like of a value, a part of it, or several of them."""
+    match side:
+        case ast.Compare():
+            return all(isinstance(operator, ast.Is | ast.IsNot) for operator in side.ops)
+        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+            return name in STRUCTURE_CALLS
+        case ast.Attribute():
+            return side.attr in STRUCTURE_ATTRIBUTES
+        case ast.Subscript():
+            return _is_structure(side.value)
+        case ast.Tuple() | ast.List():
+            return bool(side.elts) and all(_is_structure(item) for item in side.elts)
+        case _:
+            return False

@@ -1,0 +1,69 @@
+"""Custom operators: which ones a graph calls, and which statements of a setup are there for others alone, and can go."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from minimizer.engine.user_script.slice import BUILTIN_NAMESPACES, names_bound, names_used
+
+LIBRARY_CALLS = ("define", "impl")
+"""Functions of ``torch.library``, and methods of a ``Library``, which name an operator there without its namespace."""
+REGISTERING = re.compile(r"custom_op|triton_op|define|(py_)?impl(_abstract)?|register_\w+")
+
+
+def own_operators(targets: Iterable[str]) -> list[str]:
+    """The operators among node targets (``torch.ops.lib.scale.default``) that are not PyTorch's own, as ``lib.scale``, in order."""
+    paths = [target.split(".") for target in targets]
+    own = [
+        path for path in paths if path[:2] == ["torch", "ops"] and len(path) > 3 and path[2] not in BUILTIN_NAMESPACES
+    ]
+    return list(dict.fromkeys(".".join(path[2:4]) for path in own))
+
+
+def without_operators(setup: Sequence[str], used: Collection[str], elsewhere: Collection[str]) -> tuple[str, ...]:
+    """The statements without the registrations of operators that are not ``used``, and without what only these needed.
+
+    Args:
+        setup: statements as source text.
+        used: operators that are called, as ``lib.scale``.
+        elsewhere: names that are read outside of the setup.
+    """
+    trees = [ast.parse(text) for text in setup]
+    named = [set(_operators(tree)) for tree in trees]
+    wanted = {name.partition(".")[2] for name in used}
+    gone = {index for index, names in enumerate(named) if names and not names & wanted}
+    if not gone:
+        return tuple(setup)
+    bound, read = [_bound(tree) for tree in trees], [names_used(text) for text in setup]
+    while True:
+        left = [index for index in range(len(setup)) if index not in gone]
+        lost = {name for index in gone for name in bound[index]} - {name for index in left for name in bound[index]}
+        needless = {name for index in gone for name in read[index]}
+        needless -= {name for index in left for name in read[index]} | set(elsewhere)
+        follows = {index for index in left if read[index] & lost or (bound[index] and bound[index] <= needless)}
+        if not follows:
+            return tuple(setup[index] for index in left)
+        gone |= follows
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    return {name for statement in tree.body for name in names_bound(statement)}
+
+
+def _operators(tree: ast.AST) -> Iterator[str]:
+    """The operators that a statement registers something for, without their namespace."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if not REGISTERING.fullmatch(function):
+            continue
+        for argument in (*node.args[:1], *(keyword.value for keyword in node.keywords)):
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                space, separator, rest = argument.value.rpartition("::")
+                name = rest.partition("(")[0].strip().partition(".")[0]
+                is_named = space.isidentifier() if separator else function in LIBRARY_CALLS
+                if is_named and name.isidentifier():
+                    yield name

@@ -1,0 +1,41 @@
+"""Where a script registers an operator: the line that a report points at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+DEFINING = ("custom_op", "triton_op", "define")
+"""What brings an operator about; other registrations only add to it."""
+
+
+def registration(script: str, operator: str) -> tuple[int, str] | None:
+    """The line, and its text, in which ``operator`` (``lib::scale``) is defined, or else first registered for; None if none is seen.
+
+    Seen are ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and ``library.define("scale(Tensor x) -> Tensor")``.
+    """
+    try:
+        tree = ast.parse(script)
+    except (SyntaxError, ValueError):
+        return None
+    calls = sorted(_calls(tree, operator), key=lambda found: (found[0] not in DEFINING, found[1]))
+    if not calls:
+        return None
+    line = calls[0][1]
+    return line, script.splitlines()[line - 1].strip()
+
+
+def _calls(tree: ast.Module, operator: str) -> Iterator[tuple[str, int]]:
+    """Name and line of every call that names the operator."""
+    short = operator.partition("::")[2]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        texts = [a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        texts += [
+            k.value.value for k in node.keywords if isinstance(k.value, ast.Constant) and isinstance(k.value.value, str)
+        ]
+        named = {text.partition("(")[0].strip().partition(".")[0] for text in texts}
+        if operator in named or (function in ("define", "impl") and short in named):
+            yield function, node.lineno

@@ -1,0 +1,76 @@
+"""An operator of the script's own that breaks its promises is the culprit, where the failure needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from toy_programs import chain
+
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.program.model import Program
+from minimizer.report.model import Culprit, Source
+from minimizer.vocabulary import Kind
+
+WINDOW = chain(["torch.relu", "torch.ops.lib.scale.default", "torch.ops.aten.sin.default", "torch.ops.lib.shift"])
+SMALLEST = chain(["torch.ops.lib.scale.default"])
+
+
+class Asked:
+    """An oracle whose child answers ``opcheck`` with one outcome; keeps what it was asked."""
+
+    def __init__(self, outcome: Outcome, kind: Kind = Kind.WRONG_OUTPUT) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.accepts = (Signature(kind),)
+        self.executor = SimpleNamespace(judge=self._judge)
+        self._outcome = outcome
+
+    def request(self, program: Program) -> dict[str, Any]:
+        return {"program": program}
+
+    def _judge(self, requests: Sequence[dict[str, Any]], *, timeout: float, op: str) -> list[Outcome]:
+        self.requests += [{**request, "op": op} for request in requests]
+        return [self._outcome]
+
+
+def ask(outcome: Outcome, program: Program = SMALLEST, **more: Any) -> tuple[Broken | None, list[dict[str, Any]]]:
+    asked = Asked(outcome, **more)
+    return broken_operator(program, WINDOW, cast(Oracle, asked)), asked.requests
+
+
+def test_the_window_is_asked_for_the_operators_of_the_smallest_program() -> None:
+    broken, requests = ask(Outcome(outcome="same", values={"lib.scale": "test_schema: x\n  was mutated"}))
+    assert broken == Broken("lib.scale", "test_schema: x was mutated")
+    assert requests == [
+        {"program": WINDOW, "operators": ["lib.scale"], "differentiates": False, "op": "check_operators"}
+    ]
+
+
+def test_without_such_operators_nothing_is_asked() -> None:
+    assert ask(Outcome(outcome="same"), chain(["torch.relu"])) == (None, [])
+
+
+def test_gradients_are_asked_for_where_they_are_wrong() -> None:
+    _, requests = ask(Outcome(outcome="same"), kind=Kind.WRONG_GRADIENT)
+    assert requests[0]["differentiates"] is True
+
+
+@pytest.mark.parametrize("outcome", ["same", "timeout", "crash", "lost"])
+def test_no_answer_is_no_say(outcome: Any) -> None:
+    assert ask(Outcome(outcome=outcome))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [('import torch\nscale = torch.library.custom_op("lib::scale", mutates_args=())(f)', 2), ("import lib", 9)],
+    ids=["in the script", "in a library"],
+)
+def test_the_culprit_stands_where_it_is_registered(text: str, line: int) -> None:
+    shown = Culprit(module="net", nodes=["v1"], ops=["aten.add", "lib.scale"], source=Source(file="a.py", line=9))
+    found = Broken("lib.scale", "test_schema: it was mutated").culprit(shown, script="a.py", text=text)
+    assert (found.ops, found.module, found.source and found.source.line) == (["lib.scale"], "net", line)
+    assert found.what == "lib::scale, which fails torch.library.opcheck (test_schema: it was mutated)"
