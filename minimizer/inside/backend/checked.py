@@ -22,6 +22,7 @@ from ..graph.graphs import concrete
 from ..graph.lifted import LiftedGraph, Unplayable
 from ..referee import referee, steadiness
 from ..values import snapshot
+from ..values.capturing import is_capturing
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
@@ -102,6 +103,9 @@ class CheckedGraph:
         Raises:
             Exception: what eager raises as well, or what Dynamo steers itself with.
         """
+        if is_capturing():
+            self._compiled = compile_()
+            return self
         rng = snapshot.rng_state()
         try:
             self._compiled = compile_()
@@ -118,7 +122,7 @@ class CheckedGraph:
         self._spent.made += 1
         if self._is_broken:
             return self._lifted.eager(*args)
-        if self._left <= 0 or not self._may_check(args):
+        if self._left <= 0 or is_capturing() or not self._may_check(args):
             return self._compiled(*args)
         self._left -= 1
         return self._checked(list(args))

@@ -31,6 +31,7 @@ from ..graph.graphs import concrete
 from ..graph.lifted import Unplayable
 from ..referee import referee, steadiness
 from ..values import snapshot
+from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..watch.attempts import Attempts
 from ..watch.calls import BackwardCall, Backwards, CapturedGraph, HeldCall
 from ..watch.children import Children
@@ -149,6 +150,9 @@ class Survey:
         self._coverage.add(graph, _frame())
         if graph.communicates:
             self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
+        if is_capturing():
+            compiled = compile_()
+            return lambda *args: self._on_call(graph, compiled, list(args), f"its compilation {WHY_CAPTURED}")
         rng = snapshot.rng_state()
         try:
             values = list(snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs))))
@@ -190,6 +194,8 @@ class Survey:
 
     def _on_call(self, graph: CapturedGraph, compiled: Any, args: list[Any], why_not: str) -> Any:
         """A call of a graph, compared if it is an early one; ``why_not`` says why none is, if so."""
+        if is_capturing():
+            why_not = f"it {WHY_CAPTURED}"
         call, is_early = graph.calls, graph.calls < self._trusted_after
         self._coverage.called(graph, args, compared=is_early and not why_not)
         if is_early and why_not:

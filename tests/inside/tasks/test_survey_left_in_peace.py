@@ -76,6 +76,43 @@ def test_the_script_sees_what_it_would_see_by_itself(child: Executor, home: Path
     assert "SAW" in compiled.exception.message
 
 
+CAPTURED = """
+import torch
+
+capturing, ran = False, []
+torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: capturing
+
+@torch.library.custom_op("test::kernel", mutates_args=())
+def kernel(x: torch.Tensor) -> torch.Tensor:
+    ran.append(capturing)
+    return x * 2
+
+@kernel.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+f = torch.compile(torch.ops.test.kernel, backend="aot_eager", dynamic=False)
+{warm_up}
+capturing = True
+f(torch.ones(3))
+capturing = False
+f(torch.ones(3))
+raise SystemExit("SAW %d" % ran.count(True))
+"""
+"""A stand-in for the capture of a CUDA graph, where there is no device."""
+
+
+@pytest.mark.parametrize(("warm_up", "calls"), [("f(torch.ones(3))", 2), ("", 0)], ids=["warm", "compiled in it"])
+def test_nothing_of_ours_runs_while_the_script_captures_a_cuda_graph(
+    child: Executor, home: Path, warm_up: str, calls: int
+) -> None:
+    answer = finished(survey(child, script(home, CAPTURED.format(warm_up=warm_up))))
+    assert answer.exception is not None
+    assert "SAW 1" in answer.exception.message
+    assert answer.checked.calls == calls
+    assert any("captured a CUDA graph" in line for line in answer.checked.not_compared)
+
+
 @pytest.mark.parametrize(("steps", "calls"), [(None, 8), (2, 2), (100, 12)])
 def test_steps_say_how_many_calls_are_compared(child: Executor, home: Path, steps: int | None, calls: int) -> None:
     text = """
