@@ -35,6 +35,8 @@ class Case:
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     graph: int | None = None
     """The graph's index, in the order in which they were compiled."""
+    call: int = 0
+    """The call of the graph that fails, from 0; -1 where it does not compile."""
     runs: int = 1
     """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
@@ -119,6 +121,19 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         Reason.DISPUTED,
         f"The script's own check fails ({line_of(error)}), and what it reads is a clock or a counter of the compiler: it says nothing of "
         "what is computed, and no call that was compared differs from eager.",
+        checked,
+        kind=Kind.WRONG_OUTPUT,
+        exception=error,
+    )
+
+
+def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    """The verdict where a check of the script's own fails, and a compiled call was seen to write over an earlier output."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"The script's own check fails ({line_of(error)}). Each call that was compared is right when it returns, but {how}: clone "
+        "outputs that are kept, or have the backend hand out memory of its own for each.",
         checked,
         kind=Kind.WRONG_OUTPUT,
         exception=error,

@@ -41,6 +41,7 @@ from minimizer.engine.survey.cases import (
     not_runnable,
     nothing_compiled,
     opaque,
+    overwritten,
     place_of,
     signal_name,
     uncompared,
@@ -127,6 +128,7 @@ class Triage:
             tolerance=tolerance,
             checked=failure.checked or protocol.Checked(),
             graph=failure.graph,
+            call=failure.call,
         )
 
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
@@ -246,6 +248,8 @@ class Triage:
             held = self._own_check(finished.checks)
             if held is not None:
                 return held
+            if finished.overwritten:
+                return ScriptCase(overwritten(finished.overwritten, error, finished.checked))
             if finished.checked.calls:
                 in_doubt = Settled(
                     Status.PARTIAL,

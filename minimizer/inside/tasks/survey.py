@@ -37,6 +37,7 @@ from ..watch.calls import BackwardCall, Backwards, CapturedGraph, HeldCall
 from ..watch.children import Children
 from ..watch.coverage import Coverage
 from ..watch.health import Health, trace_to
+from ..watch.kept_outputs import KeptOutputs
 from ..watch.ranks import other_ranks
 from ..watch.survey_log import Told, end_with
 from ..wire import STOP, Channel, Message
@@ -77,6 +78,7 @@ class Survey:
         self._channel = channel
         self._coverage = Coverage(self._trusted_after if self._values else 0, self._ranks)
         self._told, self._backward = Told(self._coverage), Backwards()
+        self._kept = KeptOutputs()
         self._attempts: Attempts | None = None
         self._children = Children()
         self._error: BaseException | None = None
@@ -125,7 +127,11 @@ class Survey:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
             )
-        seen = {"attempted": self._attempts is None or self._attempts.any, "children": self._children.count}
+        seen = {
+            "attempted": self._attempts is None or self._attempts.any,
+            "children": self._children.count,
+            "overwritten": self._kept.overwritten,
+        }
         self._channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
     # hooks -------------------------------------------------------------------------------------------------------
@@ -243,6 +249,7 @@ class Survey:
             return actual
         snapshot.set_rng_state(rng)
         self._phase("run", graph, call)
+        kept, name = self._kept.before(inputs), f"call {call} of graph {graph.index}"
         try:
             actual = compiled(*args)
         except Exception as error:
@@ -252,6 +259,8 @@ class Survey:
                     self._hold_call(graph, before, rng, failure)
             raise
         self._phase("compare", graph, call)
+        self._kept.after(name, kept)
+        self._kept.keep(name, actual)
         after = snapshot.rng_state()
         with switches.applied():
             if self._measure and call == 0:

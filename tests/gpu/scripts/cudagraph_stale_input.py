@@ -23,4 +23,5 @@ model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)).to(device)
 compiled = torch.compile(model, mode="reduce-overhead")
 with torch.no_grad():
     for _ in range(5):  # one to warm up, one to record, and three replays
-        print(compiled(torch.randn(16, 64, device=device)).sum().item())
+        x = torch.randn(16, 64, device=device)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-2, atol=1e-2)

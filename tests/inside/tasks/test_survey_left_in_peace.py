@@ -279,3 +279,64 @@ def test_a_script_that_fails_in_half_of_its_runs_without_the_compiler_is_nondete
     found = triage(text)
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+
+
+REUSED = """
+import torch
+
+buffer = torch.zeros(3)
+
+def reuse(module, inputs):
+    def call(*args):
+        buffer.data.copy_(module(*args)[0])  # as the replay of a CUDA graph: no version counter moves
+        return [buffer.detach()]
+    return call
+
+def again(module, inputs):
+    return module
+
+f = torch.compile(lambda x: x * 2, backend={backend})
+kept = []
+for i in range(3):
+    y = f(torch.full((3,), float(i)))
+    kept.append({kept})
+    {script}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "call 1 of graph 0 writes over output 0 of call 0 of graph 0"),
+        ({"kept": "y.clone()"}, "call 1 of graph 0 writes over output 0 of call 0 of graph 0"),
+        ({"kept": "y.clone()", "script": "del y"}, ""),
+        ({"backend": "again"}, ""),
+        ({"backend": "again", "script": "y.zero_()"}, ""),
+    ],
+    ids=["kept", "the last one is still named", "none is held", "memory of its own", "written to by the script"],
+)
+def test_a_call_that_writes_over_an_earlier_output(
+    child: Executor, home: Path, changes: dict[str, str], said: str
+) -> None:
+    text = REUSED.format(**{"backend": "reuse", "kept": "y", "script": "", **changes})
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.calls == 3, "each is right when it returns"
+    assert answer.overwritten.startswith(said) and bool(answer.overwritten) is bool(said)
+
+
+def test_an_output_that_is_given_back_to_be_changed_is_no_overwriting(child: Executor, home: Path) -> None:
+    """A cache: eager writes over it too."""
+    text = """
+        import torch
+
+        @torch.compile(backend="aot_eager")
+        def step(cache, x):
+            return cache.add_(x)
+
+        cache = torch.zeros(3)
+        for _ in range(3):
+            cache = step(cache, torch.ones(3))
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert (answer.checked.calls, answer.overwritten) == (3, "")
