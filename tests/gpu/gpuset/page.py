@@ -11,9 +11,13 @@ from .results import CUT, OVER, Result
 from .rows import FOLDER, Row
 
 PAGE = FOLDER.parents[1] / "docs" / "gpu.md"
-BEGIN, END = "<!-- The tables of the GPU set: make gpu-page writes them. -->", "<!-- End of the tables. -->"
+BEGIN, END = "<!-- gpu-set: begin -->", "<!-- gpu-set: end -->"
 NOT_RUN = "not run yet"
 RESULTS = {device: FOLDER / "results" / f"{device}.jsonl" for device in ("cuda", "cpu")}
+LEGEND = """\
+Short failing and healthy scripts, each with the answers that are right ([CONTRIBUTING](../CONTRIBUTING.md)). GPU memory is the peak of
+the script's own processes, or with ≤ that of the whole card, while others ran beside it. What was not run counts as nothing.
+`make gpu-page` makes these tables from the results."""
 TITLES = {"cuda": "On a GPU", "cpu": "The same scripts on a CPU"}
 
 
@@ -43,7 +47,7 @@ def line(row: Row, result: Result) -> str:
 
 def tables(rows: Sequence[Row], results: dict[str, dict[str, Result]]) -> str:
     """Both tables as Markdown, without the markers."""
-    parts = []
+    parts = [LEGEND]
     for device, title in TITLES.items():
         here = [row for row in rows if device in row.sides]
         parts += [f"### {title}", _summary(here, results[device])]

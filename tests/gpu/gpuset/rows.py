@@ -11,7 +11,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parents[1]
 SCRIPTS, TABLE = FOLDER / "scripts", FOLDER / "set.json"
 DEVICES = ("cuda", "cpu")
-LIMIT, MEMORY_GIB = 120, 6.0
+LIMIT, MEMORY_GIB = 150, 6.0
 """Seconds for one script, and GiB of GPU memory: a context of CUDA takes half a GiB, and each trial has one."""
 
 

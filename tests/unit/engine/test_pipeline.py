@@ -142,7 +142,9 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     assert not answers
 
 
-@pytest.mark.parametrize(("call", "said"), [(1, "Call 2 of a graph fails"), (0, "observing it makes the failure vanish")])
+@pytest.mark.parametrize(
+    ("call", "said"), [(1, "Call 2 of a graph fails"), (0, "observing it makes the failure vanish")]
+)
 def test_a_graph_that_passes_by_itself_is_not_reduced(
     job: _Job, monkeypatch: pytest.MonkeyPatch, call: int, said: str
 ) -> None:
