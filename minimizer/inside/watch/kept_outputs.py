@@ -21,6 +21,8 @@ from ..values.rounding import tensors
 
 MOST_KEPT, MOST_BYTES = 8, 1 << 24
 """Outputs that are looked at, the latest ones, and the largest of them: a copy of each is made for every call."""
+Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
+"""The name of an output, the output itself (CUDA graphs go by what is alive: nothing here keeps it so), and a copy."""
 
 
 class KeptOutputs:
@@ -36,25 +38,22 @@ class KeptOutputs:
             if snapshot.has_plain_storage(output) and output.nbytes <= MOST_BYTES:
                 self._kept.append((f"output {index} of {call}", weakref.ref(output)))
 
-    def before(self, inputs: Collection[Any]) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
+    def before(self, inputs: Collection[Any]) -> list[Held]:
         """The outputs that are still held, each with a copy, less those that share memory with an input: eager may write there too."""
-        used = {
-            value.untyped_storage().data_ptr() for value in tensors(list(inputs)) if snapshot.has_plain_storage(value)
-        }
-        found = []
-        with (
-            torch.no_grad(),
-            contextlib.suppress(Exception),
-        ):  # as of CUDA graphs, for what they have taken back; the script must not see it
+        found: list[Held] = []
+        # The script must not see our trouble, such as CUDA graphs that refuse what they have taken back.
+        with torch.no_grad(), contextlib.suppress(Exception):
+            used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
             for name, reference in () if self.overwritten else self._kept:
                 output = reference()
                 if output is not None and output.untyped_storage().data_ptr() not in used:
-                    found.append((name, output, output.detach().clone()))
+                    found.append((name, reference, output.detach().clone()))
         return found
 
-    def after(self, call: str, held: list[tuple[str, torch.Tensor, torch.Tensor]]) -> None:
+    def after(self, call: str, held: list[Held]) -> None:
         """Compare what `before` has found with its copies, after the compiled code of a call has run."""
         with torch.no_grad(), contextlib.suppress(Exception):
-            for name, output, copy in held:
-                if not self.overwritten and diff_elements(copy, output, EXACT) is not None:
+            for name, reference, copy in held:
+                output = reference()
+                if not self.overwritten and output is not None and diff_elements(copy, output, EXACT) is not None:
                     self.overwritten = f"{call} writes over {name}, which the script still holds"
