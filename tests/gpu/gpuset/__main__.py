@@ -8,7 +8,7 @@ import platform
 import shutil
 import signal
 import sys
-import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is missing of the set on a device."""
-    device, results = options.device, options.results
+    begun, device, results = time.monotonic(), options.device, options.results
     rows = chosen(load(), device, options.only)
     python = _interpreter(options.python)
     tag = tag_of(python)
@@ -61,13 +61,15 @@ def run(options: argparse.Namespace) -> int:
         append(results, result)
         print(page.line(next(row for row in rows if row.name == result.name), result), flush=True)
 
-    session = Session(device, engine, machine, at_once, options.limit, codes, keep)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _as_interrupt)
+    left = options.limit - (time.monotonic() - begun)
+    session = Session(device, engine, machine, at_once, left, codes, keep)
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         session.run(waiting)
     except KeyboardInterrupt:
         print("Stopped; what was begun and had not ended is run again by the next call.")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return _conclude(rows, {name: result for name, result in read(results).items() if result.is_final}, codes)
 
 
@@ -148,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--only", nargs="+", default=[], metavar="SCRIPT", help="run these, whatever is known of them")
     add.add_argument("--results", type=Path, help="JSON lines; those of the repository by default")
     add.add_argument("--out", type=Path, default=ROOT / "build" / "gpu-set", help="reports and logs, a folder a script")
-    add.add_argument("--limit", type=float, default=TOTAL_SECONDS, help="seconds for all of it")
+    add.add_argument("--limit", type=float, default=TOTAL_SECONDS, help="seconds for all of it, the start included")
     add.add_argument("--at-once", type=int, help="scripts at once; as many as the cores allow by default")
     add.set_defaults(act=lambda options: run(_with_results(options)))
     add = commands.add_parser("wheels", help=wheels.__doc__)
