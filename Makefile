@@ -1,17 +1,18 @@
 # Two commands matter: `make demo` and `make test`. Both set up all they need in .venv.
 
 VENV ?= .venv
+PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint quality test-gpu bench clean
+.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench clean
 
 help: ## Show this list
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON (the Python to build on), TORCH_SPEC (a torch to install), VENV (default .venv)"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON (the Python to build on; of test-gpu: the one with your torch), TORCH_SPEC (a torch to install), VENV (default .venv)"
 
 demo: $(INSTALLED) ## Start the service, reduce an example model over REST, run its repro, stop
 	@$(BIN)/python examples/demo.py
@@ -21,7 +22,7 @@ serve: $(INSTALLED) ## Start the service and leave it running; the page to open 
 
 test: lint ## Lint and run the everyday tests (at most 15 minutes on 2 cores)
 	@VENV=$(VENV) tests/prepare.sh
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --durations=10 -m "not quality and not gpu"
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --durations=10 -m "not quality"
 
 lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -33,8 +34,14 @@ quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minute
 	@VENV=$(VENV) tests/prepare.sh
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --durations=0 -m quality tests/docs tests/quality
 
-test-gpu: $(INSTALLED_DEV) ## The tests that need a CUDA device
-	$(BIN)/python -m pytest -m gpu
+test-gpu: ## The GPU set on PYTHON and the torch it has; no network, nothing installed; at most 8 minutes, resumable
+	@$(PYTHON) tests/gpu run $(ARGS)
+
+gpu-wheels: ## Fetch what the engine needs beside torch, for PYTHON or for WHEELS_FOR=3.12, into build/gpu-wheels
+	@$(PYTHON) tests/gpu wheels $(if $(WHEELS_FOR),--version $(WHEELS_FOR)) $(ARGS)
+
+gpu-page: ## Write the tables of docs/gpu.md from the results of the GPU set
+	@$(PYTHON) tests/gpu page
 
 bench: $(INSTALLED_DEV) ## The corpus, ours against PyTorch's own minifier, into docs/benchmarks.md; resumable
 	$(BIN)/python benchmarks/corpus.py $(ARGS)

@@ -196,7 +196,10 @@ class Search:
         if located is not None:
             return Checkpoint(program, located, located.window)
         vanishes = (
-            "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
+            f"Call {case.call + 1} of a graph fails, but that graph does not when it is run once on the same inputs: the failure "
+            "may depend on what earlier calls have left in the compiled code."
+            if case.call > 0
+            else "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
         )
         raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
 

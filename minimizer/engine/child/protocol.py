@@ -252,6 +252,8 @@ class Finished(Loose):
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
+    overwritten: Text = ""
+    """The call that wrote over an output of an earlier one that the script still held; empty if none did."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
 
 

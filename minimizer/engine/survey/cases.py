@@ -37,6 +37,8 @@ class Case:
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     graph: int | None = None
     """The graph's index, in the order in which they were compiled."""
+    call: int = 0
+    """The call of the graph that fails, from 0; -1 where it does not compile."""
     runs: int = 1
     """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
@@ -145,6 +147,19 @@ def checks_layout(error: ExceptionInfo) -> bool:
     """Whether a check of the script's own is one of memory layout, by what it says or by the line that it stands in."""
     line = error.frames[-1][2] if error.frames else ""
     return LAYOUT.search(f"{error.root_message}\n{line}") is not None
+
+
+def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    """The verdict where a check of the script's own fails, and a compiled call was seen to write over an earlier output."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"The script's own check fails ({line_of(error)}). Each call that was compared is right when it returns, but {how}: clone "
+        "outputs that are kept, or have the backend hand out memory of its own for each.",
+        checked,
+        kind=Kind.WRONG_OUTPUT,
+        exception=error,
+    )
 
 
 def is_own_check(error: ExceptionInfo) -> bool:

@@ -44,6 +44,7 @@ from minimizer.engine.survey.cases import (
     not_runnable,
     nothing_compiled,
     opaque,
+    overwritten,
     place_of,
     signal_name,
     too_little,
@@ -139,6 +140,7 @@ class Triage:
             tolerance=tolerance,
             checked=failure.checked or protocol.Checked(),
             graph=failure.graph,
+            call=failure.call,
         )
 
     def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
@@ -284,6 +286,8 @@ class Triage:
             held = self._own_check(finished.checks) if doubt is Ground.VALUES else None
             if held is not None:
                 return held
+            if finished.overwritten:
+                return ScriptCase(overwritten(finished.overwritten, error, finished.checked))
             if finished.checked.calls and doubt is Ground.VALUES:
                 in_doubt = Settled(
                     Status.PARTIAL,

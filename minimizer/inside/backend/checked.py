@@ -23,6 +23,7 @@ from ..graph.lifted import LiftedGraph, Unplayable
 from ..referee import referee, steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..values import snapshot
+from ..values.capturing import is_capturing
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
@@ -104,6 +105,9 @@ class CheckedGraph:
         Raises:
             Exception: what eager raises as well, or what Dynamo steers itself with.
         """
+        if is_capturing():
+            self._compiled = compile_()
+            return self
         rng = snapshot.rng_state()
         try:
             self._compiled = compile_()
@@ -120,7 +124,7 @@ class CheckedGraph:
         self._spent.made += 1
         if self._is_broken:
             return self._lifted.eager(*args)
-        if self._left <= 0 or not self._may_check(args):
+        if self._left <= 0 or is_capturing() or not self._may_check(args):
             return self._compiled(*args)
         self._left -= 1
         return self._checked(list(args))

@@ -27,6 +27,7 @@ from ..graph.graphs import concrete
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..values import snapshot
+from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
@@ -125,7 +126,11 @@ class Survey:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
             )
-        seen = {"attempted": self._attempts is None or self._attempts.any, "children": self._children.count}
+        seen = {
+            "attempted": self._attempts is None or self._attempts.any,
+            "children": self._children.count,
+            "overwritten": self._comparer.kept.overwritten,
+        }
         self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
     # the hook ----------------------------------------------------------------------------------------------------
@@ -145,6 +150,9 @@ class Survey:
         self._coverage.add(graph, _frame())
         if graph.communicates:
             self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
+        if is_capturing():
+            compiled = compile_()
+            return lambda *args: self._on_call(graph, compiled, list(args), f"its compilation {WHY_CAPTURED}")
         rng = snapshot.rng_state()
         try:
             values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
@@ -191,6 +199,8 @@ class Survey:
 
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: str) -> Any:
         """A call of a graph, compared if that is planned; ``why_not`` says why none is, if so."""
+        if is_capturing():
+            why_not = f"it {WHY_CAPTURED}"
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.is_at(graph, number)
         if is_due and why_not:

@@ -15,6 +15,7 @@ import torch
 
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values.rounding import tensors
+from ..values.snapshot import has_plain_storage
 from .captured import CapturedGraph
 
 MOST_BACKWARD = 256
@@ -31,7 +32,7 @@ class BackwardCall:
         self.ran_unseen = False
         """Whether compiled autograd has run its backward, without our hooks; cotangents of one are then as good as any."""
         outputs = [output for output in tensors(actual) if output.requires_grad]
-        self._outputs = [output.detach() for output in outputs]
+        self._outputs = [(_outline(output), output.device) for output in outputs]
         self.setup = graph.setup_lines() if outputs else ([], [])
         """The configs that it ran under, where a backward may come."""
         self._keepers: list[weakref.ref[Any]] = []
@@ -55,8 +56,8 @@ class BackwardCall:
         missing = torch.zeros_like if self._cotangents else torch.ones_like
         return self._call.behind(
             [
-                self._cotangents[index] if index in self._cotangents else missing(output)
-                for index, output in enumerate(self._outputs)
+                self._cotangents[index] if index in self._cotangents else missing(outline, device=device)
+                for index, (outline, device) in enumerate(self._outputs)
             ]
         )
 
@@ -73,6 +74,11 @@ class BackwardCall:
                 cotangents[index] = cotangent.detach().clone()
 
         return keep
+
+
+def _outline(output: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same shape and type that holds none of the memory, which CUDA graphs use again once nobody does."""
+    return torch.empty_like(output, device="meta") if has_plain_storage(output) else output.detach()
 
 
 class Backwards:

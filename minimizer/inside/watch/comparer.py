@@ -24,6 +24,7 @@ from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
 from .health import Health
 from .holder import Holder
+from .kept_outputs import KeptOutputs
 from .line import Line
 from .survey_log import Told
 
@@ -56,7 +57,7 @@ class Comparer:
         self._coverage = told.coverage
         self._values, self._tolerance, self._measure = values, tolerance, measure
         self._stops_at_layout = stops_at_layout
-        self.backwards = Backwards()
+        self.backwards, self.kept = Backwards(), KeptOutputs()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
         """What compiled code answers to a call of the script, compared with eager.
@@ -83,6 +84,7 @@ class Comparer:
             self._coverage.left_out(graph, why)
             return actual
         self._line.phase("run", graph, number)
+        held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
         try:
             actual = compiled(*args)
         except Exception as error:
@@ -91,6 +93,8 @@ class Comparer:
                 self._holder.hold(graph, call, failure)
             raise
         self._line.phase("compare", graph, number)
+        self.kept.after(name, held)
+        self.kept.keep(name, actual)
         after = snapshot.rng_state()
         if self._measure and number == 0:
             self._time(graph, call, compiled)

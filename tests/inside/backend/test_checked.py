@@ -420,3 +420,20 @@ def test_precisions_set_for_one_backend_do_not_reach_the_program() -> None:
         assert len(lab.faults) == 1
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = "none"
+
+
+@pytest.mark.parametrize("compiled_in_it", [False, True])
+def test_nothing_is_checked_while_the_program_captures_a_cuda_graph(
+    monkeypatch: pytest.MonkeyPatch, compiled_in_it: bool
+) -> None:
+    """A stand-in for the capture: only the compiled graph may run in it."""
+    capturing = compiled_in_it
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: capturing)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    lab = Lab(double, triple)
+    capturing = True
+    assert torch.equal(lab.graph(torch.ones(3))[0], torch.full((3,), 3.0))
+    assert (lab.spent.calls, lab.compiled_calls, lab.faults) == (0, 1, [])
+    capturing = False
+    assert torch.equal(lab.graph(torch.ones(3))[0], torch.full((3,), 2.0)), "checked again as soon as it is over"
+    assert [fault.kind for fault in lab.faults] == ["wrong_output"]

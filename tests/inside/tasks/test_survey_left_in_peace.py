@@ -76,6 +76,43 @@ def test_the_script_sees_what_it_would_see_by_itself(child: Executor, home: Path
     assert "SAW" in compiled.exception.message
 
 
+CAPTURED = """
+import torch
+
+capturing, ran = False, []
+torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: capturing
+
+@torch.library.custom_op("test::kernel", mutates_args=())
+def kernel(x: torch.Tensor) -> torch.Tensor:
+    ran.append(capturing)
+    return x * 2
+
+@kernel.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+f = torch.compile(torch.ops.test.kernel, backend="aot_eager", dynamic=False)
+{warm_up}
+capturing = True
+f(torch.ones(3))
+capturing = False
+f(torch.ones(3))
+raise SystemExit("SAW %d" % ran.count(True))
+"""
+"""A stand-in for the capture of a CUDA graph, where there is no device."""
+
+
+@pytest.mark.parametrize(("warm_up", "calls"), [("f(torch.ones(3))", 2), ("", 0)], ids=["warm", "compiled in it"])
+def test_nothing_of_ours_runs_while_the_script_captures_a_cuda_graph(
+    child: Executor, home: Path, warm_up: str, calls: int
+) -> None:
+    answer = finished(survey(child, script(home, CAPTURED.format(warm_up=warm_up))))
+    assert answer.exception is not None
+    assert "SAW 1" in answer.exception.message
+    assert answer.checked.calls == calls
+    assert any("captured a CUDA graph" in line for line in answer.checked.not_compared)
+
+
 @pytest.mark.parametrize(("steps", "calls"), [(None, 8), (2, 2), (100, 12)])
 def test_steps_say_how_many_calls_are_compared(child: Executor, home: Path, steps: int | None, calls: int) -> None:
     text = """
@@ -242,3 +279,64 @@ def test_a_script_that_fails_in_half_of_its_runs_without_the_compiler_is_nondete
     found = triage(text)
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.FAILED, Reason.NONDETERMINISTIC)
+
+
+REUSED = """
+import torch
+
+buffer = torch.zeros(3)
+
+def reuse(module, inputs):
+    def call(*args):
+        buffer.data.copy_(module(*args)[0])  # as the replay of a CUDA graph: no version counter moves
+        return [buffer.detach()]
+    return call
+
+def again(module, inputs):
+    return module
+
+f = torch.compile(lambda x: x * 2, backend={backend})
+kept = []
+for i in range(3):
+    y = f(torch.full((3,), float(i)))
+    kept.append({kept})
+    {script}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "call 1 of graph 0 writes over output 0 of call 0 of graph 0"),
+        ({"kept": "y.clone()"}, "call 1 of graph 0 writes over output 0 of call 0 of graph 0"),
+        ({"kept": "y.clone()", "script": "del y"}, ""),
+        ({"backend": "again"}, ""),
+        ({"backend": "again", "script": "y.zero_()"}, ""),
+    ],
+    ids=["kept", "the last one is still named", "none is held", "memory of its own", "written to by the script"],
+)
+def test_a_call_that_writes_over_an_earlier_output(
+    child: Executor, home: Path, changes: dict[str, str], said: str
+) -> None:
+    text = REUSED.format(**{"backend": "reuse", "kept": "y", "script": "", **changes})
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.calls == 3, "each is right when it returns"
+    assert answer.overwritten.startswith(said) and bool(answer.overwritten) is bool(said)
+
+
+def test_an_output_that_is_given_back_to_be_changed_is_no_overwriting(child: Executor, home: Path) -> None:
+    """A cache: eager writes over it too."""
+    text = """
+        import torch
+
+        @torch.compile(backend="aot_eager")
+        def step(cache, x):
+            return cache.add_(x)
+
+        cache = torch.zeros(3)
+        for _ in range(3):
+            cache = step(cache, torch.ones(3))
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert (answer.checked.calls, answer.overwritten) == (3, "")

@@ -142,6 +142,22 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     assert not answers
 
 
+@pytest.mark.parametrize(
+    ("call", "said"), [(1, "Call 2 of a graph fails"), (0, "observing it makes the failure vanish")]
+)
+def test_a_graph_that_passes_by_itself_is_not_reduced(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, call: int, said: str
+) -> None:
+    """One that failed at a later call may need what the earlier ones have left behind."""
+    monkeypatch.setattr("minimizer.engine.graph_search.Search._confirmed", lambda *_: None)
+    monkeypatch.setattr("minimizer.engine.graph_search.Search._lowered", lambda *_: None)
+    case = replace(suspect(), otherwise=None, call=call)
+    with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
+        job._reduce(case, cast(Any, None), cast(Any, Suspects()), beside)
+    assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert said in end.value.settled.summary
+
+
 def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
     gone = ChildFailed("the holder of the graph is gone")
     mere_suspect = _unanswered(gone, suspect())

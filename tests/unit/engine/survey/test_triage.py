@@ -219,6 +219,21 @@ def test_a_check_that_no_call_bears_out_is_disputed() -> None:
     assert "AssertionError: took 3 s" in found.summary
 
 
+def test_a_check_of_outputs_that_a_later_call_wrote_over_is_not_disputed() -> None:
+    how = "call 1 of graph 0 writes over output 0 of call 0 of graph 0, which the script still holds"
+    failing = finished(exception=error("AssertionError", "not close"), overwritten=how)
+    found = unshown(failing, failing, eager=[finished()])
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.WRONG_OUTPUT)
+    assert how in found.summary
+
+
+def test_a_healthy_script_may_have_its_outputs_overwritten() -> None:
+    """As a loop under CUDA graphs that keeps the last output only."""
+    found, _, _ = triage(finished(overwritten="call 1 writes over output 0 of call 0"))
+    assert isinstance(found, Settled)
+    assert found.status is Status.HEALTHY
+
+
 TIMED = """
 import time
 
