@@ -19,6 +19,7 @@ from minimizer.engine import budget
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
 from minimizer.engine.diagnose import Patient
@@ -141,22 +142,25 @@ class _Job:
 
     def run(self) -> None:
         """Every step in order."""
-        with ExitStack() as stack:
-            beside = ThreadPoolExecutor(1)
-            stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
-            with self._journal.step(Step.PREPARE):
-                place = self._prepare()
-                executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
-                stack.enter_context(executor)
-                self._start(executor)
-            surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
-            follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-            result = self._result(executor, surveys, plain, follow_up, beside)
-            if result is not None:
-                self._follow(*result, surveys, follow_up)
-        if self._options.witness and self._wants_witnesses():
-            with self._journal.step(Step.WITNESS):
-                self._hear(follow_up)
+        with ExitStack() as whole:
+            with ExitStack() as stack:
+                beside = ThreadPoolExecutor(1)
+                stack.callback(
+                    beside.shutdown
+                )  # after the executor has closed, so that it has nothing left to wait for
+                with self._journal.step(Step.PREPARE):
+                    place = self._prepare(whole)
+                    executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
+                    stack.enter_context(executor)
+                    self._start(executor)
+                surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
+                follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
+                result = self._result(executor, surveys, plain, follow_up, beside)
+                if result is not None:
+                    self._follow(*result, surveys, follow_up)
+            if self._options.witness and self._wants_witnesses():
+                with self._journal.step(Step.WITNESS):
+                    self._hear(follow_up)
 
     def _result(
         self, executor: Executor, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, beside: ThreadPoolExecutor
@@ -312,8 +316,12 @@ class _Job:
 
     # steps -------------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> Place:
-        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes)
+    def _prepare(self, whole: ExitStack) -> Place:
+        devices = devices_of(self._options, self._journal.note)
+        jobs = devices.at_once(self._settings.trial_jobs)
+        self._settings = self._settings.model_copy(update={"trial_jobs": jobs})
+        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes, devices)
+        whole.enter_context(freed(devices, self._journal.note))  # left when all children have ended
         if sandbox.notice:
             self._journal.note(sandbox.notice)
         place = open_place(

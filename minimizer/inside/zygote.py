@@ -333,7 +333,7 @@ def warm_up() -> dict[str, Any]:
     return {
         "environment": environment(),
         # CUDA itself must not be asked: nothing may fork once it has started.
-        "gpu": bool(torch.version.cuda) and os.path.exists("/dev/nvidiactl"),
+        "gpu": bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))),
     }
 
 
