@@ -33,7 +33,7 @@ from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.secondary import write_further
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, unexamined
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
@@ -46,7 +46,7 @@ from minimizer.report.model import Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
@@ -155,9 +155,12 @@ class _Job:
                     self._start(executor)
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-                result = self._result(executor, surveys, plain, follow_up, beside)
-                if result is not None:
-                    self._follow(*result, surveys, follow_up)
+                try:
+                    result = self._result(executor, surveys, plain, follow_up, beside)
+                    if result is not None:
+                        self._follow(*result, surveys, follow_up)
+                finally:
+                    self._tell_of_memory(executor)
             if self._options.witness and self._wants_witnesses():
                 with self._journal.step(Step.WITNESS):
                     self._hear(follow_up)
@@ -176,7 +179,7 @@ class _Job:
             except BudgetExceeded as error:
                 raise BudgetExceeded(f"{error}, {surveys.doing}") from None
         if isinstance(found, Settled):
-            found = self._against(plain, found) if is_healthy(found) else found
+            found = self._against(plain, found) if is_healthy(found) or is_starved(found) else found
             self._conclude(found, follow_up)
             return None
         try:
@@ -311,14 +314,14 @@ class _Job:
     def _start(self, executor: Executor) -> None:
         ready = executor.start()
         if self._options.device == "cuda" and not ready.gpu:
-            raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
+            raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
         self._report.environment = dict(ready.environment)
 
     # steps -------------------------------------------------------------------------------------------------------
 
     def _prepare(self, whole: ExitStack) -> Place:
         devices = devices_of(self._options, self._journal.note)
-        jobs = devices.at_once(self._settings.trial_jobs)
+        jobs = devices.at_once(self._settings.trial_jobs, self._settings.gpu_jobs)
         self._settings = self._settings.model_copy(update={"trial_jobs": jobs})
         sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes, devices)
         whole.enter_context(freed(devices, self._journal.note))  # left when all children have ended
@@ -341,6 +344,13 @@ class _Job:
                 f"as long. Mend it once: {place.python} -m compileall -q {bare}"
             )
         return place
+
+    def _tell_of_memory(self, executor: Executor) -> None:
+        if executor.ran_out:
+            self._journal.note(
+                f"{counted(executor.ran_out, 'trial')} ran out of GPU memory with no other beside: what the script itself holds is missing "
+                "there. They count for nothing, neither for the failure nor against it."
+            )
 
     def _surveys(self, executor: Executor) -> Surveys:
         return Surveys(

@@ -53,10 +53,13 @@ class Devices:
             wanted += [dev / "kfd", *sorted(dev.glob("dri/renderD*"))]
         return [node for node in dict.fromkeys(wanted) if node.exists()]
 
-    def at_once(self, jobs: int) -> int:
-        """How many of ``jobs`` trials may run at once on the memory of the smallest GPU; its size is not always known."""
+    def at_once(self, jobs: int, shared_by: int) -> int:
+        """How many of ``jobs`` trials may run at once on the memory of the smallest GPU, which so many jobs share.
+
+        Where its size is not known, all of them.
+        """
         known = [gpu.memory_mib for gpu in self.gpus if gpu.memory_mib]
-        return min(jobs, max(1, min(known) // MIB_OF_A_TRIAL)) if known else jobs
+        return min(jobs, max(1, min(known) // shared_by // MIB_OF_A_TRIAL)) if known else jobs
 
     def _capabilities(self, root: Path) -> list[int]:
         """The minor numbers of the device files that open a MIG instance."""

@@ -7,6 +7,7 @@ card first, so that children are always given UUIDs, which mean the same to both
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ def own_gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) ->
     if wanted is None and not (_smi() or any((root / node).exists() for node in ("dev/nvidiactl", "dev/dxg"))):
         return Own()
     try:
-        return Own(tuple(_chosen(list_gpus(), wanted)))
+        return Own(tuple(_chosen(list_gpus() if _smi() else _told_by_kernel(root), wanted)))
     except NoGpus as error:
         return Own(trouble=str(error))
 
@@ -102,6 +103,32 @@ def list_gpus() -> list[Gpu]:
         )
         found += _divided(card, entry, listed.get(uuid, [])) if _is_divided(entry) else [card]
     return found
+
+
+def _told_by_kernel(root: Path) -> list[Gpu]:
+    """The GPUs as the kernel's driver tells them where nvidia-smi is missing; no memory sizes, no MIG instances.
+
+    Raises:
+        NoGpus: it tells none.
+    """
+    found = []
+    driver = re.search(r"Module\s+(\d[\d.]*)", _text(root / "proc/driver/nvidia/version"))
+    for index, file in enumerate(sorted(root.glob("proc/driver/nvidia/gpus/*/information"))):
+        facts = dict(re.findall(r"^([\w ]+):\s*(.+?)\s*$", _text(file), re.MULTILINE))
+        uuid = facts.get("GPU UUID", "")
+        if uuid.startswith("GPU-") and "?" not in uuid:
+            minor = _number(facts.get("Device Minor"))
+            found.append(Gpu(uuid, facts.get("Model", ""), index, minor, 0, driver[1] if driver else "", uuid))
+    if not found:
+        raise NoGpus(f"nvidia-smi is not on the PATH. {INSTALL}")
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def ask_smi(*arguments: str) -> str:
@@ -137,8 +164,8 @@ def _chosen(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
     if not chosen:
         raise NoGpus("nvidia-smi lists no GPU.")
     if len(chosen) > 1 and any(gpu.instance for gpu in chosen):
-        names = ", ".join(gpu.uuid for gpu in chosen)
-        raise NoGpus(f"A process can use one MIG instance: name one of {names} in CUDA_VISIBLE_DEVICES.")
+        there = ", ".join(gpu.uuid for gpu in chosen)
+        raise NoGpus(f"A process can use one MIG instance: name one of {there} in CUDA_VISIBLE_DEVICES.")
     return chosen
 
 

@@ -19,8 +19,9 @@ def devices_of(options: Options, on_note: Callable[[str], None]) -> Devices:
         MissingTool: the job asks for a GPU, and there is none that can be used.
     """
     devices = devices_for(options.device)
-    if devices.trouble and options.device == "cuda":
-        raise MissingTool(f"--device cuda: {devices.trouble}")
+    if options.device == "cuda" and not devices.gpus:
+        none = "no NVIDIA GPU is visible here, or CUDA_VISIBLE_DEVICES hides all. `minimizer doctor` says more."
+        raise MissingTool(f"--device cuda: {devices.trouble or none}")
     if devices.trouble:
         on_note(f"The script sees no GPU: {devices.trouble}")
     return devices

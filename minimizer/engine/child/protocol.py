@@ -13,6 +13,7 @@ from minimizer.errors import ChildFailed
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
 MAX_NODES = 200_000
+OUT_OF_MEMORY = "out_of_memory"
 
 Model = TypeVar("Model", bound="Loose")
 
@@ -36,6 +37,8 @@ class ExceptionInfo(Loose):
     root_type: Text
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+    device: Literal["", "out_of_memory", "context_lost"] = ""
+    """What it says of the GPU: it was full, or its process can use it no more (``inside/failures.py``)."""
 
 
 class Difference(Loose):
@@ -123,6 +126,11 @@ class Outcome(Loose):
     places: list[Text] = Field(default_factory=list, max_length=1000)
     """The calls it was inside of when it was given up, outermost first; filled in by us."""
 
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the GPU was full: that says nothing of the program while others hold memory too."""
+        return self.exception is not None and self.exception.device == OUT_OF_MEMORY
+
 
 class Health(Loose):
     """What Dynamo noted of a run, and how long a call takes, in seconds."""
@@ -190,6 +198,14 @@ class Missing(Loose):
     exception: ExceptionInfo
 
 
+class Lost(Loose):
+    """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
+
+    graph: int
+    call: int | None = None
+    phase: Literal["compile", "run", "backward"]
+
+
 class Finished(Loose):
     """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
 
@@ -214,6 +230,7 @@ class Finished(Loose):
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
+    lost: Lost | None = None
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
     notes: list[Text] = Field(default_factory=list, max_length=100)

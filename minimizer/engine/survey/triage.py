@@ -34,8 +34,10 @@ from minimizer.engine.survey.cases import (
     held_signature,
     hidden_failure,
     is_healthy,
+    is_out_of_memory,
     is_own_check,
     line_of,
+    lost_signature,
     message_of,
     missing_signature,
     not_runnable,
@@ -43,6 +45,7 @@ from minimizer.engine.survey.cases import (
     opaque,
     place_of,
     signal_name,
+    starved,
     uncompared,
     unexamined,
     unmade,
@@ -103,6 +106,10 @@ class Triage:
 
     def _once(self) -> Case | ScriptCase | Settled:
         survey = self.surveys.first()
+        if survey.held is not None and is_out_of_memory(error := survey.held.failure.exception):
+            assert error is not None
+            survey.close()
+            return self._raised(protocol.Finished(checked=survey.held.failure.checked or protocol.Checked()), error)
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
@@ -148,6 +155,8 @@ class Triage:
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
             self._on_note(note)
+        if finished.lost is not None and (case := self._lost(finished, finished.lost)) is not None:
+            return case
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
         if finished.unsteady and not _is_of_the_compiler(finished.exception):
@@ -197,6 +206,15 @@ class Triage:
         )
         return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked)
 
+    def _lost(self, finished: protocol.Finished, lost: protocol.Lost) -> Case | None:
+        """A graph in which CUDA failed for good, held in another process before it comes to that."""
+        error = finished.exception
+        held = _to_reduce(self.surveys.run(hold={"graph": lost.graph, "call": lost.call}))
+        if held is None or error is None:
+            return None
+        case = self._held(held, signature=lost_signature(lost, error))
+        return replace(case, message=line_of(error), exception=error, checked=finished.checked)
+
     def next_suspect(self) -> Case | None:
         """The next call whose values behind a jump differ, held; None if there is none left.
 
@@ -242,6 +260,8 @@ class Triage:
         if not finished.attempted:
             how = before_a_frame(line_of(error), error)
             return nothing_compiled(how, finished.checked, children=finished.children, error=error)
+        if is_out_of_memory(error):
+            return starved(error, finished.checked)
         if is_own_check(error):
             held = self._own_check(finished.checks)
             if held is not None:

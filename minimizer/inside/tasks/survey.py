@@ -24,13 +24,14 @@ from torch._dynamo.repro import after_dynamo
 from torch.fx.experimental._backward_state import BackwardState
 
 from ..compiler import subsystems
-from ..failures import CONTROL_FLOW, describe, raised_while_compiling
+from ..failures import CONTROL_FLOW, LOST, describe, device_error, raised_while_compiling
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
 from ..graph.lifted import Unplayable
 from ..referee import referee, steadiness
 from ..values import snapshot
+from ..values.device import settle
 from ..watch.attempts import Attempts
 from ..watch.calls import BackwardCall, Backwards, CapturedGraph, HeldCall
 from ..watch.children import Children
@@ -78,6 +79,8 @@ class Survey:
         self._told, self._backward = Told(self._coverage), Backwards()
         self._attempts: Attempts | None = None
         self._children = Children()
+        self._lost: Message | None = None
+        """Where CUDA failed for good, in a graph that eager had run before; empty where it was elsewhere."""
         self._error: BaseException | None = None
         """What ended the script."""
         self._doing = "script"
@@ -117,14 +120,15 @@ class Survey:
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._turn.acquire()
-        if self._compile:
+        if self._compile and self._lost is None and not self._is_lost(self._error):
             self._check_gradients()  # the script's own check may have failed after a backward
         health = self._health.to_json() if self._compile else None
         if self._children.count:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
             )
-        seen = {"attempted": self._attempts is None or self._attempts.any, "children": self._children.count}
+        seen: Message = {"attempted": self._attempts is None or self._attempts.any, "children": self._children.count}
+        seen["lost"] = self._lost or None
         self._channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
     # hooks -------------------------------------------------------------------------------------------------------
@@ -164,7 +168,9 @@ class Survey:
             if not graph.communicates:  # else it would wait for ranks that do not run it again
                 with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(values))
+                    settle()
         except Exception as error:
+            self._end_if_lost(error)
             graph.eager_error = error
         if graph.random:
             # Inductor then draws eager's numbers, so that the graph can be compared at all. It stays so: a backward is compiled
@@ -177,6 +183,7 @@ class Survey:
         try:
             compiled = compile_()
         except BaseException as error:
+            self._end_if_lost(error, graph, None, "compile")
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
             if not steering and isinstance(error, Exception) and graph.eager_error is None:
                 failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
@@ -228,7 +235,9 @@ class Survey:
         try:
             with switches.applied():  # a graph may change them for what comes after it
                 expected = graph.module(*expected_inputs)
+                settle()
         except Exception as error:
+            self._end_if_lost(error)
             snapshot.set_rng_state(rng)
             actual = compiled(*args)
             self._told.missing.append({"graph": graph.index, "call": call, "exception": describe(error)})
@@ -239,7 +248,9 @@ class Survey:
         self._phase("run", graph, call)
         try:
             actual = compiled(*args)
+            settle()
         except Exception as error:
+            self._end_if_lost(error, graph, call, "run")
             failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
             with switches.applied():
                 if self._is_steady(graph, _forward(graph.module), before, rng, ()):
@@ -284,6 +295,9 @@ class Survey:
         except Exception as error:  # must not reach the user's script
             self._told.cannot_compare(graph, error)
             self._coverage.left_out(graph, f"{type(error).__name__}: {error}")
+            if self._is_lost(error):  # by a run of ours: no fault of the script, which cannot go on here
+                self._lost = {}
+                end_with(lambda: self._finish(stopped=True))
             return
         self._coverage.compared += 1
         graph.compared += 1
@@ -345,7 +359,9 @@ class Survey:
         self._phase("compare", backward.graph, backward.graph.calls - 1)
         try:
             expected = backward.eager()
+            settle()
         except Exception as error:
+            self._end_if_lost(error)
             why = f"{type(error).__name__}: {error}"
             self._told.note(f"a backward that eager cannot replay was not compared: {why}")
             self._coverage.also(f"a backward of graph {backward.graph.index} that eager cannot replay: {why}")
@@ -353,9 +369,11 @@ class Survey:
         self._phase("backward", backward.graph, backward.graph.calls - 1)
         try:
             actual = backward.compiled()
+            settle()
         except Unplayable:
             raise
         except Exception as error:
+            self._end_if_lost(error, backward.graph, backward.call, "backward")
             if self._error is None:  # the script's own went through: the replay is at fault
                 raise
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
@@ -416,6 +434,21 @@ class Survey:
 
     def _may_stop(self) -> bool:
         return self._stops_asked > 1 or not self._backward.is_awaited
+
+    def _is_lost(self, error: BaseException | None) -> bool:
+        return error is not None and device_error(error) == LOST
+
+    def _end_if_lost(
+        self, error: BaseException, graph: CapturedGraph | None = None, call: int | None = None, phase: str = ""
+    ) -> None:
+        """After an error that leaves CUDA unusable end here, before the script or we take what fails next for a failure.
+
+        The values of the call cannot be read any more: it is held in another process. ``graph`` is None where eager is to blame.
+        """
+        if self._is_lost(error):
+            self._error = error
+            self._lost = {} if graph is None else {"graph": graph.index, "call": call, "phase": phase}
+            end_with(self._finish)
 
     def _stop(self) -> None:
         """End the script here: what was seen of it is told as if it had come to its end."""

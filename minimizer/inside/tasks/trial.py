@@ -20,10 +20,11 @@ import torch._inductor.config
 
 from ..compiler import subsystems
 from ..compiler.operators import Operators
-from ..failures import describe, raised_while_compiling
+from ..failures import LOST, describe, device_error, raised_while_compiling
 from ..referee import referee, steadiness
 from ..values import snapshot
 from ..values.boundary import places
+from ..values.device import settle
 from ..wire import Channel, Message
 
 MANY = 100
@@ -45,7 +46,7 @@ def judge(message: Message, channel: Channel) -> None:
     Each compilation is answered with an ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``,
     ``missing_error``, or for a candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``; ``writes``
     lists the inputs that eager's function changes, by position, and ``differentiated`` the tensors that a backward starts from, with
-    their dtypes.
+    their dtypes. A process that has lost its GPU by an error answers no more.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
     subsystems.install(message, channel)
@@ -91,6 +92,8 @@ class Trial:
                 snapshot.set_rng_state(rng)
             outcome = self._compare(function, inputs, rng)
             yield outcome
+            if outcome.get("exception", {}).get("device") == LOST:
+                return
             if not done:
                 stop = time.monotonic() + self._message.get("seconds", float("inf"))
             done, failed = done + 1, failed + (outcome["outcome"] != "same")
@@ -123,7 +126,10 @@ class Trial:
         try:
             with self._start(grad):
                 expected = function(*expected_inputs)
+                settle()
         except Exception as error:
+            if device_error(error) == LOST:
+                return {"outcome": "eager_error", "exception": describe(error)}
             eager_error = error
         self.writes = [i for i, pair in enumerate(zip(inputs, expected_inputs, strict=True)) if not _unchanged(*pair)]
         returned = places(expected).items() if grad else ()
@@ -136,6 +142,7 @@ class Trial:
             with self._start(grad):
                 compiled = self.compile(function)
                 actual = compiled(*actual_inputs)
+                settle()
         except Exception as error:
             if eager_error is not None:
                 return {"outcome": "eager_error", "exception": describe(eager_error)}
@@ -202,13 +209,16 @@ class Trial:
             snapshot.set_rng_state(rng)
             with self._start(True):
                 expected = referee.gradients(function, snapshot.clone(inputs), None)
-        except Exception:
-            return None
+                settle()
+        except Exception as error:
+            is_lost = device_error(error) == LOST
+            return {"outcome": "eager_error", "exception": describe(error)} if is_lost else None
         self._phase("backward")
         try:
             snapshot.set_rng_state(rng)
             with self._start(True):
                 actual = referee.gradients(compiled, snapshot.clone(inputs), None)
+                settle()
         except Exception as error:
             return _raised(error)
         try:

@@ -98,8 +98,13 @@ def test_trouble_is_told_and_shows_nothing(smi: FakeSmi, root: Path) -> None:
 @pytest.mark.parametrize(("memory", "jobs"), [(81559, 9), (23034, 2), (8192, 1), (4096, 1), (0, 16)])
 def test_how_many_trials_run_at_once_goes_by_the_memory(smi: FakeSmi, root: Path, memory: int, jobs: int) -> None:
     smi.has(Card("GPU-a", memory=memory), Card("GPU-b"))
-    assert devices_for("auto", {"CUDA_VISIBLE_DEVICES": "0"}, root).at_once(16) == jobs
-    assert Devices().at_once(16) == 16
+    assert devices_for("auto", {"CUDA_VISIBLE_DEVICES": "0"}, root).at_once(16, 1) == jobs
+    assert Devices().at_once(16, 1) == 16
+
+
+def test_jobs_that_share_a_gpu_share_its_memory(smi: FakeSmi, root: Path) -> None:
+    smi.has(Card("GPU-a", memory=81559))
+    assert devices_for("auto", {}, root).at_once(16, 2) == 4
 
 
 @dataclass(frozen=True)

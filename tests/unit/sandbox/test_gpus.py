@@ -100,6 +100,19 @@ def test_no_gpu_is_listed(smi: FakeSmi) -> None:
     assert own_gpus({}).trouble == "nvidia-smi lists no GPU."
 
 
+def test_without_nvidia_smi_the_kernel_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts = tmp_path / "proc/driver/nvidia"
+    cards = {"0000:19:00.0": ("GPU-1a2b", 1), "0000:3b:00.0": ("GPU-1a9c", 0), "0000:5c:00.0": ("GPU-????????-????", 2)}
+    for bus, (uuid, minor) in cards.items():
+        (facts / "gpus" / bus).mkdir(parents=True)
+        text = f"Model: \t\t NVIDIA L4\nIRQ:   \t\t 38\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        (facts / "gpus" / bus / "information").write_text(text)
+    (facts / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n")
+    (gpu,) = own_gpus({"CUDA_VISIBLE_DEVICES": "1"}, tmp_path).gpus
+    assert (gpu.uuid, gpu.name, gpu.minor, gpu.driver, gpu.memory_mib) == ("GPU-1a9c", "NVIDIA L4", 0, "535.104.05", 0)
+
+
 def test_a_machine_without_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert own_gpus({}, tmp_path) == Own()

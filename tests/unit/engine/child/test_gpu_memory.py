@@ -29,6 +29,16 @@ def test_a_gpu_that_should_be_there_and_is_not(smi: FakeSmi, monkeypatch: pytest
         devices_of(Options(device="cuda"), notes.append)
 
 
+def test_a_gpu_that_is_hidden_is_none(smi: FakeSmi, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi.has(Card("GPU-a"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    notes: list[str] = []
+    assert devices_of(Options(), notes.append).gpus == ()
+    assert notes == []
+    with pytest.raises(MissingTool, match="no NVIDIA GPU is visible here, or CUDA_VISIBLE_DEVICES hides all"):
+        devices_of(Options(device="cuda"), notes.append)
+
+
 def test_a_cpu_job_asks_nothing(smi: FakeSmi) -> None:
     smi.does("exit 1")
     notes: list[str] = []
