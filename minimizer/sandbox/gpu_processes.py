@@ -8,6 +8,7 @@ which is a moment after its end.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import time
@@ -57,7 +58,7 @@ def processes_on(gpus: Sequence[Gpu]) -> list[GpuProcess]:
     for line in ask_smi(QUERY, "--format=csv,noheader,nounits").splitlines():
         pid, uuid, memory, name = (part.strip() for part in (line + ",,,").split(",", 3))
         if pid.isdecimal() and uuid in wanted:
-            found.append(GpuProcess(int(pid), uuid, memory, Path(name.strip(", ")).name))
+            found.append(GpuProcess(int(pid), uuid, memory, _plain(Path(name.strip(", ")).name)))
     return found
 
 
@@ -110,6 +111,11 @@ def _is_gone(owner: str) -> bool:
     pid, _, rest = owner.partition("-")
     started, _, namespace = rest.partition("-")
     return pid.isdecimal() and namespace == _namespace() and _started(int(pid)) != started
+
+
+def _plain(name: str) -> str:
+    """A process may call itself what it likes."""
+    return re.sub(r"[^\w.+-]", "?", name)[:60]
 
 
 def _namespace() -> str:

@@ -25,10 +25,10 @@ else:
     try:
         torch.zeros(1, device="cuda").item()
     except Exception as error:
-        facts["trouble"] = "torch " + facts["torch"] + " cannot use it: " + str(error).strip().split(chr(10))[0]
-    else:
-        if not facts["triton"]:
-            facts["trouble"] = "Triton is not installed, and inductor compiles for a GPU with it"
+        if "out of memory" not in str(error):  # somebody's job is on it, and will end
+            facts["trouble"] = "torch " + facts["torch"] + " cannot use it: " + str(error).strip().split(chr(10))[0]
+    if not facts["trouble"] and not facts["triton"]:
+        facts["trouble"] = "Triton is not installed, and inductor compiles for a GPU with it"
 print()
 print(json.dumps(facts))
 """

@@ -11,8 +11,12 @@ from children import SECONDS, executor, survey, trial
 from children import script as write_script
 
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.pipeline import minimize
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled
 from minimizer.errors import ChildFailed, Unanswered
+from minimizer.options import Options
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Status
 
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
@@ -227,6 +231,37 @@ def test_a_script_that_runs_out_of_memory_by_itself_fails_in_eager(triage: Triag
     found = triage(text)
     assert isinstance(found, Settled)
     assert found.reason is Reason.FAILS_IN_EAGER
+
+
+@pytest.mark.parametrize(
+    ("always", "reason", "said"),
+    [
+        (True, Reason.UNEXPLAINED, "fails with the compiler in 2 of 2 runs (OutOfMemoryError: CUDA out of memory."),
+        (False, Reason.NOT_VERIFIED, "says nothing of the compiler"),
+    ],
+)
+def test_what_runs_out_of_memory_when_it_is_compared_is_run_by_itself(
+    tmp_path: Path, always: bool, reason: Reason, said: str
+) -> None:
+    """Nothing of ours holds memory beside a plain run; only our own runs have a cache folder that we named."""
+    text = f"""
+    import os
+    import torch
+    def full(gm, example):
+        if {always} or "TORCHINDUCTOR_CACHE_DIR" in os.environ:
+            raise torch.OutOfMemoryError({FULL!r})
+        return gm
+    torch.compile(lambda x: x.sin(), backend=full)(torch.ones(4))
+    """
+    (tmp_path / "home").mkdir()
+    report = minimize(
+        write_script(tmp_path / "home", text),
+        options=Options(witness=False, diagnosis=False),
+        settings=Settings(trial_jobs=2),
+        sink=FolderSink(tmp_path / "out"),
+    )
+    assert (report.status, report.reason) == (Status.PARTIAL, reason), report.summary
+    assert said in report.summary
 
 
 # processes that fork ----------------------------------------------------------------------------------------------------

@@ -83,6 +83,13 @@ def test_a_gpu_that_torch_can_use(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.
     assert (hardware.driver, hardware.cuda, hardware.triton) == ("580.82.07", "13.0", "3.7.1")
 
 
+def test_a_gpu_that_is_full_at_the_moment_is_one_all_the_same(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert look(python(tmp_path / "full", computes="raise RuntimeError('CUDA out of memory.')")).devices == ["cuda"]
+
+
 @pytest.mark.parametrize(
     ("torch", "why"),
     [

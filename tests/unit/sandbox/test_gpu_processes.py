@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_smi import Card, FakeSmi
 
-from minimizer.sandbox import Gpu, NoGpus, free_gpus, own_gpus
+from minimizer.sandbox import Bubblewrap, Devices, Gpu, NoGpus, free_gpus, own_gpus
 from minimizer.sandbox.gpu_processes import OWNER, mark, processes_on
 
 GPU = Card("GPU-a")
@@ -57,6 +57,28 @@ def test_what_a_job_left_is_ended_and_awaited(
     assert free_gpus(gpus) == []
 
     assert process.wait() == -signal.SIGKILL
+
+
+def test_a_process_in_a_sandbox_is_known_by_its_mark(smi: FakeSmi, gpus: tuple[Gpu, ...], tmp_path: Path) -> None:
+    """It has namespaces of its own, and nvidia-smi lists it by the id that it has outside of them."""
+    sandbox = Bubblewrap(devices=Devices(gpus))
+    process = sandbox.start(
+        ["sh", "-c", "echo ready; exec sleep 3600"],
+        cwd=tmp_path, read=(), write=[tmp_path], env={"PATH": os.defpath}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    inside = descendants(process.pid)[-1]  # behind bubblewrap's own
+    smi.lists_while_alive(inside, "GPU-a")
+    assert free_gpus(gpus) == []
+    assert process.wait(60) == 128 + signal.SIGKILL
+    sandbox.kill(process)
+    process.stdout.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have, as we see them."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(below for child in children for below in descendants(child))]
 
 
 def test_what_a_killed_worker_left_is_ended(
@@ -104,8 +126,8 @@ def test_memory_that_is_not_given_back_is_not_waited_for_without_end(
 
 
 def test_lines_that_are_none_are_passed_over(smi: FakeSmi, gpus: tuple[Gpu, ...]) -> None:
-    smi.does("echo; echo '[Insufficient Permissions], GPU-a, 5, x'; echo '12, GPU-a, [N/A], a, b'")
-    assert [(found.pid, found.memory, found.name) for found in processes_on(gpus)] == [(12, "[N/A]", "a, b")]
+    smi.does("echo; echo '[Insufficient Permissions], GPU-a, 5, x'; echo '12, GPU-a, [N/A], /x/<a, b>'")
+    assert [(found.pid, found.memory, found.name) for found in processes_on(gpus)] == [(12, "[N/A]", "?a??b?")]
 
 
 def test_a_driver_that_does_not_answer(smi: FakeSmi, gpus: tuple[Gpu, ...]) -> None:
