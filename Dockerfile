@@ -27,6 +27,7 @@ RUN version=$(python -c 'import importlib.metadata as m; print(m.version("torch"
     && sed "s/^torch==.*/torch==$version/" constraints.txt > /tmp/constraints.txt \
     && pip install --constraint /tmp/constraints.txt ".[production,oidc]"
 
-RUN useradd --create-home minimizer
+# A volume that is mounted here begins with this mode: workers of any user put the locks of GPUs there.
+RUN useradd --create-home minimizer && mkdir --mode=1777 /tmp/minimizer-gpus
 USER minimizer
 WORKDIR /home/minimizer

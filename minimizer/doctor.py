@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from minimizer.errors import MinimizerError, MissingTool
-from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, real_interpreter, why_no_bubblewrap, without_bytecode
+from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, own_gpus, real_interpreter, why_no_bubblewrap, without_bytecode
+from minimizer.sandbox.torch_cuda import torch_on
 from minimizer.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
@@ -96,15 +97,24 @@ def check_toolchain(name: str, python: Path) -> Finding:
 
 
 def check_cuda(python: Path) -> Finding:
-    question = "(lambda cuda: cuda.is_available() and cuda.get_device_name())(__import__('torch').cuda)"
-    try:
-        device = _ask(python, question, seconds=TORCH_SECONDS)
-    except _NoAnswer as error:
-        return Finding("CUDA device", None, f"torch cannot say: {error}", "Repair torch first.")
-    if device:
-        return Finding("CUDA device", True, str(device))
-    remedy = "Only scripts for CUDA need one: install the driver, and a torch that is built for CUDA."
-    return Finding("CUDA device", None, "none; scripts run on the CPU", remedy)
+    """The GPUs that are ours by CUDA_VISIBLE_DEVICES, their driver, and whether torch computes on them and finds Triton."""
+    name, own = "CUDA device", own_gpus()
+    wanted = False if os.environ.get("CUDA_VISIBLE_DEVICES") else None  # a GPU that is named is needed
+    if own.trouble:
+        return Finding(
+            name, wanted, own.trouble, "docs/gpu.md, Troubleshooting, has more. Scripts for the CPU need none."
+        )
+    if not own.gpus:
+        remedy = "Only scripts for CUDA need one: install the driver, and a torch that is built for CUDA."
+        return Finding(name, None, "none; scripts run on the CPU", remedy)
+    torch = torch_on(python, own.gpus)
+    cards = f"{', '.join(gpu.text for gpu in own.gpus)}, driver {own.gpus[0].driver}"
+    if torch.trouble:
+        remedy = (
+            f"Install in {python} a torch that is built for CUDA, at most as new as the driver allows, with its Triton."
+        )
+        return Finding(name, wanted, f"{cards}; {torch.trouble}", remedy)
+    return Finding(name, True, f"{cards}; {torch.text}")
 
 
 def check_compiler() -> list[Finding]:

@@ -95,6 +95,15 @@ class Settings(BaseSettings):
         description="Trials that run at once in one job.",
     )
     trial_memory_bytes: int = Field(8 << 30, ge=1 << 28, description="Memory one trial may take.")
+    gpu_jobs: int = Field(
+        1,
+        ge=1,
+        description="Jobs that may run at once on one GPU, all workers of a machine together; they share its memory.",
+    )
+    gpu_locks: Path = Field(
+        Path("/tmp/minimizer-gpus"),
+        description="Folder with the locks of the GPUs, the same for all workers of a machine.",
+    )
     script_env: str = Field(
         "",
         description="Environment variables of the worker, separated by commas, that a job may ask for with `env`; * allows all but MINIMIZER_*.",

@@ -11,10 +11,19 @@ from pathlib import Path
 import pytest
 import redis
 import servers
+from fake_smi import FakeSmi
 from sqlalchemy import create_engine, make_url, text
 
 from minimizer.store import Store
 from minimizer.store.migrate import upgrade
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSmi:
+    """A stand-in for nvidia-smi, in front of the PATH; it has no card yet."""
+    fake = FakeSmi(tmp_path / "smi", monkeypatch)
+    fake.has()
+    return fake
 
 
 @pytest.fixture(scope="session")

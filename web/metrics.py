@@ -72,6 +72,17 @@ class _StoreCollector(Collector):
         yield jobs
         workers = self._service.store.workers()
         yield GaugeMetricFamily("minimizer_workers", "Workers that have registered.", value=len(workers))
+        gpus = GaugeMetricFamily(
+            "minimizer_worker_gpu",
+            "GPUs of workers: 1 where jobs can use it, 0 where something is wrong.",
+            labels=["worker", "uuid", "gpu", "driver", "torch", "triton"],
+        )
+        for worker in workers:
+            hardware = worker.hardware
+            for gpu in hardware.gpus:
+                labels = [worker.name, gpu.uuid, gpu.name, hardware.driver, worker.torch, hardware.triton]
+                gpus.add_metric(labels, float(not hardware.trouble))
+        yield gpus
         waiting = GaugeMetricFamily(
             "minimizer_waiting_jobs", "Jobs that wait, by what they wait for.", labels=["device", "toolchain"]
         )

@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
@@ -27,6 +26,7 @@ from minimizer.store import Store
 from minimizer.store.migrate import require_current
 from worker.app import create_app
 from worker.courier import Courier
+from worker.gpu import OwnGpus, Turns, look
 from worker.reaper import Reaper
 from worker.tasks import Engine, minimize
 
@@ -48,19 +48,27 @@ def main(engine: Engine = minimize) -> int:
     except UserError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
+    gpus = look()
+    if gpus.trouble:
+        log.warning("this worker takes no job that needs a GPU: %s", gpus.trouble)
+    try:
+        turns = Turns.of(settings, gpus.gpus)
+    except UserError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
     store = Store.open(settings.resolved_database_url)
     try:
-        return serve(settings, store, engine)
+        return serve(settings, store, engine, gpus, turns)
     finally:
         store.close()
 
 
-def serve(settings: Settings, store: Store, engine: Engine) -> int:
+def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns: Turns) -> int:
     """Take jobs until a signal says stop."""
     name = f"{socket.gethostname()}-{os.getpid()}"
     stopping = threading.Event()
-    devices = _devices()
-    app = create_app(settings, store, name, devices, stopping, engine)
+    devices = gpus.devices
+    app = create_app(settings, store, name, devices, stopping, engine, turns)
 
     # Celery's handler of SIGTERM sends this in the main thread, in the middle of the running job. Solo runs the job in this
     # very process, so that the engine's next look at its sink sees the flag.
@@ -73,7 +81,8 @@ def serve(settings: Settings, store: Store, engine: Engine) -> int:
         store.register_worker,
         name,
         device=", ".join(devices) or "cpu",
-        torch=_torch_version(),
+        torch=gpus.torch.torch or _torch_version(),
+        hardware=gpus.hardware,
         toolchains=settings.interpreters,
     )
     # Until Celery has a handler of its own: who has signed on must sign off, however early the signal comes.
@@ -122,10 +131,6 @@ def end_with(lifeline: int) -> None:
         signal.pthread_kill(main_thread, signal.SIGTERM)
 
     threading.Thread(target=wait, args=[threading.get_ident()], name="lifeline", daemon=True).start()
-
-
-def _devices() -> list[str]:
-    return ["cuda"] if Path("/dev/nvidiactl").exists() else []
 
 
 def _torch_version() -> str:

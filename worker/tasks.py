@@ -19,6 +19,7 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Claim, Job, Store
 from minimizer.vocabulary import Reason, Status
+from worker.gpu import Turns
 from worker.lease import Lease
 from worker.sink import DatabaseSink
 
@@ -66,20 +67,25 @@ def take_jobs(
     devices: Collection[str],
     stopping: threading.Event,
     engine: Engine = minimize,
+    turns: Turns | None = None,
 ) -> None:
     """Take one job after the other, whoever's turn it is, until none is left that this worker can do.
 
     When the worker is ``stopping``, it takes none any more, and the running one goes back to the queue. A message that comes
-    twice, late, or for a job that was deleted finds nothing to do.
+    twice, late, or for a job that was deleted finds nothing to do. Each job waits for its turn on the worker's GPUs, if it has any.
     """
+    turns = turns or Turns.of(settings, ())
     while not stopping.is_set():
-        claim = store.claim(
-            worker, lease_seconds=settings.lease_seconds, devices=devices, toolchains=settings.interpreters
-        )
-        if claim is None:
-            return
-        with structlog.contextvars.bound_contextvars(job=claim.job_id, project=claim.job.project):
-            _run(store, settings, claim, stopping, engine)
+        with turns.taken(stopping) as is_ours:
+            if not is_ours:
+                return
+            claim = store.claim(
+                worker, lease_seconds=settings.lease_seconds, devices=devices, toolchains=settings.interpreters
+            )
+            if claim is None:
+                return
+            with structlog.contextvars.bound_contextvars(job=claim.job_id, project=claim.job.project):
+                _run(store, settings, claim, stopping, engine)
 
 
 def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Event, engine: Engine) -> None:

@@ -19,6 +19,7 @@ from minimizer.engine import budget
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
 from minimizer.engine.diagnose import Patient
@@ -32,7 +33,7 @@ from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.secondary import write_further
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, layout_unmade, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade, unexamined
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
@@ -45,7 +46,7 @@ from minimizer.report.model import Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
@@ -141,22 +142,28 @@ class _Job:
 
     def run(self) -> None:
         """Every step in order."""
-        with ExitStack() as stack:
-            beside = ThreadPoolExecutor(1)
-            stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
-            with self._journal.step(Step.PREPARE):
-                place = self._prepare()
-                executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
-                stack.enter_context(executor)
-                self._start(executor)
-            surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
-            follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-            result = self._result(executor, surveys, plain, follow_up, beside)
-            if result is not None:
-                self._follow(*result, surveys, follow_up)
-        if self._options.witness and self._wants_witnesses():
-            with self._journal.step(Step.WITNESS):
-                self._hear(follow_up)
+        with ExitStack() as whole:
+            with ExitStack() as stack:
+                beside = ThreadPoolExecutor(1)
+                stack.callback(
+                    beside.shutdown
+                )  # after the executor has closed, so that it has nothing left to wait for
+                with self._journal.step(Step.PREPARE):
+                    place = self._prepare(whole)
+                    executor = Executor(place, jobs=self._settings.trial_jobs, watch=self._journal.watch)
+                    stack.enter_context(executor)
+                    self._start(executor)
+                surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
+                follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
+                try:
+                    result = self._result(executor, surveys, plain, follow_up, beside)
+                    if result is not None:
+                        self._follow(*result, surveys, follow_up)
+                finally:
+                    self._tell_of_memory(executor)
+            if self._options.witness and self._wants_witnesses():
+                with self._journal.step(Step.WITNESS):
+                    self._hear(follow_up)
 
     def _result(
         self, executor: Executor, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, beside: ThreadPoolExecutor
@@ -180,7 +187,8 @@ class _Job:
             return result, patient
 
         def unless_by_layout(verdict: Settled) -> tuple[Result, Patient | None] | None:
-            verdict = self._against(plain, verdict) if is_healthy(verdict) else verdict
+            is_asked = is_healthy(verdict) or is_starved(verdict)
+            verdict = self._against(plain, verdict) if is_asked else verdict
             last = triage.by_layout(verdict)
             if isinstance(last, Case):
                 try:
@@ -319,13 +327,17 @@ class _Job:
     def _start(self, executor: Executor) -> None:
         ready = executor.start()
         if self._options.device == "cuda" and not ready.gpu:
-            raise MissingTool("--device cuda: no CUDA device is visible, or this torch is built without CUDA.")
+            raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
         self._report.environment = dict(ready.environment)
 
     # steps -------------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> Place:
-        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes)
+    def _prepare(self, whole: ExitStack) -> Place:
+        devices = devices_of(self._options, self._journal.note)
+        jobs = devices.at_once(self._settings.trial_jobs, self._settings.gpu_jobs)
+        self._settings = self._settings.model_copy(update={"trial_jobs": jobs})
+        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes, devices)
+        whole.enter_context(freed(devices, self._journal.note))  # left when all children have ended
         if sandbox.notice:
             self._journal.note(sandbox.notice)
         place = open_place(
@@ -345,6 +357,13 @@ class _Job:
                 f"as long. Mend it once: {place.python} -m compileall -q {bare}"
             )
         return place
+
+    def _tell_of_memory(self, executor: Executor) -> None:
+        if executor.ran_out:
+            self._journal.note(
+                f"{counted(executor.ran_out, 'trial')} ran out of GPU memory with no other beside: what the script itself holds is missing "
+                "there. They count for nothing, neither for the failure nor against it."
+            )
 
     def _surveys(self, executor: Executor) -> Surveys:
         return Surveys(

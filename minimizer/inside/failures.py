@@ -12,6 +12,17 @@ MAX_MESSAGE = 4000
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
 """Exceptions that Dynamo throws to steer itself; no failures."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
+OUT_OF_MEMORY = re.compile(
+    r"(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
+)
+"""What PyTorch, Triton and CUDA's libraries say of a GPU that is full. Triton's ``OutOfResources`` is another matter: a kernel's own."""
+LOST = "context_lost"
+CONTEXT_LOST = re.compile(
+    r"illegal memory access was encountered|device-side assert|misaligned address|unspecified launch failure"
+    r"|illegal instruction was encountered|invalid program counter|hardware stack error"
+    r"|operation not supported on global/shared address space|launch timed out and was terminated|uncorrectable (ECC|NVLink) error"
+)
+"""CUDA's errors after which every further call of the process fails in the same way (the driver API's "sticky" errors)."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -27,7 +38,17 @@ def describe(error: BaseException) -> dict[str, Any]:
         "root_type": _name(root),
         "root_message": _text(root),
         "frames": _frames(root) or _frames(error),
+        "device": device_error(error),
     }
+
+
+def device_error(error: BaseException) -> str:
+    """What an exception says of the GPU: ``out_of_memory``, `LOST` (the process can use it no more), or nothing."""
+    said = f"{error}\n{innermost(error)}"
+    if CONTEXT_LOST.search(said):
+        return LOST
+    is_full = _name(innermost(error)) == "torch.OutOfMemoryError" or OUT_OF_MEMORY.search(said)
+    return "out_of_memory" if is_full else ""
 
 
 def innermost(error: BaseException) -> BaseException:

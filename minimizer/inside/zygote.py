@@ -22,7 +22,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import room
@@ -55,6 +55,11 @@ WARM = (
     "torch.export._trace",
     "torch.utils.cpp_extension",
 )
+NO_FORK = (
+    "CUDA was started in the process that all trials are forked from, and a forked process cannot use it then. Something that Python "
+    "imports at its start does that: a sitecustomize.py, a .pth file, or a package that plugs itself into torch"
+)
+BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 LOG_BYTES = 64 << 10
 """How much of the end of a child's output is passed on."""
 PIPE_BYTES = 1 << 20
@@ -159,6 +164,10 @@ class Zygote:
                 Channel(-1, child.inbox).send(message)
 
     def _fork(self, message: Message) -> None:
+        if (trouble := why_no_fork()) is not None:
+            end = {"exit": FAILED, "signal": None, "timed_out": False, "seconds": 0.0, "log": trouble}
+            self._channel.send({"id": message["id"], "end": end})
+            return
         theirs_in, inbox = os.pipe()
         outbox, theirs_out = os.pipe()
         log, stacks = _log(message["folder"], message["id"]), os.memfd_create("stacks")
@@ -316,25 +325,55 @@ def _tail(log: int) -> str:
 
 def warm_up() -> dict[str, Any]:
     """Import what trials need, without computing anything, and say what is here."""
-    for name in WARM:
-        try:
-            importlib.import_module(name)
-        except ImportError:  # a private module may move, or be left out of a build; trials then import what they need
-            if name == "torch":
-                raise
     import torch
+
+    for name in WARM:
+        with contextlib.suppress(
+            ImportError
+        ):  # a private module may move, or be left out; trials import what they need
+            importlib.import_module(name)
 
     from .compiler.environment import environment
     from .compiler.processor import remember_probes
 
     remember_probes()
+    if why_no_fork() is not None or _child_is_spoiled():
+        raise RuntimeError(NO_FORK)
     gc.collect()
     gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
     return {
         "environment": environment(),
         # CUDA itself must not be asked: nothing may fork once it has started.
-        "gpu": bool(torch.version.cuda) and os.path.exists("/dev/nvidiactl"),
+        "gpu": bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))),
     }
+
+
+@contextlib.contextmanager
+def _asking_nvml() -> Iterator[None]:
+    """Inside, ``torch.cuda.is_available()`` asks NVML: asking CUDA itself spoils every process that is forked later."""
+    before = os.environ.get(BY_NVML)
+    os.environ[BY_NVML] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[BY_NVML]
+        os.environ.update({BY_NVML: before} if before is not None else {})
+
+
+def why_no_fork() -> str | None:
+    """Why a child of this process could not use CUDA; None as far as is known. Asks CUDA nothing, and imports nothing."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return NO_FORK if cuda is not None and cuda.is_initialized() else None
+
+
+def _child_is_spoiled() -> bool:
+    """Whether a forked child cannot use CUDA: also where this process has only counted the devices, only the child is told."""
+    import torch
+
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    return os.waitpid(pid, 0)[1] != 0
 
 
 def main(incoming: int, outgoing: int) -> None:
@@ -343,17 +382,17 @@ def main(incoming: int, outgoing: int) -> None:
         os.set_inheritable(descriptor, False)
     channel = Channel(incoming, outgoing)
     try:
-        facts = warm_up()
+        with _asking_nvml():
+            facts = warm_up()
+            from .tasks.layers import layers
+            from .tasks.operator_check import check_operators
+            from .tasks.script_run import rerun
+            from .tasks.settings import settings
+            from .tasks.survey import survey
+            from .tasks.trial import judge, observe
     except BaseException as error:
         channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
         raise SystemExit(FAILED) from None
-    from .tasks.layers import layers
-    from .tasks.operator_check import check_operators
-    from .tasks.script_run import rerun
-    from .tasks.settings import settings
-    from .tasks.survey import survey
-    from .tasks.trial import judge, observe
-
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
     tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -11,17 +11,27 @@ only in mode "off" it is -N, as ``subprocess`` has it.
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.choice import Mode, choose_sandbox
+from minimizer.sandbox.devices import Devices, devices_for
+from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
+from minimizer.sandbox.gpus import Gpu, NoGpus, own_gpus
 from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
 from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
     "HOW_TO_GET_BUBBLEWRAP",
     "Bubblewrap",
+    "Devices",
+    "Gpu",
+    "GpuProcess",
     "Limits",
     "Mode",
+    "NoGpus",
     "Sandbox",
     "Unconfined",
     "choose_sandbox",
+    "devices_for",
+    "free_gpus",
+    "own_gpus",
     "real_interpreter",
     "runtime_paths",
     "why_no_bubblewrap",

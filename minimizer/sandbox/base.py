@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from minimizer.errors import InvalidOption
+from minimizer.sandbox import gpu_processes
+from minimizer.sandbox.devices import Devices
 
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
@@ -43,6 +45,7 @@ class Command:
     memory_bytes: int | None
     file_bytes: int
     processes: int
+    devices: Devices
 
     @property
     def limits(self) -> list[tuple[int, int]]:
@@ -97,8 +100,9 @@ class Sandbox(ABC):
     is_strong: ClassVar[bool]
     notice: str
 
-    def __init__(self, memory_bytes: int | None = None) -> None:
+    def __init__(self, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008 - it is frozen
         self._memory_bytes = memory_bytes
+        self.devices = devices
 
     def start(
         self,
@@ -118,12 +122,16 @@ class Sandbox(ABC):
     ) -> subprocess.Popen[bytes]:
         """Start a command. ``file_bytes`` holds for each file, ``processes`` for all of its processes together.
 
+        Which GPUs it may use is the sandbox's to say, and not ``env``'s.
+
         Raises:
             InvalidOption: a path to bind does not exist, or would undo the sandbox.
             ChildFailed: the sandbox did not come up.
         """
         for path in (*read, *write):
             _refuse_bad_bind(path)
+        owner = {gpu_processes.OWNER: gpu_processes.mark()} if self.devices.gpus else {}
+        env = {**env, **self.devices.environment, **owner}
         return self._launch(
             Command(
                 argv,
@@ -139,6 +147,7 @@ class Sandbox(ABC):
                 self._memory_bytes,
                 file_bytes,
                 processes,
+                self.devices,
             )
         )
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from minimizer.errors import ChildFailed, MissingTool
 from minimizer.sandbox import cgroup
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+from minimizer.sandbox.devices import Devices
 
+DRIVER_FACTS = Path("/proc/driver/nvidia")
 _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
@@ -30,8 +32,8 @@ class Bubblewrap(Sandbox):
     name = "bubblewrap"
     is_strong = True
 
-    def __init__(self, memory_bytes: int | None = None) -> None:
-        super().__init__(memory_bytes)
+    def __init__(self, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
+        super().__init__(memory_bytes, devices)
         self.notice = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
         # everything in its process namespace, wherever it hid.
@@ -185,16 +187,20 @@ def _system(command: Command) -> list[str]:
     options += ["--ro-bind-try", "/sys/devices/system", "/sys/devices/system"]
     # The kernel's settings ask who writes, not what he may: root without a capability is root to them.
     options += ["--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys", "--dev", "/dev"]
-    for device in _gpu_devices():
-        options += ["--dev-bind-try", device, device]
+    options += _accelerators(command.devices)
     # Memory that RLIMIT_DATA does not count must not be without bound.
     size = ["--size", str(command.memory_bytes)] if command.memory_bytes and "--size" in bwrap_help() else []
     return [*options, *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", *size, "--tmpfs", "/tmp"]
 
 
-def _gpu_devices() -> list[str]:
-    found = [*Path("/dev").glob("nvidia*"), Path("/dev/kfd"), Path("/dev/dri")]
-    return [str(device) for device in found if device.exists()]
+def _accelerators(devices: Devices) -> list[str]:
+    """The device files of a job's own GPUs; from a job without one also what the driver says of them is hidden."""
+    options: list[str] = []
+    for node in map(str, devices.nodes()):
+        options += ["--dev-bind", node, node]
+    if not devices.gpus and DRIVER_FACTS.is_dir():
+        options += ["--tmpfs", str(DRIVER_FACTS)]
+    return options
 
 
 def _private_files(owner: ExitStack, command: Command) -> tuple[list[str], list[int]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from minimizer.sandbox import cgroup, supervisor
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+from minimizer.sandbox.devices import Devices
 
 
 class Unconfined(Sandbox):
@@ -36,8 +37,8 @@ class Limits(Sandbox):
     name = "limits"
     is_strong = False
 
-    def __init__(self, trouble: str, memory_bytes: int | None = None) -> None:
-        super().__init__(memory_bytes)
+    def __init__(self, trouble: str, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
+        super().__init__(memory_bytes, devices)
         self._groups: weakref.WeakKeyDictionary[subprocess.Popen[bytes], Path] = weakref.WeakKeyDictionary()
         self.notice = (
             f"Weak sandbox, since {trouble}: the script runs under resource limits only and can read your files, "

@@ -192,6 +192,8 @@ class WorkerRecord(Base):
     device: Mapped[str] = mapped_column(String(255))
     torch: Mapped[str] = mapped_column(String(64))
     toolchains: Mapped[str] = mapped_column(Text)
+    hardware: Mapped[dict[str, Any]]
+    """See `views.Hardware`."""
     last_seen: Mapped[datetime]
     started_at: Mapped[datetime]
 

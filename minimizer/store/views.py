@@ -108,6 +108,34 @@ class ArtifactInfo:
 
 
 @dataclass(frozen=True)
+class GpuInfo:
+    """A GPU of a worker; its memory in MiB, 0 where it is not known."""
+
+    uuid: str
+    name: str
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The GPUs of a worker, and the versions of what drives them; ``trouble``: why it takes no job for a GPU, where it should."""
+
+    gpus: tuple[GpuInfo, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    triton: str = ""
+    trouble: str = ""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Hardware:
+        """As `dataclasses.asdict` has written it; an older row has nothing."""
+        return cls(**{**data, "gpus": tuple(GpuInfo(**gpu) for gpu in data.get("gpus", ()))})
+
+
+NO_GPU = Hardware()
+
+
+@dataclass(frozen=True)
 class WorkerRow:
     """A worker process, and the job it is at."""
 
@@ -117,6 +145,7 @@ class WorkerRow:
     """What it has beside a CPU."""
     torch: str
     toolchains: tuple[str, ...]
+    hardware: Hardware
     job_id: str | None
     project: str | None
     """Of the job it is at, as the next two."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import timedelta
 
 from sqlalchemy import delete, func, select, update
 
+from minimizer.store import bounds
 from minimizer.store.database import Database
 from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
-from minimizer.store.views import Waiting, WorkerRow
+from minimizer.store.views import NO_GPU, Hardware, Waiting, WorkerRow
 from minimizer.vocabulary import Status
 
 _FORGET_AFTER = timedelta(days=1)
@@ -28,7 +30,9 @@ class Workers:
 
     _database: Database
 
-    def register_worker(self, name: str, *, device: str, torch: str, toolchains: Collection[str] = ()) -> None:
+    def register_worker(
+        self, name: str, *, device: str, torch: str, toolchains: Collection[str] = (), hardware: Hardware = NO_GPU
+    ) -> None:
         """Say that a worker has started, and forget those that have been silent for a day."""
         with self._database.write() as session:
             now = self._database.now(session)
@@ -39,6 +43,7 @@ class Workers:
                     device=device,
                     torch=torch,
                     toolchains=",".join(toolchains),
+                    hardware=bounds.plain(asdict(hardware)),
                     last_seen=now,
                     started_at=now,
                 )
@@ -72,6 +77,7 @@ class Workers:
                     row.devices,
                     row.torch,
                     row.interpreters,
+                    Hardware.from_json(row.hardware),
                     job_id,
                     project,
                     filename,

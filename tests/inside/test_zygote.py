@@ -142,3 +142,17 @@ def test_a_stack_is_had_for_the_asking(zygote: Zygote) -> None:
     zygote.send({"op": "sample", "to": task})  # of one that is gone: nothing
     _, end = zygote.run("speaks_at_length")
     assert end["exit"] == 0
+
+
+STARTS_CUDA = """
+import types
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True))
+"""
+
+
+@pytest.mark.parametrize("zygote", [STARTS_CUDA], indirect=True)
+def test_a_process_that_has_started_cuda_forks_no_more(zygote: Zygote) -> None:
+    messages, end = zygote.run("speaks_at_length")
+    assert messages == []
+    assert end["exit"] == 70 and "a forked process cannot use it then" in end["log"]
+    assert zygote.run("tidies_up")[1]["exit"] == 70

@@ -195,6 +195,15 @@ def test_the_gpu_worker_is_started_on_demand_only(compose: dict[str, Any]) -> No
     assert service["profiles"] == ["gpu"]
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
     assert device["capabilities"] == ["gpu"]
+    assert len(device["device_ids"]) == 1, "one job at a time on it"
+
+
+def test_gpu_workers_of_a_host_share_the_locks_of_its_gpus(compose: dict[str, Any]) -> None:
+    (volume,) = compose["services"]["worker-gpu"]["volumes"]
+    name, _, folder = volume.partition(":")
+    assert name in compose["volumes"]
+    assert folder == str(Settings.model_fields["gpu_locks"].default)
+    assert f"mkdir --mode=1777 {folder}" in (ROOT / "Dockerfile").read_text()
 
 
 def test_the_image_holds_what_the_commands_need() -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_smi import Card, FakeSmi
 from servers import free_port
 
 from minimizer import doctor
@@ -123,16 +124,48 @@ def test_a_torch_that_takes_its_interpreter_down(tmp_path: Path) -> None:
     assert "-11" in finding.detail
 
 
-def test_a_cuda_device_is_a_wish_not_a_need(tmp_path: Path) -> None:
-    package = tmp_path / "torch"
+def torch_of(folder: Path, *, cuda: str | None) -> Path:
+    """An interpreter whose torch and Triton are stand-ins."""
+    package = folder / "torch"
     package.mkdir()
-    (package / "__init__.py").write_text(
-        "class cuda:\n    is_available = staticmethod(lambda: True)\n    get_device_name = staticmethod(lambda: 'H200')\n"
-    )
-    python = executable(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {PYTHON} "$@"')
-    assert doctor.check_cuda(python) == doctor.Finding("CUDA device", True, "H200")
-    (package / "__init__.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
-    assert doctor.check_cuda(python).ok is None
+    text = f"""
+import types
+__version__ = "2.13.0"
+version = types.SimpleNamespace(cuda={cuda!r})
+zeros = lambda size, device: types.SimpleNamespace(item=lambda: 0.0)
+"""
+    (package / "__init__.py").write_text(text)
+    (folder / "triton.py").write_text("__version__ = '3.7.1'\n")
+    return executable(folder / "python", f'PYTHONPATH={folder} exec {PYTHON} "$@"')
+
+
+def test_a_gpu_is_named_with_its_driver_and_what_torch_makes_of_it(smi: FakeSmi, tmp_path: Path) -> None:
+    smi.has(Card("GPU-a"))
+    finding = doctor.check_cuda(torch_of(tmp_path, cuda="13.0"))
+    detail = "NVIDIA H100 80GB HBM3 (GPU-a, 81,559 MiB), driver 580.82.07; torch 2.13.0, CUDA 13.0, Triton 3.7.1"
+    assert finding == doctor.Finding("CUDA device", True, detail)
+
+
+def test_a_torch_without_cuda_beside_a_gpu(smi: FakeSmi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi.has(Card("GPU-a"))
+    python = torch_of(tmp_path, cuda=None)
+    finding = doctor.check_cuda(python)
+    assert (finding.ok, "torch 2.13.0 is not built for CUDA" in finding.detail) == (None, True)
+    assert f"Install in {python}" in finding.remedy
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert doctor.check_cuda(python).ok is False
+
+
+def test_a_gpu_is_a_wish_unless_it_is_named(smi: FakeSmi, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi.does("echo 'Driver/library version mismatch'; exit 18")
+    finding = doctor.check_cuda(PYTHON)
+    assert (finding.ok, "version mismatch" in finding.detail) == (None, True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    finding = doctor.check_cuda(PYTHON)
+    assert finding.ok is False and "docs/gpu.md" in finding.remedy
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    finding = doctor.check_cuda(PYTHON)
+    assert (finding.ok, finding.detail) == (None, "none; scripts run on the CPU")
 
 
 def test_no_compiler_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from webtest import SCRIPT, Hands, refused
 
 from minimizer.options import Options
 from minimizer.settings import Settings
-from minimizer.store import Job, Store, database
+from minimizer.store import GpuInfo, Hardware, Job, Store, database
 from minimizer.store.database import open_engine
 from web import create_app, workers
 from web.access import limits
@@ -208,3 +209,40 @@ def test_people_get_pages_and_programs_get_problems(client: FlaskClient) -> None
     assert page.status_code == 404 and page.mimetype == "text/html"
     problem = client.get("/api/v1/nothing", headers={"Accept": "text/html"})
     assert problem.mimetype == "application/problem+json"
+
+
+H100 = Hardware(
+    gpus=(GpuInfo("GPU-1a2b", "NVIDIA H100 80GB HBM3", 81559),), driver="580.82.07", cuda="13.0", triton="3.7.1"
+)
+
+
+def test_a_gpu_worker_says_what_it_has(client: FlaskClient, store: Store) -> None:
+    store.register_worker("w1", device="cuda", torch="2.13.0+cu130", hardware=H100)
+    (worker,) = client.get("/api/v1/workers").get_json()["workers"]
+    assert worker["gpus"] == [{"uuid": "GPU-1a2b", "name": "NVIDIA H100 80GB HBM3", "memory_mib": 81559}]
+    assert (worker["driver"], worker["cuda"], worker["triton"], worker["gpu_trouble"]) == (
+        "580.82.07",
+        "13.0",
+        "3.7.1",
+        "",
+    )
+    page = client.get("/workers").text
+    for said in ("NVIDIA H100 80GB HBM3", "81,559", "GPU-1a2b", "580.82.07", "13.0", "3.7.1", "2.13.0+cu130"):
+        assert said in page, said
+    assert "Takes no GPU job" not in page
+    labels = (
+        'driver="580.82.07",gpu="NVIDIA H100 80GB HBM3",torch="2.13.0+cu130",triton="3.7.1",uuid="GPU-1a2b",worker="w1"'
+    )
+    assert f"minimizer_worker_gpu{{{labels}}} 1.0" in client.get("/metrics").text
+
+
+def test_a_worker_that_should_have_a_gpu_and_has_none_says_why(client: FlaskClient, store: Store) -> None:
+    trouble = "torch 2.13.0+cpu is not built for CUDA"
+    store.register_worker("w1", device="cpu", torch="2.13.0+cpu", hardware=replace(H100, trouble=trouble))
+    store.submit(SCRIPT, "model.py", Options(device="cuda"))
+    body = client.get("/api/v1/workers").get_json()
+    assert body["workers"][0]["gpu_trouble"] == trouble
+    assert [queue["workers"] for queue in body["queues"] if queue["device"] == "cuda"] == [0]
+    page = client.get("/workers").text
+    assert "Takes no GPU job" in page and trouble in page
+    assert 'worker="w1"} 0.0' in client.get("/metrics").text

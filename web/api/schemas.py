@@ -177,11 +177,24 @@ class ArtifactsBody(BaseModel):
     artifacts: list[ArtifactBody]
 
 
+class GpuBody(BaseModel):
+    uuid: str
+    name: str
+    memory_mib: int = Field(description="In MiB; 0 where it is not known.")
+
+
 class WorkerBody(BaseModel):
     name: str
     device: str
     torch: str
     toolchains: list[str] = Field(description="Further Python interpreters it has.")
+    gpus: list[GpuBody] = Field(description="Its GPUs.")
+    driver: str = Field(description="Version of the GPU driver; empty without a GPU, as the next two.")
+    cuda: str = Field(description="Version of CUDA that its torch is built for.")
+    triton: str = Field(description="Version of Triton beside its torch.")
+    gpu_trouble: str = Field(
+        description="Why it takes no job for a GPU although it should have one; empty if all is well."
+    )
     job_id: str | None = Field(description="The job it works on, if that is open to you.")
     started_at: datetime
     last_seen: datetime
@@ -270,6 +283,11 @@ def worker_body(worker: WorkerRow, sees_job: bool) -> WorkerBody:
         device=worker.device,
         torch=worker.torch,
         toolchains=list(worker.toolchains),
+        gpus=[GpuBody(**vars(gpu)) for gpu in worker.hardware.gpus],
+        driver=worker.hardware.driver,
+        cuda=worker.hardware.cuda,
+        triton=worker.hardware.triton,
+        gpu_trouble=worker.hardware.trouble,
         job_id=worker.job_id if sees_job else None,
         started_at=worker.started_at,
         last_seen=worker.last_seen,

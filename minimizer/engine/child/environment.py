@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minimizer.engine.child.gate import Gate
 from minimizer.sandbox import Sandbox
 
 NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -29,6 +30,8 @@ class Place:
     env: dict[str, str] = field(default_factory=dict)
     network: bool = False
     memory_bytes: int | None = None
+    gate: Gate = field(default_factory=Gate, compare=False)
+    """What runs the script or a trial passes it, so that one can be alone on the GPU."""
 
     def folder(self, name: str) -> Path:
         """A folder below the scratch folder, made if it is not there."""

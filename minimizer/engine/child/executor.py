@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ SHARED_FOLDERS = ("/tmp", "/dev/shm")
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
 
+GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 Watch = Callable[[], None]
 """Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
 
@@ -75,6 +76,8 @@ class Executor:
         self._starting_run = threading.Lock()
         self._runs = 0
         """How many runs of a script are under way; one that is held is not."""
+        self.ran_out = 0
+        """How many trials found the GPU full with no other trial beside them."""
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._to_child = -1
@@ -165,11 +168,21 @@ class Executor:
     ) -> list[list[Outcome]]:
         """Run trials that may compile several times; for each the outcome of every compilation, at least one.
 
-        ``timeout`` is in seconds and for a whole trial. Where a trial ends before its time, the last outcome says how.
+        ``timeout`` is in seconds and for a whole trial. Where a trial ends before its time, the last outcome says how. One that
+        runs out of GPU memory is tried again with no other beside it; where it does so again, it is ``lost``.
         """
 
+        def once(request: Message, gate: GateWay) -> list[Outcome]:
+            with gate(self._watch):
+                return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
+
         def trial(request: Message) -> list[Outcome]:
-            return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
+            outcomes = once(request, self.place.gate.beside)
+            if not any(outcome.ran_out_of_memory for outcome in outcomes):
+                return outcomes
+            outcomes = once(request, self.place.gate.alone)
+            self.ran_out += any(outcome.ran_out_of_memory for outcome in outcomes)
+            return [o.model_copy(update={"outcome": "lost"}) if o.ran_out_of_memory else o for o in outcomes]
 
         if len(requests) == 1:  # it has all cores to itself for building its kernels
             return [trial({**requests[0], "threads": self.jobs})]
@@ -179,7 +192,8 @@ class Executor:
     def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
         phase: Message = {}
-        with self._run_of_script("survey", request, timeout) as task, self._ending(task):
+        beside = self.place.gate.beside(self._watch)
+        with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
             while (message := self._next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None

@@ -63,7 +63,7 @@ def _lay_over(home: Path, work: Path) -> None:
 
 
 def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:
-    """The variables of ours that a script asked for and may have, and the device it is held to.
+    """The variables of ours that a script asked for and may have.
 
     A service would give its database password away otherwise: its settings are never passed on.
     """
@@ -74,6 +74,4 @@ def granted(options: Options, settings: Settings, on_note: Callable[[str], None]
             on_note(f"The variable {name} is not passed on: MINIMIZER_SCRIPT_ENV does not allow it.")
         elif name in os.environ:
             environment[name] = os.environ[name]
-    if options.device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
     return environment

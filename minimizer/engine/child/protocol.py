@@ -16,6 +16,7 @@ MAX_LINE = 64 << 20
 MAX_NODES = MAX_CALLS = 200_000
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Files that inductor writes."""
+OUT_OF_MEMORY = "out_of_memory"
 
 Model = TypeVar("Model", bound="Loose")
 
@@ -39,6 +40,8 @@ class ExceptionInfo(Loose):
     root_type: Text
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+    device: Literal["", "out_of_memory", "context_lost"] = ""
+    """What it says of the GPU: it was full, or its process can use it no more (``inside/failures.py``)."""
 
     @property
     def is_of_torch(self) -> bool:
@@ -138,6 +141,11 @@ class Outcome(Loose):
     places: list[Text] = Field(default_factory=list, max_length=1000)
     """The calls it was inside of when it was given up, outermost first; filled in by us."""
 
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the GPU was full: that says nothing of the program while others hold memory too."""
+        return self.exception is not None and self.exception.device == OUT_OF_MEMORY
+
 
 class Health(Loose):
     """What Dynamo noted of a run, and how long a call takes, in seconds."""
@@ -224,6 +232,14 @@ class GraphCalls(Loose):
     backward: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
 
 
+class Lost(Loose):
+    """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
+
+    graph: int
+    call: int | None = None
+    phase: Literal["compile", "run", "backward"]
+
+
 class Finished(Loose):
     """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
 
@@ -250,6 +266,7 @@ class Finished(Loose):
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
+    lost: Lost | None = None
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
     overwritten: Text = ""

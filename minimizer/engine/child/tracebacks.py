@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.protocol import OUT_OF_MEMORY, ExceptionInfo
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts in front of the lines of a rank."""
@@ -16,6 +16,11 @@ RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 NEXT = ("During handling of the above exception", "The above exception was the direct cause")
 MOST_FRAMES = 6
 MOST_TEXT = 8000
+GPU_FULL = re.compile(
+    r"\btorch\.(cuda\.)?OutOfMemoryError|(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory"
+    r"|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
+)
+"""What a process says that ran out of GPU memory (as ``inside/failures.py`` has it)."""
 DISPATCH = "torch/_dynamo/eval_frame.py"
 """On the stack wherever a compiled function was called."""
 
@@ -48,6 +53,7 @@ def last_traceback(output: str) -> Traceback | None:
         root_type=raised[1],
         root_message=message,
         frames=[(_short(file), function, code) for file, function, code in frames[-MOST_FRAMES:]],
+        device=OUT_OF_MEMORY if GPU_FULL.search(f"{raised[1]}: {message}") else "",
     )
     text = "\n".join([*lines[begin:end], raised[0], *said[1:]]).strip()[-MOST_TEXT:]
     return Traceback(error, text, any(file.endswith(DISPATCH) for file, _, _ in frames))

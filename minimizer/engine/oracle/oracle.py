@@ -111,6 +111,8 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     """The signature of a failure that is an exception."""
     if error is None:
         return Signature(kind)
+    if error.device == "context_lost":  # kernels run by themselves: where the error is raised says nothing
+        return Signature(kind, error.root_type, normalise(error.root_message or error.message))
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
     return Signature(kind, error.root_type, normalise(error.root_message or error.message), where)
 

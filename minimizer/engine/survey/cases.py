@@ -107,6 +107,33 @@ def missing_signature(call: protocol.Missing) -> Signature:
     return exception_signature(Kind.MISSING_ERROR, call.exception)
 
 
+def starved(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    """The verdict on a script that runs out of GPU memory only in a run of ours with the compiler, until plain runs say more."""
+    return Settled(
+        Status.PARTIAL,
+        Reason.NOT_VERIFIED,
+        f"With the compiler, and compared call by call, the script runs out of GPU memory ({line_of(error)}); without the compiler it does "
+        "not. To compare, copies are kept of what every graph takes and gives: this says nothing of the compiler. A smaller batch, or a "
+        "GPU with more memory, lets it be compared.",
+        checked,
+        exception=error,
+    )
+
+
+def is_starved(found: Case | ScriptCase | Settled) -> bool:
+    return isinstance(found, Settled) and found.status is Status.PARTIAL and is_out_of_memory(found.exception)
+
+
+def is_out_of_memory(error: ExceptionInfo | None) -> bool:
+    """Whether the GPU was full, which while processes of ours hold memory says nothing."""
+    return error is not None and error.device == protocol.OUT_OF_MEMORY
+
+
+def lost_signature(lost: protocol.Lost, error: ExceptionInfo) -> Signature:
+    """How a call fails in which CUDA failed so that its process could use the GPU no more."""
+    return exception_signature(Kind.COMPILE_ERROR if lost.phase == "compile" else Kind.RUNTIME_ERROR, error)
+
+
 def signal_name(number: int) -> str:
     """``SIGABRT`` for 6, and so on."""
     try:

@@ -22,7 +22,15 @@ from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signature
-from minimizer.engine.survey.cases import Settled, denied, disputed, is_own_check, line_of, signal_name
+from minimizer.engine.survey.cases import (
+    Settled,
+    denied,
+    disputed,
+    is_out_of_memory,
+    is_own_check,
+    line_of,
+    signal_name,
+)
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.model import Attempt
@@ -71,7 +79,7 @@ SETTINGS = (
 class End:
     """How a plain run ended; ``status`` is None where it was stopped or the machine was in trouble.
 
-    ``overran``: it was stopped since it took too long.
+    ``overran``: it was stopped since it took too long. ``starved``: the GPU was full.
     """
 
     way: Way
@@ -80,6 +88,7 @@ class End:
     said: str
     seconds: float
     overran: bool = False
+    starved: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -138,6 +147,8 @@ class PlainRuns:
         self._closed = threading.Event()
         self._pool = ThreadPoolExecutor(2)
         self._first: tuple[Future[End], Future[End]] | None = None
+        self._one_by_one = False
+        """Whether a run ran out of GPU memory, so that each gets the GPU to itself."""
         self.attempts: list[Attempt] = []
         """The runs that were made, in the order in which they were asked for."""
 
@@ -159,6 +170,9 @@ class PlainRuns:
         self.begin()
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
+        if compiled.starved or disabled.starved:
+            self._one_by_one = True
+            compiled, disabled = self._ask([COMPILED, DISABLED], compiled, disabled)
         if compiled.outlasts(disabled):
             (again,) = self._ask([COMPILED], compiled)
             if again.outlasts(disabled):
@@ -289,6 +303,8 @@ class PlainRuns:
     def _ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
         """Run the script in these ways, two at a time, with three times as long as the slowest earlier run took."""
         limit = max(LEAST_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
+        if self._one_by_one:
+            return [self._await(self._start(way, limit)) for way in ways]
         return [self._await(run) for run in [self._start(way, limit) for way in ways]]
 
     def _start(self, way: Way, limit: float) -> Future[End]:
@@ -313,25 +329,27 @@ class PlainRuns:
             launcher = [folder / "launcher.py"] if way.setting else []
             for path in launcher:
                 path.write_text(LAUNCHER.format(setting=way.setting))
-            ran = run_clean(
-                [*self._command, *map(str, launcher), str(self._script), *self._args],
-                self._place.sandbox,
-                work=work,
-                output=folder / "errors",
-                read=[*self._place.read, *launcher],
-                write=[work, home],
-                environment={**self._ranks, **self._place.plain_environment(home), **dict(way.environment)},
-                limit=limit,
-                watch=self._until_closed,
-                network=self._place.network,
-                only_errors=True,
-            )
+            gate = self._place.gate.alone if self._one_by_one else self._place.gate.beside
+            with gate(self._until_closed):
+                ran = run_clean(
+                    [*self._command, *map(str, launcher), str(self._script), *self._args],
+                    self._place.sandbox,
+                    work=work,
+                    output=folder / "errors",
+                    read=[*self._place.read, *launcher],
+                    write=[work, home],
+                    environment={**self._ranks, **self._place.plain_environment(home), **dict(way.environment)},
+                    limit=limit,
+                    watch=self._until_closed,
+                    network=self._place.network,
+                    only_errors=True,
+                )
         except (ChildFailed, OSError) as error:
             return End(way, None, None, f"it could not be run ({error})", 0.0)
         finally:
             scratch.remove(folder)
         output = ran.output.replace(f"{self._script.parent}/", "")  # which folder it lies in is nobody's business
-        return _end_of(way, ran, self._place.redacted(output), limit)
+        return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self._one_by_one)
 
     @property
     def _ranks(self) -> dict[str, str]:
@@ -348,17 +366,21 @@ class PlainRuns:
             raise Cancelled("the plain runs are not needed any more")
 
 
-def _end_of(way: Way, ran: CleanRun, output: str, limit: float) -> End:
-    said, status = "", ran.status
+def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: bool) -> End:
+    said, status, traceback = "", ran.status, last_traceback(output)
+    is_starved = traceback is not None and is_out_of_memory(traceback.error)
     if status is not None and status < 0:
         status = DIED - status
     if status is None:
         said = f"it did not end within {limit:.0f} s"
+    elif status != 0 and is_starved:
+        said, status = ("", status) if is_alone else ("the GPU was full, with another run beside it", None)
     elif status != 0 and (
         status - DIED in OOM_SIGNALS or NOISE.search(output) or any(word in output for word in TROUBLE)
     ):
         said, status = "the machine had too little memory or disk for it, or ended it", None
-    return End(way, status, last_traceback(output), said, ran.seconds, overran=ran.status is None)
+    overran = ran.status is None
+    return End(way, status, traceback, said, ran.seconds, overran=overran, starved=is_starved and ran.status != 0)
 
 
 def _kind(compiled: End) -> Kind:

@@ -18,7 +18,15 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.watchdog import Limits, Silence, Watchdog
 from minimizer.engine.coverage import Extent
-from minimizer.engine.survey.cases import Case, checked_of, hang_signature, held_signature, missing_signature
+from minimizer.engine.survey.cases import (
+    Case,
+    checked_of,
+    hang_signature,
+    held_signature,
+    is_out_of_memory,
+    lost_signature,
+    missing_signature,
+)
 from minimizer.engine.survey.plan import Plan
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.model import Reproducibility
@@ -226,10 +234,16 @@ class Surveys:
         if survey.held is not None:
             again = held_signature(survey.held.failure)
             survey.close()
+            if is_out_of_memory(survey.held.failure.exception):
+                return None
             return replace(case.signature, nonfinite=False).matches(again)
         finished = survey.finished
         if finished is not None:
+            if is_out_of_memory(finished.exception):
+                return None
             shows = case.otherwise is not None and bool(finished.suspects)
+            if finished.lost is not None and finished.exception is not None:
+                return case.signature.matches(lost_signature(finished.lost, finished.exception))
             if case.signature.kind is Kind.MISSING_ERROR:
                 shows = _lacks(finished, case)
             return None if finished.stopped and not shows else shows

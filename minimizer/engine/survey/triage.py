@@ -36,9 +36,11 @@ from minimizer.engine.survey.cases import (
     held_signature,
     hidden_failure,
     is_healthy,
+    is_out_of_memory,
     is_own_check,
     layout_unmade,
     line_of,
+    lost_signature,
     message_of,
     missing_signature,
     not_runnable,
@@ -47,6 +49,7 @@ from minimizer.engine.survey.cases import (
     overwritten,
     place_of,
     signal_name,
+    starved,
     too_little,
     uncompared,
     unexamined,
@@ -116,6 +119,10 @@ class Triage:
 
     def _once(self) -> Case | ScriptCase | Settled:
         survey = self.surveys.next()
+        if survey.held is not None and is_out_of_memory(error := survey.held.failure.exception):
+            assert error is not None
+            survey.close()
+            return self._raised(protocol.Finished(checked=survey.held.failure.checked or protocol.Checked()), error)
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
@@ -163,6 +170,8 @@ class Triage:
         for note in finished.notes:
             self._on_note(note)
         self._layouts = finished.layouts or self._layouts
+        if finished.lost is not None and (case := self._lost(finished, finished.lost)) is not None:
+            return case
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
         if finished.unsteady and not _is_of_the_compiler(finished.exception):
@@ -211,6 +220,15 @@ class Triage:
             done if checked.graphs else "before anything was compiled", "no call had been compared"
         )
         return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked)
+
+    def _lost(self, finished: protocol.Finished, lost: protocol.Lost) -> Case | None:
+        """A graph in which CUDA failed for good, held in another process before it comes to that."""
+        error = finished.exception
+        held = _to_reduce(self.surveys.run(hold={"graph": lost.graph, "call": lost.call}))
+        if held is None or error is None:
+            return None
+        case = self._held(held, signature=lost_signature(lost, error))
+        return replace(case, message=line_of(error), exception=error, checked=finished.checked)
 
     def next_suspect(self) -> Case | None:
         """The next call whose values behind a jump differ, held; None if there is none left.
@@ -279,6 +297,8 @@ class Triage:
         if not finished.attempted:
             how = before_a_frame(line_of(error), error)
             return nothing_compiled(how, finished.checked, children=finished.children, error=error)
+        if is_out_of_memory(error):
+            return starved(error, finished.checked)
         if is_own_check(error):
             is_layout = bool(finished.layouts) and checks_layout(error)
             if is_layout and (case := self._first_layout()) is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from minimizer.engine.child import scratch
 from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.child.tracebacks import GPU_FULL
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
 from minimizer.report.model import Verification
@@ -71,7 +72,9 @@ def verify(
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
-        *compiled, eager = pool.map(run, range(runs + 1))
+        ends = list(pool.map(run, range(runs + 1)))
+    # What ran out of GPU memory beside the others is asked again when they have ended.
+    *compiled, eager = (run(number) if GPU_FULL.search(end.output) else end for number, end in enumerate(ends))
     for outcome in compiled:
         if not outcome.shows(repro):
             on_note(_complaint(outcome, limit))

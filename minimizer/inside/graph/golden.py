@@ -7,13 +7,13 @@ that are saved together keep the storages they share.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
 from torch import fx
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
+from ..failures import LOST, device_error
 from ..values import snapshot
 
 LITERAL_ELEMENTS = 64
@@ -45,8 +45,11 @@ class GoldenGraph:
                 after.setdefault(node, []).append(key)
         collector = _Collector(self._module, moments, after)
         snapshot.set_rng_state(self._rng)
-        with contextlib.suppress(Exception):  # eager's own, where it is the compiler that misses the error
+        try:
             collector.run(*snapshot.clone(self._inputs))
+        except Exception as error:  # eager's own, where it is the compiler that misses the error
+            if device_error(error) == LOST:
+                raise
         return collector.found
 
     def literal(self, key: str) -> str | None:

@@ -22,6 +22,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from ..referee.call import Call, Function, Side
 from ..values import snapshot
+from ..values.device import settle
 from .graphs import copy_graph
 
 
@@ -88,6 +89,7 @@ class LiftedGraph:
         """
         with self.standing_in(list(snapshot.clone(call.inputs))) as values, call.started():
             side = call.on(lambda *inputs: compiled(*self.arguments(inputs)), values)
+            settle()
             # Taken together: a result may be one of the tensors, or a view of it.
             return Side(*snapshot.clone(tuple(side))) if self.tensors else side
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..values.boundary import places
+from ..values.device import settle
 from ..values.snapshot import GlobalState, clone, global_state, rng_state, set_rng_state
 
 Function = Callable[..., Any]
@@ -76,7 +77,9 @@ class Call:
         """Run ``function`` in the place of the call's own, on a copy of the inputs."""
         values = clone(list(self.inputs))
         with self.started():
-            return self.on(function, values)
+            side = self.on(function, values)
+            settle()
+        return side
 
     def on(self, function: Function, values: list[Any]) -> Side:
         """What ``function`` makes of these inputs, which it may change."""

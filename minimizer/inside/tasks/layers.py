@@ -8,6 +8,7 @@ compiled as a whole, all layers returned. To return them breaks fusions, and may
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from ..failures import describe, raised_while_compiling
+from ..failures import LOST, describe, device_error, raised_while_compiling
 from ..referee import referee
 from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.figures import figures, matched
 from ..values import snapshot
+from ..values.device import settle
 from ..values.rounding import tensors
 from ..wire import Channel, Message
 from .trial import Trial
@@ -93,8 +95,9 @@ class _Table:
             is_judged = region["judged"] and region["function"] not in self._message["skip"]
             try:
                 expected = function(*args)
+                settle()
             except Exception as error:
-                if is_judged:
+                if is_judged and device_error(error) != LOST:
                     self._missing(layer, error)
                 raise _Ended from error
             after = snapshot.rng_state()
@@ -229,11 +232,13 @@ class _Table:
         self._channel.send({"type": "phase", "phase": "compiled"})
         try:
             said = judge()
-        except _Unjudged as error:  # ours, not the layer's
-            said = {"outcome": "setup_error", "exception": describe(error)}
         except Exception as error:
+            if device_error(error) == LOST:
+                os.abort()  # as a layer that kills its process: the others are judged in a new one
             compiling = raised_while_compiling(error)
-            said = {"outcome": "compile_error" if compiling else "runtime_error", "exception": describe(error)}
+            word = "compile_error" if compiling else "runtime_error"
+            is_ours = isinstance(error, _Unjudged)
+            said = {"outcome": "setup_error" if is_ours else word, "exception": describe(error)}
         self._channel.send({"type": "outcome", "layer": layer, "part": part, **said})
         self._channel.send({"type": "phase", "phase": "eager"})
 

@@ -20,7 +20,7 @@ from torch import fx
 from torch._dynamo.repro import after_dynamo
 
 from ..compiler import subsystems
-from ..failures import CONTROL_FLOW, describe
+from ..failures import CONTROL_FLOW, LOST, describe, device_error
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
@@ -28,6 +28,7 @@ from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..values import snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
+from ..values.device import settle
 from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
@@ -77,6 +78,7 @@ class Survey:
             self._told,
             self._holder,
             self._health,
+            self._end_if_lost,
             values=values,
             tolerance=message["tolerance"],
             measure=message.get("measure", False),
@@ -84,6 +86,8 @@ class Survey:
         )
         self._attempts: Attempts | None = None
         self._children = Children()
+        self._lost: Message | None = None
+        """Where CUDA failed for good, in a graph that eager had run before; empty where it was elsewhere."""
         self._error: BaseException | None = None
         """What ended the script."""
         self._stops_asked = 0
@@ -118,7 +122,7 @@ class Survey:
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
-        if self._compile:
+        if self._compile and self._lost is None and not _is_lost(self._error):
             # The script's own check may have failed after a backward.
             self._comparer.check_gradients(is_over=self._error is not None)
         health = self._health.to_json() if self._compile else None
@@ -126,10 +130,11 @@ class Survey:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
             )
-        seen = {
+        seen: Message = {
             "attempted": self._attempts is None or self._attempts.any,
             "children": self._children.count,
             "overwritten": self._comparer.kept.overwritten,
+            "lost": self._lost or None,
         }
         self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
@@ -169,6 +174,7 @@ class Survey:
         try:
             compiled = compile_()
         except BaseException as error:
+            self._end_if_lost(error, graph, None, "compile")
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
             if not steering and isinstance(error, Exception) and graph.eager_error is None:
                 failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
@@ -188,7 +194,9 @@ class Survey:
             if not graph.communicates:  # else it would wait for ranks that do not run it again
                 with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
+                    settle()
         except Exception as error:
+            self._end_if_lost(error)
             graph.eager_error = error
         if graph.random:
             # Inductor then draws eager's numbers, so that the graph can be compared at all. It stays so: a backward is compiled
@@ -238,10 +246,31 @@ class Survey:
     def _may_stop(self) -> bool:
         return self._stops_asked > 1 or not self._comparer.backwards.is_awaited
 
+    def _end_if_lost(
+        self,
+        error: BaseException,
+        graph: CapturedGraph | None = None,
+        call: int | None = None,
+        phase: str = "",
+        *,
+        by_us: bool = False,
+    ) -> None:
+        """See `EndIfLost`. The values of the call cannot be read any more: it is held in another process."""
+        if not _is_lost(error):
+            return
+        self._lost = {} if graph is None else {"graph": graph.index, "call": call, "phase": phase}
+        if not by_us:  # else no fault of the script, which cannot go on here
+            self._error = error
+        end_with(lambda: self._finish(stopped=by_us))
+
     def _stop(self) -> None:
         """End the script here: what was seen of it is reported as if it had come to its end."""
         self._stops_asked = 0
         end_with(lambda: self._finish(stopped=True))
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    return error is not None and device_error(error) == LOST
 
 
 def _frame() -> Any:

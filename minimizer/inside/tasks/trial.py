@@ -21,11 +21,12 @@ import torch._inductor.config
 
 from ..compiler import subsystems
 from ..compiler.operators import Operators
-from ..failures import describe, raised_while_compiling
+from ..failures import LOST, describe, device_error, raised_while_compiling
 from ..referee import referee, steadiness
 from ..referee.call import Call
 from ..values import snapshot
 from ..values.boundary import places
+from ..values.device import settle
 from ..wire import Channel, Message
 
 MANY = 100
@@ -47,7 +48,7 @@ def judge(message: Message, channel: Channel) -> None:
     Each compilation is answered with an ``outcome``: ``same``, ``different``, ``compile_error``, ``runtime_error``,
     ``missing_error``, or for a candidate that cannot be judged ``setup_error``, ``eager_error``, ``nondeterministic``; ``writes``
     lists the inputs that eager's function changes, by position, and ``differentiated`` the tensors that a backward starts from, with
-    their dtypes.
+    their dtypes. A process that has lost its GPU by an error answers no more.
     """
     torch._inductor.config.compile_threads = message.get("threads", 1)
     subsystems.install(message, channel)
@@ -91,6 +92,8 @@ class Trial:
                 torch._dynamo.reset()
             outcome = self._compare(call)
             yield outcome
+            if outcome.get("exception", {}).get("device") == LOST:
+                return
             if not done:
                 stop = time.monotonic() + self._message.get("seconds", float("inf"))
             done, failed = done + 1, failed + (outcome["outcome"] != "same")
@@ -122,7 +125,10 @@ class Trial:
         try:
             with call.started():
                 expected = call.on(call.function, expected_inputs)
+                settle()
         except Exception as error:
+            if device_error(error) == LOST:
+                return {"outcome": "eager_error", "exception": describe(error)}
             eager_error = error
         changed = zip(call.inputs, expected_inputs, strict=True)
         self.writes = [index for index, pair in enumerate(changed) if not _unchanged(*pair)]
@@ -196,8 +202,9 @@ class Trial:
         self._phase("eager")
         try:
             expected = behind.run(behind.function)
-        except Exception:
-            return None
+        except Exception as error:
+            is_lost = device_error(error) == LOST
+            return {"outcome": "eager_error", "exception": describe(error)} if is_lost else None
         self._phase("backward")
         try:
             actual = behind.run(compiled)

@@ -9,6 +9,7 @@ import traceback
 
 import torch
 
+from ..failures import LOST, device_error
 from ..graph import state
 from ..graph.golden import GoldenGraph, storable
 from ..graph.graphs import Opaque
@@ -67,7 +68,7 @@ class HeldCall:
         self._golden: GoldenGraph | None = None
 
     def serve(self, failure: Message, channel: Channel) -> None:
-        """Answer until the other end hangs up."""
+        """Answer until the other end hangs up, or until the GPU with the values is lost."""
         try:
             program: Message | None = self._program("auto")
         except Exception:
@@ -75,11 +76,15 @@ class HeldCall:
             program = None
         channel.send({"type": "held", "failure": failure, "program": program})
         while (question := channel.receive()) is not None:
+            is_lost = False
             try:
                 answer = self._answer(question)
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
+                is_lost = device_error(error) == LOST
             channel.send({"type": "answer", "ask": question["ask"], **answer})
+            if is_lost:
+                return
 
     def _answer(self, question: Message) -> Message:
         what = question["what"]

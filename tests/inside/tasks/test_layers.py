@@ -100,6 +100,12 @@ def test_a_layer_that_kills_its_process_is_bad_and_the_others_are_judged(child: 
     assert rows[2].local_error is None
 
 
+def test_a_layer_that_loses_the_gpu_is_bad_and_the_others_are_judged_in_another_process(child: Executor) -> None:
+    setup = "def lost():\n    raise RuntimeError('CUDA error: an illegal memory access was encountered')\n"
+    rows = table(child, "lost() if targets[1].find('cos') > 0 else gm(*args)", setup=setup).layers()
+    assert [row.verdict for row in rows] == ["good", "good", "bad", "good"]
+
+
 def test_a_failure_that_observing_hides_is_said_to_be_hidden(child: Executor) -> None:
     found = table(child, f"[v * 0.5 for v in gm(*args)] if {RELU} and len(gm(*args)) == 1 else gm(*args)")
     assert found.observed is False

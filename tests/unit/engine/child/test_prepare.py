@@ -73,7 +73,3 @@ def test_the_working_directory_is_a_copy_that_may_be_written_to(
     (work / "a.json").write_bytes(b"changed")
     assert (home / "a.json").read_bytes() == b"xxxx"
     assert (work / "large.pt").read_bytes() == b"x" * 100
-
-
-def test_a_job_for_the_cpu_sees_no_cuda_device() -> None:
-    assert granted(Options(device="cpu"), Settings(), print) == {"CUDA_VISIBLE_DEVICES": ""}

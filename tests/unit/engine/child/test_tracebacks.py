@@ -71,3 +71,19 @@ def test_a_rank_is_named_before_each_line() -> None:
 )
 def test_what_is_no_traceback(output: str) -> None:
     assert last_traceback(output) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "device"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "out_of_memory"),
+        ("RuntimeError: CUDA error: out of memory", "out_of_memory"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "out_of_memory"),
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "out_of_memory"),
+        ("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 300000", ""),
+        ("MemoryError: out of memory", ""),
+    ],
+)
+def test_a_gpu_that_is_full(line: str, device: str) -> None:
+    found = last_traceback(f'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n{line}\n')
+    assert found is not None and found.error.device == device

@@ -437,3 +437,14 @@ def test_no_program_is_no_trial() -> None:
     oracle = oracle_for(executor)
     assert oracle.check([]) == []
     assert oracle.trials == 0
+
+
+def test_of_a_lost_gpu_the_place_says_nothing() -> None:
+    """Kernels run by themselves: what raises the error is whatever waits for one."""
+    wait = ("torch/cuda/__init__.py", "synchronize", "wait()")
+    illegal, asserted = (
+        exception_signature(Kind.RUNTIME_ERROR, error(said, frame=wait).model_copy(update={"device": "context_lost"}))
+        for said in ("CUDA error: an illegal memory access was encountered", "CUDA error: device-side assert triggered")
+    )
+    assert illegal.where == "" and illegal.matches(illegal)
+    assert not illegal.matches(asserted)

@@ -200,7 +200,6 @@ def test_what_is_not_steady_is_told_and_no_verdict(judge: Judge, tmp_path: Path)
     [
         ("while True:\n    pass", "did not end within"),
         ("if compiled:\n    raise MemoryError", "too little memory"),
-        ("if compiled:\n    raise RuntimeError('CUDA out of memory')", "too little memory"),
         ("if compiled:\n    os.kill(os.getpid(), 9)", "ended it"),
     ],
 )
@@ -265,3 +264,45 @@ def test_runs_that_nobody_waits_for_end_with_the_job(place: Place, tmp_path: Pat
     with runs_of(place, script, []) as plain:
         plain.begin()
     assert not list(place.scratch.with_name("shared.private").glob("plain-*"))
+
+
+FULL = "import torch as t\nclass OutOfMemoryError(RuntimeError):\n    __module__ = 'torch'\n"
+CROWDED = (
+    FULL
+    + """
+import pathlib
+room = pathlib.Path({room!r})
+room.mkdir(exist_ok=True)
+mine = room / f"run-{{os.getpid()}}"
+mine.touch()
+first = room / "two-have-met"
+try:
+    while not first.exists():
+        if len(list(room.glob("run-*"))) > 1:
+            first.touch()
+    if len(list(room.glob("run-*"))) > 1 or not (room / "alone-now").exists():
+        (room / "alone-now").touch()
+        raise OutOfMemoryError("CUDA out of memory.")
+finally:
+    mine.unlink()
+{rest}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        ("", None),
+        ("if compiled: raise OutOfMemoryError('CUDA out of memory.')", Reason.UNEXPLAINED),
+        ("raise OutOfMemoryError('CUDA out of memory.')", Reason.FAILS_IN_EAGER),
+    ],
+)
+def test_what_runs_out_of_gpu_memory_beside_another_run_is_asked_again_by_itself(
+    judge: Judge, tmp_path: Path, rest: str, reason: Reason | None
+) -> None:
+    """Two runs at once have no room for each other; what one does that has the GPU to itself is what counts."""
+    found, plain, _ = judge(CROWDED.format(room=str(tmp_path / "room"), rest=rest))
+    assert found.reason is reason
+    assert "the GPU was full, with another run beside it" in [attempt.outcome for attempt in plain.attempts[:2]]
+    assert [attempt.what for attempt in plain.attempts[2:4]] == TWO

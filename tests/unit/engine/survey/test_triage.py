@@ -27,7 +27,7 @@ from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import Checked, Held, parse
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, signal_name
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
 from minimizer.engine.survey.triage import EAGER_RUNS, SURVEYS, Triage
 from minimizer.errors import BudgetExceeded, ChildFailed
@@ -907,3 +907,60 @@ def test_a_script_that_is_no_python_any_more_brings_nothing_along(tmp_path: Path
     found = asked.run()
     assert isinstance(found, Case)
     assert found.program.setup == ()
+
+
+# the GPU ----------------------------------------------------------------------------------------------------------------
+
+FULL = {**error("torch.OutOfMemoryError", "CUDA out of memory."), "device": "out_of_memory"}
+LOST = {**error("torch.AcceleratorError", "CUDA error: misaligned address"), "device": "context_lost"}
+
+
+@pytest.mark.parametrize("run", [held(kind="runtime_error", exception=FULL), finished(exception=FULL)])
+def test_memory_that_is_short_only_in_our_run_is_no_failure(run: dict[str, Any]) -> None:
+    found = settled(run, eager=[finished()])
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
+    assert is_starved(found)
+
+
+@pytest.mark.parametrize("run", [held(kind="runtime_error", exception=FULL), finished(exception=FULL)])
+def test_memory_that_is_short_in_eager_too_is_the_scripts_own_fault(run: dict[str, Any]) -> None:
+    found = settled(run, eager=[finished(exception=FULL)])
+    assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
+    assert not is_starved(found)
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind"),
+    [("compile", Kind.COMPILE_ERROR), ("run", Kind.RUNTIME_ERROR), ("backward", Kind.RUNTIME_ERROR)],
+)
+def test_a_call_that_lost_the_gpu_is_held_before_it_comes_to_that(phase: str, kind: Kind) -> None:
+    lost = {"graph": 1, "call": 2, "phase": phase}
+    found, executor, _ = triage(finished(exception=LOST, lost=lost), held())
+    assert isinstance(found, Case)
+    assert found.signature == Signature(kind, "torch.AcceleratorError", "CUDA error: misaligned address")
+    assert executor.asked[1]["hold"] == {"graph": 1, "call": 2}
+    assert found.message == "AcceleratorError: CUDA error: misaligned address"
+
+
+def test_a_call_that_lost_the_gpu_and_cannot_be_held_is_the_scripts_to_show() -> None:
+    lost = {"graph": 1, "call": 2, "phase": "run"}
+    found = unshown(finished(exception=LOST, lost=lost), finished(), eager=[finished()])
+    assert found.kind is Kind.RUNTIME_ERROR
+
+
+@pytest.mark.parametrize(
+    ("run", "again"),
+    [
+        (finished(exception=LOST, lost={"graph": 1, "call": 2, "phase": "run"}), True),
+        (finished(exception=LOST, lost={"graph": 1, "call": 2, "phase": "compile"}), False),
+        (finished(exception=FULL), None),
+        (held(kind="runtime_error", exception=FULL), None),
+    ],
+)
+def test_whether_a_lost_gpu_is_lost_again(run: dict[str, Any], again: bool | None) -> None:
+    lost = {"graph": 1, "call": 2, "phase": "run"}
+    executor = CannedExecutor([finished(exception=LOST, lost=lost), held(), run])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.surveys.fails_again(found) is again

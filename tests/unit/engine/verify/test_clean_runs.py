@@ -156,3 +156,15 @@ def test_an_import_that_only_a_clean_process_lacks_is_named_and_added(tmp_path: 
     found, notes = verified(repro.source, tmp_path / "again")
     assert found.failed_same == found.runs
     assert missing_module(notes) is None
+
+
+def test_a_run_that_finds_the_gpu_full_beside_the_others_is_made_again(tmp_path: Path) -> None:
+    marker = tmp_path / "was-full"
+    text = (
+        HEALTHY_WITHOUT_COMPILER
+        + f"import os\ntry:\n    os.mkdir({str(marker)!r})\nexcept FileExistsError:\n    raise AssertionError('is off')\n"
+        "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB.')\n"
+    )
+    found, notes = verified(text, tmp_path)
+    assert found.holds, notes
+    assert notes == []

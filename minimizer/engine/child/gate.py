@@ -1,0 +1,57 @@
+"""Runs side by side, or one by itself: what ran out of GPU memory beside others is asked again with none beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+POLL_SECONDS = 0.2
+
+
+class Gate:
+    """Lets in any number at once, or one alone; while one waits to be alone, no other is let in. Thread-safe, not reentrant."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._wanting_alone = 0
+
+    @contextmanager
+    def beside(self, watch: Callable[[], None]) -> Iterator[None]:
+        """Be inside with others; ``watch`` is called while waiting, and what it raises is raised here."""
+        with self._changed:
+            while self._wanting_alone:
+                self._changed.wait(POLL_SECONDS)
+                watch()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextmanager
+    def alone(self, watch: Callable[[], None]) -> Iterator[None]:
+        """Be inside with nobody else, as soon as all others have left."""
+        with self._changed:
+            self._wanting_alone += 1
+            try:
+                while self._inside:
+                    self._changed.wait(POLL_SECONDS)
+                    watch()
+            except BaseException:
+                self._wanting_alone -= 1
+                self._changed.notify_all()
+                raise
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._wanting_alone -= 1
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
