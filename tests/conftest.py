@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 import redis
 import servers
@@ -16,6 +17,9 @@ from sqlalchemy import create_engine, make_url, text
 
 from minimizer.store import Store
 from minimizer.store.migrate import upgrade
+
+hypothesis.settings.register_profile("busy machine", deadline=None)  # a test asserts no timing
+hypothesis.settings.load_profile("busy machine")
 
 
 @pytest.fixture

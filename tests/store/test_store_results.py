@@ -124,7 +124,7 @@ JSONISH = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.dictionaries(st.text(st.characters(codec=None), max_size=10), JSONISH, max_size=4))
 def test_whatever_an_engine_says_is_stored(store: Store, claim: Claim, data: dict[str, Any]) -> None:
     store.record_event(claim, "note", data)

@@ -42,8 +42,8 @@ def test_choices_come_from_options_over_the_environment(monkeypatch: pytest.Monk
 def test_every_choice_is_in_the_table_of_its_page() -> None:
     text = (ROOT / "docs" / "backend.md").read_text()
     for name, value in vars(Choices()).items():
-        shown = {False: "no"}.get(value, f"{value:g}" if isinstance(value, float) else value)
-        assert f"| `{backend.PREFIX}{name}` | `{shown}` |" in text or f"| `{backend.PREFIX}{name}` | {shown} |" in text
+        shown = f"`{value}`" if isinstance(value, str) else "no" if value is False else f"{value:g}"
+        assert f"| `{backend.PREFIX}{name}` | {shown} |" in text
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def rounds_wrong(gm, example):
     assert found.held.failure.verdict.differences[0].where.startswith("input[")
     program = found.program("dynamo")
     assert len(program.inputs) == 2 + 2 * 4, "gradients, then parameters with their steps and averages"
-    assert "torch.ops.prims.fma.default" in targets(program) or ".addcdiv_" in targets(program)
+    assert ".addcdiv_" in targets(program), "the node that the backend changes"
     (outcome,) = Oracle(child, found, ()).judge([replace(program, compile_kwargs=(("backend", "'aot_eager'"),))])
     assert outcome.outcome == "same", outcome
     found.close()

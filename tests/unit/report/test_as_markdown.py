@@ -282,6 +282,7 @@ def test_text_never_becomes_markup(text: str) -> None:
 def test_a_code_span_cannot_be_left(text: str) -> None:
     span = code(text)
     assert "\n" not in span and "|" not in span
+    assert bool(span) == bool(text.strip())
     if span:
         fence = re.match("`+", span)
         assert fence and span.endswith(fence[0])

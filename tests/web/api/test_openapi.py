@@ -55,7 +55,6 @@ def ask_all(client: FlaskClient, store: Store) -> Callable[[str | None], set[int
 
             @hypothesis_settings(
                 max_examples=EXAMPLES,
-                deadline=None,
                 database=None,
                 suppress_health_check=list(HealthCheck),
                 derandomize=True,

@@ -81,6 +81,18 @@ PROGRAM = chain(["torch.a"])
 # the test of two rates ------------------------------------------------------------------------------------------------
 
 
+@st.composite
+def open_questions(draw: st.DrawFn) -> tuple[SequentialTest, int, int]:
+    """A test, and how many compilations failed and passed, with which it is not settled yet."""
+    test, failed, passed = SequentialTest(draw(RATES)), 0, 0
+    for fails in draw(st.lists(st.sampled_from([True, *[False] * 5]), max_size=MOST_COMPILATIONS)):
+        more = (failed + fails, passed + (not fails))
+        if test.verdict(*more) is not None:
+            break
+        failed, passed = more
+    return test, failed, passed
+
+
 @given(RATES, st.lists(st.booleans(), min_size=MOST_COMPILATIONS, max_size=MOST_COMPILATIONS))
 def test_it_always_comes_to_an_end(rate: float, shown: list[bool]) -> None:
     test = SequentialTest(rate)
@@ -88,11 +100,10 @@ def test_it_always_comes_to_an_end(rate: float, shown: list[bool]) -> None:
     assert test.verdict(sum(shown), len(shown) - sum(shown)) is not None
 
 
-@given(RATES, st.integers(0, 5), st.integers(0, 30))
-def test_it_asks_for_what_would_settle_it_and_no_more(rate: float, failed: int, passed: int) -> None:
-    test = SequentialTest(rate)
-    if test.verdict(failed, passed) is not None:
-        return
+@given(open_questions())
+def test_it_asks_for_what_would_settle_it_and_no_more(question: tuple[SequentialTest, int, int]) -> None:
+    test, failed, passed = question
+    assert test.verdict(failed, passed) is None, "every example says something"
     passes, failures = test.passes_left(failed, passed), test.failures_left(failed, passed)
     assert test.verdict(failed, passed + passes) is not None
     assert passes == 1 or test.verdict(failed, passed + passes - 1) is None
@@ -122,9 +133,10 @@ def verdict(test: SequentialTest, rate: float, seed: int) -> bool:
     return settled
 
 
-@given(st.integers(1, 40), st.integers(0, 40))
-def test_the_rate_that_is_assumed_explains_what_was_seen(runs: int, failed: int) -> None:
-    seen = Reproducibility(failed=min(failed, runs), runs=runs)
+@given(st.integers(1, 40).flatmap(lambda runs: st.tuples(st.integers(0, runs), st.just(runs))))
+def test_the_rate_that_is_assumed_explains_what_was_seen(counts: tuple[int, int]) -> None:
+    failed, runs = counts
+    seen = Reproducibility(failed=failed, runs=runs)
     assert 0 <= least_rate(seen) <= seen.failed / seen.runs + 1e-9
     assert LEAST_RATE <= SequentialTest.of(seen).rate <= MOST_RATE
     more = Reproducibility(failed=10 * seen.failed, runs=10 * seen.runs)

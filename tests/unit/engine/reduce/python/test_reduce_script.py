@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
@@ -116,14 +116,13 @@ def test_statements_that_need_each_other_stay_together() -> None:
     def fails(text: str) -> bool:
         return _error(text).startswith("AssertionError")
 
-    assert reduced(script, fails) == "assert False\n" or len(reduced(script, fails).splitlines()) == 1
+    assert reduced(script, fails) == "assert 7 + 31 != 38\n"
 
 
 def test_a_script_that_cannot_be_smaller_stays_as_it_is() -> None:
     assert reduced("f()", lambda text: text == "f()\n") == "f()\n"
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_nothing_single_can_go(seed: int, jobs: int) -> None:
     """Whatever set of names must stay, none of the statements that are left can go."""
