@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .expect import EXPECTED, KNOWN_WRONG, NO_ANSWER, WRONG, describe, judge
 from .results import CUT, OVER, Result
-from .rows import FOLDER, Row
+from .rows import FOLDER, Row, Side
 
 PAGE = FOLDER.parents[1] / "docs" / "gpu.md"
 BEGIN, END = "<!-- gpu-set: begin -->", "<!-- gpu-set: end -->"
@@ -53,7 +53,7 @@ def tables(rows: Sequence[Row], results: dict[str, dict[str, Result]]) -> str:
         parts += [f"### {title}", _summary(here, results[device])]
         parts.append("\n".join(["| script | what it is | verdict | answer | seconds | GPU memory |", "|---|---|---|---|---|---|",
                                 *(_table_row(row, results[device].get(row.name)) for row in here)]))  # fmt: skip
-        parts += [f"`{row.name}`: {row.sides[device].known_wrong}" for row in here if row.sides[device].known_wrong]
+        parts += [text for row in here if (text := _remark(row, row.sides[device], results[device].get(row.name)))]
     without = [f"| `{row.name}` | {row.no_twin} |" for row in rows if "cpu" not in row.sides]
     parts.append("\n".join(["| without a twin on a CPU | why |", "|---|---|", *without]))
     return "\n\n".join(parts)
@@ -94,6 +94,19 @@ def _table_row(row: Row, result: Result | None) -> str:
         return f"| `{row.name}` | {row.what} | {NOT_RUN} | | | |"
     answer = f"{result.answer}" if result.answer else OVER if result.status == OVER else "no report"
     return f"| `{row.name}` | {row.what} | {said} | {answer} | {result.seconds:.0f} | {_memory(result)} |"
+
+
+def _remark(row: Row, side: Side, result: Result | None) -> str:
+    """What a row says below its table: why it is known to be wrong, and what was expected where the answer is another."""
+    if result is None or verdict(row, result) in (EXPECTED, NOT_RUN):
+        return f"`{row.name}`: {side.known_wrong}" if side.known_wrong else ""
+    said = safe(f"{side.known_wrong} {result.summary}".strip())
+    return f"`{row.name}`: expected is {describe(side)}. {said}"
+
+
+def safe(text: str) -> str:
+    """The words of a report, which may quote a script, without anything that Markdown would take for markup."""
+    return re.sub(r"[^\w .,:;()/='-]", " ", text)
 
 
 def _memory(result: Result) -> str:

@@ -67,8 +67,16 @@ def test_an_answer_that_is_known_to_be_wrong_is_marked_and_explained() -> None:
     seen = replace(DONE, name="race", answer=Answer(0))
     text = page.tables([RACE], {"cuda": {"race": seen}, "cpu": {}})
     assert rows_of(text)["race"][0] == "wrong, as known"
-    assert "`race`: it is not seen" in text
+    assert "`race`: expected is exit 3. it is not seen Found." in text
+    assert "`race`: it is not seen" in page.tables([RACE], {"cuda": {}, "cpu": {}})
     assert "expected exit 3 (it is not seen)" in page.line(RACE, seen)
+
+
+def test_an_answer_that_is_wrong_comes_with_what_was_expected() -> None:
+    wrong = replace(DONE, answer=Answer(4), summary="3 runs <b>had</b> to be stopped | for want of time.")
+    text = page.tables([RELU], {"cuda": {"relu": wrong}, "cpu": {}})
+    assert "`relu`: expected is exit 0. 3 runs  b had /b  to be stopped   for want of time." in text
+    assert "expected is" not in page.tables([RELU], {"cuda": {"relu": DONE}, "cpu": {}})
 
 
 def test_only_what_is_between_the_markers_is_written() -> None:
