@@ -87,6 +87,8 @@ class Rerun:
         if signature is None or self.target is None:
             return False
         is_same_sort = not signature.kind.is_numeric or self.target.what == signature.what
+        if _is_raised_by_script(outcome.exception):  # a repro knows the failure again by what the script itself says
+            is_same_sort = is_same_sort and self.target.message == signature.message
         if (self.target.matches(signature) and is_same_sort) or is_inside(outcome, self.target):
             return True
         self.also_seen[signature] += 1
@@ -125,6 +127,12 @@ def script_signature(outcome: Outcome) -> Signature | None:
         kind = Kind.WRONG_METADATA if OF_METADATA.search(error.root_message) else Kind.WRONG_OUTPUT
         return replace(exception_signature(kind, error), message="", what=check)
     return signature_of(outcome)
+
+
+def _is_raised_by_script(error: ExceptionInfo | None) -> bool:
+    """Whether the innermost frame is a ``raise`` of the script's own."""
+    file, _, line = error.frames[-1] if error is not None and error.frames else ("", "", "")
+    return "/" not in file and re.search(r"\braise\b", line) is not None
 
 
 def _own_check(error: ExceptionInfo) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import ExceptionInfo, Outcome
-from minimizer.engine.reduce.python.rerun import script_signature
+from minimizer.engine.reduce.python import Source
+from minimizer.engine.reduce.python.rerun import Rerun, script_signature
 from minimizer.vocabulary import Kind
 
 GENERATED = f"c{'a7' * 25}.py"
@@ -42,3 +48,35 @@ def test_an_assertion_of_the_compiler_is_an_error() -> None:
     for file in ("torch/_dynamo/output_graph.py", "torch/nn/functional.py", GENERATED):
         inner = script_signature(failed("script.py", file))
         assert inner is not None and inner.kind is Kind.RUNTIME_ERROR
+
+
+class Canned:
+    """An executor of scripts that end well in eager; compiled they raise what their text says, at a line of theirs."""
+
+    def judge(self, requests: Sequence[dict[str, Any]], **_: Any) -> list[Outcome]:
+        return [self._outcome(request) for request in requests]
+
+    def _outcome(self, request: dict[str, Any]) -> Outcome:
+        if not request["compile"]:
+            return Outcome(outcome="same")
+        line = request["text"].strip()
+        message = line.partition("'")[2].rstrip("')")
+        error = {"type": "RuntimeError", "message": message, "root_type": "RuntimeError", "root_message": message}
+        return Outcome(
+            outcome="runtime_error", exception=ExceptionInfo(**error, frames=[("script.py", "<module>", line)])
+        )
+
+
+@pytest.mark.parametrize(
+    ("whole", "smaller", "is_same"),
+    [
+        ("raise RuntimeError('the tangent is lost')", "raise RuntimeError('the tangent is lost')", True),
+        ("raise RuntimeError('the tangent is lost')", "raise RuntimeError()", False),
+        ("f('of torch, in its own words')", "f()", True),
+    ],
+    ids=["as it was", "without a word", "not of the script"],
+)
+def test_what_the_script_raises_keeps_its_words(whole: str, smaller: str, is_same: bool) -> None:
+    rerun = Rerun(cast(Executor, Canned()), Path("script.py"))
+    rerun.target, _ = rerun.failure(whole)
+    assert rerun.check([Source.parse(smaller)]) == [is_same]
