@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flask.testing import FlaskClient
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
 from werkzeug.test import TestResponse
 
 from minimizer.report.model import Culprit, Failure, HistoryStep, Reduction, Report, Source, Verification
@@ -18,12 +20,30 @@ SCRIPT = b"import torch\nprint(torch.compile(torch.relu)(torch.ones(2)))\n"
 REPRO = b"import torch\n\n\ndef f(x):\n    return torch.relu(x)\n"
 
 
+class _CompiledOnce(BytecodeCache):
+    """The templates of all applications of this process: to compile them takes longer than most requests."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (code := self._code.get((bucket.key, bucket.checksum))) is not None:
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+
+
+TEMPLATES = _CompiledOnce()
+
+
 @contextmanager
 def client_of(
     settings: Settings, store: Store, ring: Callable[[Job], None] = lambda job: None
 ) -> Iterator[FlaskClient]:
     """A client of an application on this store."""
     app = create_app(settings, store, ring)
+    app.jinja_env.bytecode_cache = TEMPLATES
     yield app.test_client()
     app.extensions["minimizer"].close()
 

@@ -28,15 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the scripts are."""
     return tmp_path_factory.mktemp("home")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
-    """A started executor that reads ``home``."""
+    """A started executor that reads ``home``; all files share it, since a warm child is made to serve many tasks."""
     with executor(tmp_path_factory.mktemp("scratch"), home) as started:
         yield started
 

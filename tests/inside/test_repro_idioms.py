@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from children import trial
+from warm import SCRIPT, Warm
 
 from minimizer.engine.child.protocol import Outcome
 from minimizer.engine.emit import Details, Repro, emit, prose
@@ -341,21 +342,34 @@ CASES = {
 }  # fmt: skip
 
 Start = Callable[..., "subprocess.Popen[str]"]
+Ended = tuple[int, str]
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """Start a repro in a folder of its own; compiled kernels and headers are shared between the runs."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Compiled kernels and headers are shared between the runs; a processor's vector instructions are not probed in each."""
     cache = tmp_path_factory.mktemp("cache")
+    return {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(cache),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Start:
+    """Start a repro in a folder and a process of its own."""
 
     def start(source: str, **env: str) -> subprocess.Popen[str]:
         folder = tmp_path_factory.mktemp("repro")
-        (folder / "repro.py").write_text(source)
-        variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(cache), "LANG": "C.UTF-8"} | env
+        (folder / SCRIPT).write_text(source)
         return subprocess.Popen(
-            [sys.executable, "repro.py"],
+            [sys.executable, SCRIPT],
             cwd=folder,
-            env={"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"} | variables,
+            env={**environment, "HOME": str(folder), **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -364,19 +378,40 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     return start
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
+) -> Iterator[Callable[[str], tuple[Ended, Ended]]]:
+    """How a repro ends with the compiler, and without, in folders of its own."""
+    sides = (Warm(environment), Warm({**environment, "TORCHDYNAMO_DISABLE": "1"}))
+
+    def both(source: str) -> tuple[Ended, Ended]:
+        for side in sides:
+            folder = tmp_path_factory.mktemp("repro")
+            (folder / SCRIPT).write_text(source)
+            side.begin(folder)
+        compiled, eager = sides
+        return compiled.ended(), eager.ended()
+
+    yield both
+    for side in sides:
+        side.close()
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
     output, _ = process.communicate(timeout=240)
     return process.returncode, output
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_repro_fails_with_the_compiler_and_passes_without(start: Start, name: str) -> None:
+def test_a_repro_fails_with_the_compiler_and_passes_without(
+    both: Callable[[str], tuple[Ended, Ended]], name: str
+) -> None:
     case = CASES[name]
     repro = case.repro()
-    compiled, eager = start(repro.source), start(repro.source, TORCHDYNAMO_DISABLE="1")
-    status, output = ended(compiled)
+    (status, output), (eager, eager_output) = both(repro.source)
     assert (status, case.says in output, repro.evidence in output) == (1, True, True), output
-    assert ended(eager)[0] == 0
+    assert eager == 0, eager_output
 
 
 def test_only_functions_that_every_torch_compiles_as_they_are_go_without_a_wrapper() -> None:

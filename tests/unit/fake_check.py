@@ -17,7 +17,7 @@ class FakeCheck:
 
     def __init__(self, rule: Rule, *, budget: int | None = None) -> None:
         self._rule, self._budget = rule, budget
-        self.asked: list[str] = []
+        self._programs: list[Program] = []
         self.batches: list[int] = []
 
     def __call__(self, batch: Sequence[Program]) -> list[bool]:
@@ -25,10 +25,15 @@ class FakeCheck:
         for program in batch:
             well_formed(program)
             tidy(program)
-            self.asked.append(program.fingerprint())
-        if self._budget is not None and len(self.asked) > self._budget:
+            self._programs.append(program)
+        if self._budget is not None and len(self._programs) > self._budget:
             raise BudgetExceeded
         return [self._rule(program) for program in batch]
+
+    @property
+    def asked(self) -> list[str]:
+        """The fingerprints of all programs that it was asked about, in order."""
+        return [program.fingerprint() for program in self._programs]
 
 
 def no_literal(key: str) -> str | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from children import executor, trial
+from children import trial
 
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.diagnose.sets import Answer, Setting
@@ -29,12 +28,6 @@ NOOP_SLICES = Program(
     outputs=("sum",),
 )
 """#198131: a copy of a slice that is all of its tensor is taken for none, and read after the tensor has changed."""
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    with executor(tmp_path_factory.mktemp("scratch")) as started:
-        yield started
 
 
 def trials(child: Executor, program: Program) -> ProgramTrials:

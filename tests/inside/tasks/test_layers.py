@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from children import SECONDS, executor
+from children import SECONDS
 
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.measure.layer_table import Table, neighbourhood, tabulate
@@ -31,12 +30,6 @@ def backend(gm, example):
 """
 RELU = "any('relu' in t for t in targets)"
 HALVED = f"[v * 0.5 if {RELU} else v for v in gm(*args)]"
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    with executor(tmp_path_factory.mktemp("scratch")) as started:
-        yield started
 
 
 def program(wrong: str, *, layers: Layers = LAYERS, setup: str = "", grad: bool = False) -> Program:
