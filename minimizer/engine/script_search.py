@@ -19,7 +19,7 @@ from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
-from minimizer.engine.emit.script import emit_script
+from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.from_outcomes import BOOKKEEPING
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature

@@ -16,8 +16,8 @@ from typing import Any
 
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.protocol import ExceptionInfo, Outcome, Verdict
-from minimizer.engine.child.watchdog import Limits, Watchdog
 from minimizer.engine.oracle.sequential import SequentialTest
+from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
 from minimizer.report.model import Reproducibility
@@ -41,12 +41,6 @@ KINDS = {
 }
 MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
 """How long a program is compiled again and again, to see whether it always fails, and to see how often it does."""
-FIRST_TIMEOUT = 240.0
-LEAST_TIMEOUT = 30.0
-TIMEOUT_FACTOR = 8.0
-SILENCE = (4.0, 10.0)
-"""Seconds that a trial may say nothing before its stack is looked at, where a hang is reduced: as long as the slowest that ended
-by itself took as a whole, within these bounds. The stack decides, and a C++ compiler on it does not count."""
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference where the two sides are not of one make: a gradient that is None, a tuple that is shorter."""
@@ -303,7 +297,7 @@ class Oracle:
     @property
     def timeout(self) -> float:
         """Seconds a trial may take: a multiple of the slowest that ended by itself."""
-        return max(LEAST_TIMEOUT, TIMEOUT_FACTOR * self._slowest) if self._slowest else FIRST_TIMEOUT
+        return trial_timeout(self._slowest)
 
     def request(self, program: Program) -> dict[str, Any]:
         """The message that asks the child to judge a program."""
@@ -339,13 +333,6 @@ class Oracle:
         ended = [o.seconds for outcomes in trials for o in outcomes if o.outcome not in ("timeout", "lost")]
         self._slowest = max([self._slowest, *ended])
         return trials
-
-
-def trial_watchdog(slowest: float) -> Callable[[], Watchdog]:
-    """Makes watchdogs that tell a trial that hangs long before its timeout; ``slowest``: seconds a healthy one took, or 0."""
-    least, most = SILENCE
-    limits = Limits(floor=min(max(least, slowest), most), apart=0.5, slow_factor=float("inf"))
-    return lambda: Watchdog(limits)
 
 
 def is_inside(outcome: Outcome, hang: Signature) -> bool:

@@ -27,7 +27,7 @@ from minimizer.engine.survey.cases import (
     lost_signature,
     missing_signature,
 )
-from minimizer.engine.survey.plan import Plan
+from minimizer.engine.survey.coverage_plan import Plan
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted

@@ -15,17 +15,13 @@ from typing import Any
 from minimizer.engine.child.executor import RERUN, Executor
 from minimizer.engine.child.protocol import ExceptionInfo, Outcome
 from minimizer.engine.oracle.oracle import (
-    FIRST_TIMEOUT,
-    LEAST_TIMEOUT,
-    SILENCE,
-    TIMEOUT_FACTOR,
     Signature,
     exception_signature,
     is_inside,
     is_noise,
     signature_of,
-    trial_watchdog,
 )
+from minimizer.engine.oracle.timeouts import LEAST_TIMEOUT, SILENCE, trial_timeout, trial_watchdog
 from minimizer.engine.reduce.python.source import Source
 from minimizer.vocabulary import Kind
 
@@ -99,7 +95,7 @@ class Rerun:
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest
-        timeout = max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
+        timeout = trial_timeout(slowest)
         watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
         outcomes = self._executor.judge(requests, timeout=timeout, op=RERUN, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):

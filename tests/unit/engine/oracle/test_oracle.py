@@ -10,9 +10,6 @@ from fake_child import FakeExecutor, FakeSurvey
 from minimizer.engine.child.executor import Executor, Survey
 from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.oracle.oracle import (
-    FIRST_TIMEOUT,
-    LEAST_TIMEOUT,
-    SILENCE,
     Oracle,
     Signature,
     exception_signature,
@@ -21,6 +18,7 @@ from minimizer.engine.oracle.oracle import (
     signature_of,
     verdict_signature,
 )
+from minimizer.engine.oracle.timeouts import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.vocabulary import Kind

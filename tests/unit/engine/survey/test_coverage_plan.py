@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.engine.child.protocol import GraphCalls
-from minimizer.engine.survey.plan import Plan
+from minimizer.engine.survey.coverage_plan import Plan
 
 
 def plan(*keys: list[int], watched: list[list[int]] | None = None, steps: int | None = None) -> Plan:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.idioms import REPRO_SECONDS
-from minimizer.engine.emit.script import emit_script, in_lines
+from minimizer.engine.emit.script_idioms import emit_script, in_lines
 from minimizer.engine.script_search import has_shown_it, together
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
