@@ -3,7 +3,7 @@
 Calls with the same key (``inside/watch/keys.py``) differ in their values only, so that one says something of the others, and the
 first ones say most. All calls are in the plan, in this order: the first call of each key, the last of each, then the 2nd, 4th,
 8th and so on, then the rest, drawn by a fixed seed. A first run of the script knows no counts: it compares by a rule that needs
-none (first calls and doublings), and counts. Later runs work down the list.
+none (the first eight of each key, and doublings), and counts. Later runs work down the list.
 """
 
 from __future__ import annotations

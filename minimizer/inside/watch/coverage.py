@@ -17,8 +17,9 @@ from .python_state import PythonState
 
 MOST_LEFT_OUT = 20
 """Lines of what was left out; more of them tell nobody more."""
-TRUSTED_CALLS = 8
-"""Calls of a graph after which a script that compiles nothing new may be stopped, unless the user asks for more."""
+EARLY = 8
+"""Calls of a key that a first run compares without leaving any out; and calls of a graph after which a script that compiles nothing new
+may be stopped."""
 LEAST_SECONDS = 20.0
 """What comparing may take in any run; beyond that it takes no longer than the script itself."""
 
@@ -27,7 +28,7 @@ class Coverage:
     """Counts of one run.
 
     Which calls are compared: ``steps`` of each key where the user says so; else those in ``listed`` (numbers of calls, by graph, as
-    they were chosen from the counts of an earlier run); else, in a first run, the first of each key, the 2nd, 4th, 8th and so on.
+    they were chosen from the counts of an earlier run); else, in a first run, the first eight of each key, the 16th, 32nd and so on.
     ``ranks``: of the job; where there are several, no clock has a say in what is compared. ``values``: whether they are.
     """
 
@@ -68,8 +69,8 @@ class Coverage:
             return times <= self._steps
         if self._listed is not None:
             return number in self._listed.get(graph, ())
-        is_doubled = times & (times - 1) == 0
-        return times == 1 or (is_doubled and (self._ranks > 1 or self._is_affordable))
+        is_early_or_doubled = times <= EARLY or times & (times - 1) == 0
+        return times == 1 or (is_early_or_doubled and (self._ranks > 1 or self._is_affordable))
 
     @property
     def _is_affordable(self) -> bool:
@@ -127,7 +128,7 @@ class Coverage:
     @property
     def is_trusted(self) -> bool:
         """Whether every graph was called often enough for a script that compiles nothing new to be stopped."""
-        return all(graph.calls >= (self._steps or TRUSTED_CALLS) for graph in self.graphs)
+        return all(graph.calls >= (self._steps or EARLY) for graph in self.graphs)
 
     @property
     def _planned(self) -> int:

@@ -116,7 +116,7 @@ class HeldCall:
                 return {"error": str(opaque)}
             raise
         for node in body["nodes"]:  # from the root of the model, not from what was compiled
-            node["module"] = ".".join(filter(None, (self._instance, node["module"])))
+            node["module"] = ".".join(filter(None, (self._instance, node.get("module"))))
         self._golden = GoldenGraph(module, inputs, dict(self._call.rng), body.pop("names"))
         return {**body, **self._surroundings(body["level"])}
 

@@ -17,14 +17,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from minimizer.inside.referee import referee, steadiness
-from minimizer.inside.referee.call import Call, Function
+from minimizer.inside.referee.call import Call, Function, Side
 from minimizer.inside.referee.distance import Distance
 from minimizer.inside.referee.jumps import JumpsDiffer
 from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.values.rounding import tensors
-from minimizer.inside.values.snapshot import global_state, rng_state
+from minimizer.inside.values.snapshot import global_state
 
 
 @pytest.fixture(autouse=True)
@@ -383,7 +383,7 @@ def test_sums_of_a_backward_are_long_too() -> None:
 
 def test_casts_to_lower_precision_vanish_in_the_truth() -> None:
     x = torch.randn(64)
-    truth = referee.upcast(lambda x: (x.half() * torch.ones(64, dtype=torch.bfloat16)).float().exp(), [x])
+    truth = referee.upcast(Call.now(lambda x: (x.half() * torch.ones(64, dtype=torch.bfloat16)).float().exp(), [x]))
     assert truth.dtype is torch.float64
     assert torch.equal(truth, x.double().exp())
 
@@ -395,7 +395,7 @@ def test_the_truth_keeps_storage_sharing_and_does_not_touch_the_inputs() -> None
         a.add_(1)
         return b * 2
 
-    assert referee.upcast(write, [base[:3], base[1:]]).tolist() == [2, 2, 0]
+    assert referee.upcast(Call.now(write, [base[:3], base[1:]])).tolist() == [2, 2, 0]
     assert base.tolist() == [0, 0, 0, 0]
 
 
@@ -416,7 +416,7 @@ def branching(x: torch.Tensor) -> torch.Tensor:
     ids=["nextafter", "view(dtype)", "frexp", "finfo", "random", "branch on dtype"],
 )
 def test_fp64_is_invalid_for(function: Function) -> None:
-    assert referee.upcast(function, [torch.randn(8).half()]) is None
+    assert referee.upcast(Call.now(function, [torch.randn(8).half()])) is None
 
 
 def test_real_nextafter_fault_is_found_though_compiled_is_closer_to_fp64() -> None:
@@ -462,7 +462,8 @@ def test_without_fp64_an_element_within_the_tolerance_of_its_dtype_is_no_fault()
     def compiled(x: torch.Tensor) -> torch.Tensor:
         return function(x) + torch.tensor([8e-6, 0.0]).bfloat16()
 
-    verdict = judge(function, [x], rng_state(), function(x), [x], compiled(x) + torch.tensor([0, 0.1]).bfloat16(), [x])
+    far = compiled(x) + torch.tensor([0, 0.1]).bfloat16()
+    verdict = judge(Call.now(function, [x]), Side(function(x), [x]), Side(far, [x]))
     assert verdict.fault
     assert not judged(function, [x], compiled).fault
 
@@ -830,7 +831,7 @@ def test_is_random_looks_at_what_is_drawn() -> None:
 
 
 def steady(function: Callable[..., Any], inputs: list[Any], *wrong: str) -> bool:
-    return steadiness.is_steady(lambda values: (function(*values), values, []), inputs, rng_state(), wrong)
+    return steadiness.is_steady(Call.now(function, inputs), wrong)
 
 
 def test_eager_that_is_seldom_different_is_not_steady() -> None:
@@ -943,8 +944,8 @@ def test_the_verdict_is_json() -> None:
 
 def test_judging_leaves_inputs_and_random_state_alone() -> None:
     x, state = torch.ones(3), torch.get_rng_state()
-    rng = rng_state()
-    judge(lambda x: x.add_(torch.rand(3)), [x], rng, x + 1, [x + 1], x + 2, [x + 2])
+    call = Call.now(lambda x: x.add_(torch.rand(3)), [x])
+    judge(call, Side(x + 1, [x + 1]), Side(x + 2, [x + 2]))
     assert torch.equal(x, torch.ones(3))
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -959,7 +960,7 @@ def test_switches_that_a_program_leaves_on_count_in_none_of_its_other_runs() -> 
     x, before = torch.randn(4, 4), global_state()
     with before.applied():
         expected = program(x)
-    verdict = judge(program, [x], rng_state(), expected, [x], expected * 1.1, [x])
+    verdict = judge(Call.now(program, [x]), Side(expected, [x]), Side(expected * 1.1, [x]))
     assert (verdict.fault, verdict.rule) == (True, "fp64")
     assert verdict.eager_error is not None and verdict.eager_error < 1e-6
     assert global_state() == before
@@ -969,4 +970,4 @@ def test_an_equal_call_is_not_rerun() -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("nothing differs: there is nothing to ask")
 
-    assert judge(never, [], rng_state(), torch.ones(2), [], torch.ones(2), []) == Verdict()
+    assert judge(Call.now(never, []), Side(torch.ones(2)), Side(torch.ones(2))) == Verdict()

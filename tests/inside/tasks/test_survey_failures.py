@@ -301,7 +301,7 @@ import sys
 def broken(*args):
     raise ValueError("ours")
 
-sys.modules["minimizer_inside.tasks.survey"].HeldCall = broken
+sys.modules["minimizer_inside.watch.holder"].HeldCall = broken
 torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(3))
 """
     )
