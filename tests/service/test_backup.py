@@ -109,7 +109,9 @@ def test_the_manifests_start_what_there_is() -> None:
     assert set(deployments) == {"web", "worker", "worker-gpu"}
     for name, template in deployments.items():
         (container,) = template["spec"]["containers"]
-        assert {entry["name"] for entry in container["env"]} == {"MINIMIZER_DATABASE_URL", "MINIMIZER_BROKER_URL"}
+        of_gpus = {"NVIDIA_DRIVER_CAPABILITIES"} if name == "worker-gpu" else set()
+        servers = {"MINIMIZER_DATABASE_URL", "MINIMIZER_BROKER_URL"}
+        assert {entry["name"] for entry in container["env"]} == servers | of_gpus
         assert template["metadata"]["labels"]["part"] == name
     config = next(one["data"] for one in manifests if one["kind"] == "ConfigMap")
     from minimizer.settings import Settings
