@@ -11,8 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 
 from minimizer.engine import budget
@@ -22,24 +21,19 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
-from minimizer.engine.diagnose import Patient
-from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
-from minimizer.engine.diagnose.trials import ProgramTrials
-from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
-from minimizer.engine.graph_search import FINISH_SECONDS, Search, Unreduced
+from minimizer.engine.graph_search import FINISH_SECONDS, Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
-from minimizer.engine.reduce.graph.public_names import is_public
-from minimizer.engine.script_search import PythonLevel
+from minimizer.engine.routes import Made, Routes
 from minimizer.engine.secondary import write_further
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
 from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
 from minimizer.engine.witness.adopt import take_up
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool, Unanswered
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool
 from minimizer.options import Options
 from minimizer.report import as_markdown
 from minimizer.report.model import Checked, Failure, Report, Reproducibility
@@ -155,75 +149,48 @@ class _Job:
                     self._start(executor)
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
+                routes = self._routes(executor, self._triage(surveys, plain), beside)
                 try:
-                    result = self._result(executor, surveys, plain, follow_up, beside)
-                    if result is not None:
-                        self._follow(*result, surveys, follow_up)
+                    made = self._made(surveys, plain, follow_up, routes)
+                    if made is not None:
+                        self._follow(made, follow_up, routes)
                 finally:
                     self._tell_of_memory(executor)
             if self._options.witness and self._wants_witnesses():
                 with self._journal.step(Step.WITNESS):
                     self._hear(follow_up)
 
-    def _result(
-        self, executor: Executor, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, beside: ThreadPoolExecutor
-    ) -> tuple[Result, Patient | None] | None:
-        """A repro that is not verified yet, and what is to be diagnosed; None where the verdict is reached without one."""
-        triage = self._triage(surveys, plain)
+    def _made(self, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, routes: Routes) -> Made | None:
+        """A repro that is not verified yet; None where the verdict is reached without one."""
         with self._journal.step(Step.SURVEY):
-            beside.submit(executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
+            routes.beside.submit(routes.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
             try:
-                found = triage.run()
+                found = routes.triage.run()
             except DiskExceeded:
                 raise
             except BudgetExceeded as error:
                 raise BudgetExceeded(f"{error}, {surveys.doing}") from None
+        end = found if isinstance(found, Settled) else routes.follow(found)
+        if isinstance(end, Made):
+            return end
+        # Plain runs are asked where no failure was seen, or one that is not ours to explain.
+        is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
+        if is_healthy(end) or is_starved(end) or is_error:
+            end = self._against(plain, end, routes)
+        last = routes.triage.by_layout(end)
+        if isinstance(last, Case):
+            try:
+                return routes.by_graph(last)
+            except (Unreduced, ChildFailed) as error:
+                last = layout_unmade(end, str(error))
+        self._conclude(last, follow_up)
+        return None
 
-        def reduced(case: Case) -> tuple[Result, Patient | None]:
-            result = self._reduce(case, executor, triage, beside)
-            patient = self._patient(result, surveys)
-            if result.found is not None and not is_public(result.found.reduced):
-                result = self._in_public(result, executor)
-            return result, patient
-
-        def unless_by_layout(verdict: Settled) -> tuple[Result, Patient | None] | None:
-            is_asked = is_healthy(verdict) or is_starved(verdict)
-            verdict = self._against(plain, verdict) if is_asked else verdict
-            last = triage.by_layout(verdict)
-            if isinstance(last, Case):
-                try:
-                    return reduced(last)
-                except (Unreduced, ChildFailed) as end:
-                    last = layout_unmade(verdict, str(end))
-            self._conclude(last, follow_up)
-            return None
-
-        if isinstance(found, Settled):
-            return unless_by_layout(found)
-        try:
-            if isinstance(found, ScriptCase):
-                raise Unreduced(found.otherwise)
-            return reduced(found)
-        except (Unreduced, ChildFailed) as end:
-            otherwise = end.settled if isinstance(end, Unreduced) else _unanswered(end, found)
-        if otherwise.status is Status.HEALTHY:
-            return unless_by_layout(otherwise)
-        level = self._python_level(executor)
-        is_one_process = self._options.nproc == 1  # as a repro is
-        is_steady = otherwise.reason is not Reason.NONDETERMINISTIC
-        script_repro = level.repro(otherwise) if is_one_process and is_steady else None
-        if script_repro is None:
-            is_error = isinstance(found, ScriptCase) and otherwise.reason is Reason.NOT_VERIFIED
-            is_asked = is_error and otherwise.kind is not Kind.HANG
-            return unless_by_layout(self._against(plain, otherwise) if is_asked else otherwise)
-        return Result(script_repro), level.patient
-
-    def _follow(self, result: Result, patient: Patient | None, surveys: Surveys, follow_up: FollowUp) -> None:
+    def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
         """Verify, and find out what is worth knowing beside the repro."""
         self._journal.watch()
-        verified = follow_up.verify(result)
-        if verified is not result:
-            result, patient = verified, self._patient(verified, surveys)
+        result = follow_up.verify(made.result)
+        patient = made.patient if result is made.result else routes.patient(result)
         self._journal.keep()
         suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
         if result.found is not None:
@@ -265,64 +232,6 @@ class _Job:
             binds=self._binds,
             network=self._network,
         )
-
-    def _reduce(self, case: Case, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Result:
-        """Reduce a failing call, or of several that are only suspects the first that is confirmed.
-
-        Raises:
-            Unreduced: no window of the graph fails by itself.
-            Unanswered: the graph's values cannot be had.
-        """
-        self._announce(case)
-        try:
-            search = self._search(case, executor)
-            return search.run(lambda seen, enough: beside.submit(triage.surveys.rate, case, seen, enough))
-        except (Unreduced, Unanswered) as end:
-            case.survey.close()  # before another is held: each holds the whole script
-            if case.otherwise is None:
-                raise
-            if isinstance(end, Unanswered):
-                triage.leave_open()
-            further = triage.next_suspect()
-            if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
-                raise
-            if further is None:
-                assert triage.otherwise is not None
-                raise Unreduced(triage.otherwise) from None
-        return self._reduce(further, executor, triage, beside)
-
-    def _python_level(self, executor: Executor) -> PythonLevel:
-        return PythonLevel(executor, self._script, self._options.args, self._journal, jobs=self._settings.trial_jobs)
-
-    def _in_public(self, result: Result, executor: Executor) -> Result:
-        """The repro that the script itself comes down to, if it shows the same in no more lines; who is to blame stays as it is."""
-        report, known = self._report, self._report.model_copy(deep=True)
-        assert known.failure is not None
-        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
-        repro = None
-        try:
-            with self._journal.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
-                repro = self._python_level(executor).repro(same) if self._options.nproc == 1 else None
-        finally:
-            reduction = report.reduction
-            for name in Report.model_fields:
-                setattr(report, name, getattr(known, name))
-        is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
-        if repro is None or reduction is None or known.reduction is None or not is_better:
-            result.keep(self._journal)
-            return result
-        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
-        report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
-        return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
-
-    def _patient(self, result: Result, surveys: Surveys) -> Patient | None:
-        """What is diagnosed where a graph was reduced."""
-        found = result.found
-        if found is None:
-            return None
-        assert self._report.failure is not None
-        original = SurveyedScript(surveys, found.case, passes_needed(self._report.failure.reproducibility))
-        return Patient(ProgramTrials(found.reduced, found.oracle), original, self._script)
 
     def _start(self, executor: Executor) -> None:
         ready = executor.start()
@@ -388,27 +297,20 @@ class _Job:
             on_note=self._journal.note,
         )
 
-    def _against(self, plain: PlainRuns, found: Settled) -> Settled:
+    def _against(self, plain: PlainRuns, found: Settled, routes: Routes) -> Settled:
         """A verdict in the light of what the script does untouched."""
         try:
             return plain.against(found)
         finally:
-            self._report.attempts = list(plain.attempts)
+            self._report.attempts = [*routes.tried, *plain.attempts]
+
+    def _routes(self, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Routes:
+        jobs = self._settings.trial_jobs
+        return Routes(executor, triage, self._journal, self._options, self._script, jobs, beside)
 
     def _triage(self, surveys: Surveys, plain: PlainRuns) -> Triage:
         repeat_seconds = max(REPEAT_SECONDS, self._options.budget / 10)
         return Triage(surveys, on_note=self._journal.note, on_healthy=plain.begin, repeat_seconds=repeat_seconds)
-
-    def _search(self, case: Case, executor: Executor) -> Search:
-        return Search(
-            case,
-            executor,
-            self._journal,
-            script=self._script.name,
-            source=self._script.read_text(errors="replace"),
-            target=self._options.target,
-            jobs=self._settings.trial_jobs,
-        )
 
     def _conclude(self, found: Settled, follow_up: FollowUp) -> None:
         """The verdict where there is nothing to reduce."""
@@ -435,27 +337,3 @@ class _Job:
                 layout_only=found.layout_only,
                 reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
             )
-
-    def _announce(self, case: Case) -> None:
-        report, signature = self._report, case.signature
-        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
-        report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
-        report.checked = Checked(**case.checked.model_dump())
-        self._journal.subject = f"graph {case.graph}" if case.graph is not None else ""
-        report.failure = Failure(
-            kind=signature.kind,
-            exception_type=case.exception.root_type if case.exception else None,
-            message=case.message,
-            signature=signature.text,
-            layout_only=case.layout_only,
-            reproducibility=Reproducibility(failed=1, runs=case.runs),
-        )
-        self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
-
-
-def _unanswered(error: ChildFailed, found: Case | ScriptCase) -> Settled:
-    """The verdict where the graph of a failure, or of a mere suspect, cannot be had."""
-    if isinstance(found, Case) and found.otherwise is not None:
-        return unexamined(found.otherwise)
-    summary = f"The script fails, but its graph cannot be taken apart: {error}."
-    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary)

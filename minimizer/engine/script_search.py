@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer.engine.call_sequence import compiled_anew
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import ExceptionInfo, Outcome
-from minimizer.engine.diagnose import Patient
+from minimizer.engine.diagnose import Original, Patient
 from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.trials import ScriptTrials
@@ -42,17 +44,41 @@ FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 REFERENCE = "'eager'"
 """A backend that a script compares others with; it is to blame only where it is the only one."""
+LATER_CALL = "a later call of compiled code than the one it was compiled for"
 OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
 """Entries to the compiler that take the backend first, before there is a function."""
 
 
-class PythonLevel:
-    """One script whose failure no graph carries."""
+@dataclass(frozen=True)
+class MadeScript:
+    """A script that was made of a failing graph (`call_sequence`), to be reduced in the place of the user's.
 
-    def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
+    ``module`` and ``source`` say where the graph comes from, ``original`` is the user's script, for the diagnosis.
+    """
+
+    text: str
+    original: Original
+    module: str
+    source: Source | None
+
+
+class PythonLevel:
+    """One script whose failure no graph carries: the user's, or one that was ``made``."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        script: Path,
+        args: Sequence[str],
+        journal: Journal,
+        *,
+        jobs: int,
+        made: MadeScript | None = None,
+    ) -> None:
         self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
+        self._made = made
         self._report = journal.report
-        self._rerun = Rerun(executor, script)
+        self._rerun = Rerun(executor, script, shares_cache=made is None)
         self.patient: Patient | None = None
         """What can be diagnosed, once there is a repro."""
 
@@ -67,14 +93,15 @@ class PythonLevel:
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
-                text = bundled(self._script.read_text("utf-8-sig"), self._script.parent)
-                script = Script.parse(with_arguments(text, self._args))
+                script = Script.parse(self._text)
             except (SyntaxError, UnicodeDecodeError):
                 return None
             target, outcome = self._rerun.failure(script.text)
             # What took longer than it may is no hang, unless a run was seen to stand still.
             is_late = target is not None and target.kind is Kind.HANG and not self._rerun.hangs
             if target is None or is_late or not self._rerun.ends_well(script.text):
+                return None
+            if not self._needs_earlier_calls(script.text):
                 return None
             disputed = otherwise.reason is Reason.DISPUTED
             if disputed and self._rerun.failure(script.text, backend="aot_eager")[0] is None:
@@ -83,7 +110,7 @@ class PythonLevel:
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
-        if disputed and names_clock(reduced.text):
+        if (disputed and names_clock(reduced.text)) or not self._needs_earlier_calls(reduced.text):
             self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)
@@ -93,10 +120,27 @@ class PythonLevel:
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.text, target)
 
+    @property
+    def _text(self) -> str:
+        if self._made is not None:
+            return self._made.text
+        return with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
+
+    def _needs_earlier_calls(self, text: str) -> bool:
+        """Whether a script that was made of several calls passes where its last statement uses nothing compiled for others.
+
+        Else what its check sees may be rounding.
+        """
+        if self._made is None:
+            return True
+        signature, outcome = self._rerun.failure(compiled_anew(text))
+        return signature is None and outcome.outcome == "same"
+
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
         """What is diagnosed; a failure that does not always show is gone after several passes in a row."""
         repeats = passes_needed(rate)
-        original = RerunScript(self._rerun, self._script, self._args, repeats)
+        by_itself = RerunScript(self._rerun, self._script, self._args, repeats)
+        original = self._made.original if self._made is not None else by_itself
         return Patient(ScriptTrials(text, target, self._rerun), original, self._script, repeats)
 
     def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
@@ -157,14 +201,13 @@ class PythonLevel:
         report.failure.stage = stage_of(ladder, fails)
         seen = self._rerun.observed(text)
         report.reduction.nodes_after = seen.calls
-        end = text.strip().splitlines()[-1]
-        report.culprits = [
-            Culprit(
-                ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops,
-                what=together(text, [*seen.unusual, *(["a graph break"] if breaks else [])]),
-                source=self._source(end),
-            )
-        ]
+        culprit = Culprit(ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops)
+        if self._made is None:
+            what = together(text, [*seen.unusual, *(["a graph break"] if breaks else [])])
+            more = {"what": what, "source": self._source(text.strip().splitlines()[-1])}
+        else:
+            more = {"what": LATER_CALL, "source": self._made.source, "module": self._made.module}
+        report.culprits = [culprit.model_copy(update=more)]
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
 
     def _source(self, statement: str) -> Source | None:

@@ -66,7 +66,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("Replay", issue.replay(report, repro)),
         ("Workaround", _workaround(report)),
         ("Layers", _layers(report)),
-        ("Plain runs", _plain_runs(report)),
+        ("What was tried", _attempts(report)),
         ("Health", _health(report)),
         ("Reduction", _reduction(report)),
         ("PyTorch's own minifier", _witnesses(report)),
@@ -348,9 +348,9 @@ def _checked(report: Report, script_name: str) -> str:
     return "\n\n".join(filter(None, (" ".join(said), left_out)))
 
 
-def _plain_runs(report: Report) -> str:
+def _attempts(report: Report) -> str:
     rows = [(escape(attempt.what), escape(attempt.outcome), f"{attempt.seconds:.0f}") for attempt in report.attempts]
-    return table(("the script by itself", "how it ended", "seconds"), rows)
+    return table(("what was tried", "how it ended", "seconds"), rows if len(rows) > 1 else [])
 
 
 def _versions(report: Report) -> str:

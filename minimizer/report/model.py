@@ -247,7 +247,7 @@ class Checked(Part):
 
 
 class Attempt(Part):
-    """Something that was tried beside the search for a repro, such as a plain run of the script."""
+    """A way to a repro that was tried, or a plain run of the script."""
 
     what: str
     outcome: str
@@ -300,7 +300,9 @@ class Report(Part):
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)
     checked: Checked = Field(default_factory=Checked)
-    attempts: list[Attempt] = Field(default_factory=list, description="Plain runs of the script, and how each ended.")
+    attempts: list[Attempt] = Field(
+        default_factory=list, description="Ways to a repro and plain runs of the script, and how each ended."
+    )
     health: Health = Field(default_factory=Health)
     versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")
     environment: dict[str, str] = Field(default_factory=dict)

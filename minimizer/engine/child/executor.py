@@ -19,7 +19,7 @@ from pathlib import Path
 
 from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready
+from minimizer.engine.child.protocol import End, Finished, Held, MadeCall, Outcome, Ready
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.untrusted import read_untrusted, tail
 from minimizer.engine.child.watchdog import Action, Silence, Watchdog
@@ -404,6 +404,14 @@ class Survey:
         """Source text for a small golden value, or for what may do in the place of one that holds NaN or infinities."""
         text = self._executor.ask(self._task, {"what": "literal", "key": key}).get("text")
         return text if isinstance(text, str) and len(text) < 10_000 else None
+
+    def calls(self) -> list[MadeCall]:
+        """How the inputs of the calls that led to the held one are made, and its own, by the names of the program asked for last.
+
+        Raises:
+            ChildFailed: its inputs have no source text.
+        """
+        return protocol.parse(protocol.MadeCalls, self._executor.ask(self._task, {"what": "calls"})).calls
 
     def close(self) -> None:
         """Let go of the graph."""

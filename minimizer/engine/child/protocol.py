@@ -281,6 +281,19 @@ class Held(Loose):
     program: dict[str, Any] | None
 
 
+class MadeCall(Loose):
+    """How the inputs of a call are made: statements that come first, and an expression for each input of the program, by name."""
+
+    statements: list[Text] = Field(default_factory=list, max_length=1000)
+    values: dict[Name, Text] = Field(default_factory=dict, max_length=10_000)
+
+
+class MadeCalls(Loose):
+    """The calls that led to a held one, and that one itself, last."""
+
+    calls: list[MadeCall] = Field(min_length=1, max_length=100)
+
+
 class End(Loose):
     """The zygote's word on how a task ended."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,6 +90,7 @@ class Surveys:
         self.plan = Plan(steps)
         self._listed: dict[int, list[int]] | None = None
         """The calls that runs compare, by graph; None before there was a run to choose them by."""
+        self._passed_by: list[int] = []
         self._paces: list[Pace] = []
         share = budget * SHARE
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
@@ -182,6 +184,10 @@ class Surveys:
         """From now on runs compare this call of a graph, and no others."""
         self._listed = {graph: [call]}
 
+    def pass_by(self, graphs: Sequence[int]) -> None:
+        """From now on runs compare no calls of these graphs."""
+        self._passed_by = [*graphs]
+
     @property
     def affords_another(self) -> bool:
         """Whether one more run keeps a healthy verdict within `MOST_COST`."""
@@ -223,6 +229,7 @@ class Surveys:
             "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
             "values": compiled and self.values, "steps": self._steps if compiled else None,
             "calls": self._listed if compiled else None, "hold": None, "tolerance": None, "layout": False,
+            "passed_by": self._passed_by,
         }  # fmt: skip
 
     def fails_again(self, case: Case) -> bool | None:

@@ -230,6 +230,16 @@ class Triage:
         case = self._held(held, signature=lost_signature(lost, error))
         return replace(case, message=line_of(error), exception=error, checked=finished.checked)
 
+    def held_at(self, case: Case) -> Case | None:
+        """The call of a case, held once more before compiled code comes to it; None where it cannot be had."""
+        held = _to_reduce(self.surveys.run(hold={"graph": case.graph, "call": case.call}))
+        return None if held is None else self._held(held, signature=case.signature)
+
+    def without(self, graphs: Sequence[int]) -> Case | ScriptCase | Settled:
+        """What a run comes to in which calls of these graphs are not compared; so are later runs."""
+        self.surveys.pass_by(graphs)
+        return self._once()
+
     def next_suspect(self) -> Case | None:
         """The next call whose values behind a jump differ, held; None if there is none left.
 

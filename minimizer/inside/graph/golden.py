@@ -24,7 +24,8 @@ class GoldenGraph:
 
     def __init__(self, module: fx.GraphModule, inputs: list[Any], rng: Any, names: dict[str, fx.Node]) -> None:
         self._module, self._inputs, self._rng = module, inputs, rng
-        self._names = names
+        self.names = names
+        """Its nodes, by the names that they have in the program that was written of it."""
 
     def values(self, keys: list[str]) -> dict[str, torch.Tensor]:
         """Copies of the tensors named by ``keys``.
@@ -36,11 +37,11 @@ class GoldenGraph:
         after: dict[fx.Node, list[str]] = {}
         for key in keys:
             value, _, moment = key.partition("@")
-            node = self._names.get(value)
+            node = self.names.get(value)
             if node is None:
                 continue
-            if moment and moment in self._names:
-                moments.setdefault(self._names[moment], []).append((key, node))
+            if moment and moment in self.names:
+                moments.setdefault(self.names[moment], []).append((key, node))
             else:
                 after.setdefault(node, []).append(key)
         collector = _Collector(self._module, moments, after)

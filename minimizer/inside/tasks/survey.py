@@ -54,7 +54,7 @@ class Survey:
 
     Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
     ``steps`` and ``calls`` (which calls are compared, see `Coverage`), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
-    how a crash is held), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
+    how a crash is held), ``passed_by`` (graphs of which no call is compared), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
     the script's own, which then decides), ``layout`` (whether a difference in nothing but strides ends the script too), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
     ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
@@ -67,6 +67,7 @@ class Survey:
         self._ranks = message.get("nproc", 1)
         self._compile, self._stance = message["compile"], message.get("stance", False)
         values, self._trace = message.get("values", True), message.get("trace")
+        self._passed_by = frozenset(message.get("passed_by", ()))
         listed = message.get("calls")
         listed = None if listed is None else {int(graph): calls for graph, calls in listed.items()}
         self._coverage = Coverage(message["steps"], listed, self._ranks, values=values)
@@ -209,10 +210,14 @@ class Survey:
         """A call of a graph, compared if that is planned; ``why_not`` says why none is, if so."""
         if is_capturing():
             why_not = f"it {WHY_CAPTURED}"
+        elif graph.index in self._passed_by:
+            why_not = "a failure of it was seen, and another is looked for"
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.is_at(graph, number)
         if is_due and why_not:
             self._coverage.left_out(graph, why_not)
+        if not self._holder.is_at(graph, number):
+            self._holder.note_call(graph, args)
         if not is_due or why_not:
             result = compiled(*args)
         else:

@@ -5,7 +5,10 @@ The values of the call stay where they are; only what a question asks for is wri
 
 from __future__ import annotations
 
+import contextlib
 import traceback
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -14,6 +17,7 @@ from ..graph import state
 from ..graph.golden import GoldenGraph, storable
 from ..graph.graphs import Opaque
 from ..graph.lowering import write_down
+from ..graph.recipes import Recipe, recipe
 from ..referee.call import Call, GradientCall
 from ..wire import Channel, Message
 from .backwards import BackwardCall
@@ -21,6 +25,9 @@ from .captured import CapturedGraph
 from .health import Health
 from .line import Line
 from .survey_log import Told, end_with
+
+MOST_EARLIER = 8
+"""Calls that are remembered of those that led to a failure."""
 
 
 class Holder:
@@ -32,10 +39,24 @@ class Holder:
 
     def __init__(self, line: Line, told: Told, health: Health, script: str, at: Message | None) -> None:
         self._line, self._told, self._health, self._script, self._at = line, told, health, script, at
+        self._earlier: list[Recipe] = []
+        """How the inputs of the calls are made that led to the one to be held: of the first, and of the last few."""
 
     def is_at(self, graph: CapturedGraph, number: int | None) -> bool:
         """Whether this is the call to be held, whatever comes of it."""
         return self._at == {"graph": graph.index, "call": number}
+
+    def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
+        """Remember how the inputs of a call are made that comes before the one to be held.
+
+        One whose inputs have no source text is left out.
+        """
+        if self._at is None or self._at["graph"] != graph.index or self._at["call"] is None:
+            return
+        with contextlib.suppress(Exception):
+            if len(self._earlier) == MOST_EARLIER:
+                del self._earlier[1]
+            self._earlier.append(recipe(graph.lifted.inputs(args)))
 
     def hold(self, graph: CapturedGraph, call: Call, failure: Message, backward: BackwardCall | None = None) -> None:
         """Stop the script here: answer questions about a call, or about its ``backward``, until the other end hangs up.
@@ -52,19 +73,27 @@ class Holder:
             failure["health"] = self._health.to_json()
             with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
                 setup = graph.setup_lines() if backward is None else backward.setup
-                HeldCall(graph, call, setup, self._script, instance).serve(failure, self._line.channel)
+                held = HeldCall(graph, call, setup, self._script, instance, self._earlier)
+                held.serve(failure, self._line.channel)
 
         end_with(serve)
 
 
 class HeldCall:
-    """A captured call and the questions it answers: its program, golden values, literals."""
+    """A captured call and the questions it answers: its program, golden values, literals, the calls that led to it."""
 
     def __init__(
-        self, graph: CapturedGraph, call: Call, setup: tuple[list[str], list[str]], script: str, instance: str
+        self,
+        graph: CapturedGraph,
+        call: Call,
+        setup: tuple[list[str], list[str]],
+        script: str,
+        instance: str,
+        earlier: Sequence[Recipe],
     ) -> None:
         self._graph, self._call, self._script, self._instance = graph, call, script, instance
         self._setup, self._opaque = setup
+        self._earlier = earlier
         self._golden: GoldenGraph | None = None
 
     def serve(self, failure: Message, channel: Channel) -> None:
@@ -98,7 +127,16 @@ class HeldCall:
             return {"saved": sorted(found)}
         if what == "literal":
             return {"text": self._golden.literal(question["key"])}
+        if what == "calls":
+            return {"calls": [self._recipe(made) for made in (*self._earlier, recipe(self._call.inputs))]}
         raise ValueError(f"no such question: {what}")
+
+    def _recipe(self, made: Recipe) -> Message:
+        """How the inputs of a call are made, by the names that they have in the program."""
+        assert self._golden is not None
+        places = {node: index for index, node in enumerate(self._graph.module.graph.find_nodes(op="placeholder"))}
+        named = {name: places[node] for name, node in self._golden.names.items() if node in places}
+        return {"statements": made.statements, "values": {name: made.values[at] for name, at in named.items()}}
 
     def _program(self, level: str) -> Message:
         """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from minimizer.engine.child.protocol import Outcome, Verdict, parse
+from minimizer.engine.child.protocol import Verdict, parse
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
-from minimizer.engine.localize.suspects import Answer
-from minimizer.engine.oracle.oracle import Signature, signature_of, verdict_signature
-from minimizer.engine.pipeline import _end, _Job, _unanswered, minimize
-from minimizer.engine.program.arguments import Ref
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.engine.program.regions import Region
-from minimizer.engine.survey.cases import Case, Settled, unexamined
+from minimizer.engine.oracle.oracle import verdict_signature
+from minimizer.engine.pipeline import _end, _Job, minimize
+from minimizer.engine.program.model import Program
+from minimizer.engine.routes import Routes
+from minimizer.engine.survey.cases import Case, Settled
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded
 from minimizer.options import Options
-from minimizer.report.model import Failure, Reduction, Report, Reproducibility
+from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Stage, Status
-
-
-class Kept:
-    """A finished result."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def keep(self, journal: Journal) -> None:
-        self.times += 1
+from minimizer.vocabulary import Kind, Reason, Status
 
 
 @pytest.fixture
@@ -42,128 +29,6 @@ def job(tmp_path: Path) -> _Job:
     (tmp_path / "a.py").write_text("import torch\n")
     journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
     return _Job(tmp_path / "a.py", Options(), Settings(), journal, tmp_path / "shared", Path("python"), [], False)
-
-
-def wrong(*whats: str) -> Outcome:
-    differences = [{"where": "output[0]", "kind": "wrong_output", "what": what} for what in whats]
-    return parse(
-        Outcome,
-        {"outcome": "different", "verdict": {"fault": True, "kind": "wrong_output", "differences": differences}},
-    )
-
-
-@pytest.mark.parametrize(
-    ("script", "window", "pinned"),
-    [
-        (["nan"], ["value", "nan"], True),
-        (["nan"], ["value"], False),  # NaN comes from what is finite and wrong here
-        (["value"], ["nan"], False),
-    ],
-)
-def test_nan_stays_part_of_a_failure_that_it_is(
-    job: _Job, monkeypatch: pytest.MonkeyPatch, script: list[str], window: list[str], pinned: bool
-) -> None:
-    signature = signature_of(wrong(*script))
-    assert signature is not None
-    case = replace(suspect(), signature=signature, otherwise=None)
-    search = job._search(case, cast(Any, None))
-    monkeypatch.setattr(search._oracle, "judge", lambda programs: [wrong(*window)])
-    search._pin(case.program)
-    assert search._oracle.shows(wrong("value")) is not pinned
-    assert search._oracle.shows(wrong("value", "inf"))
-
-
-def suspect() -> Case:
-    """A call whose values differ behind a jump, of a script that is healthy if that is rounding."""
-    x = Input("x", TensorMeta((2,), "torch.float32", (1,)), code="torch.ones(2)")
-    program = Program((x,), (Node("y", ".argmax", (Ref("x"),)),), ("y",))
-    healthy = Settled(Status.HEALTHY, None, "Healthy.")
-    return Case(cast(Any, Holder()), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
-
-
-class Holder:
-    """The survey of a held call."""
-
-    is_open = True
-
-    def close(self) -> None:
-        self.is_open = False
-
-
-class Suspects:
-    """A triage with some suspects left."""
-
-    def __init__(self, *left: Case) -> None:
-        self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
-        self.surveys = self
-
-    def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
-        return Reproducibility(failed=enough, runs=enough)
-
-    def next_suspect(self) -> Case | None:
-        return self._left.pop(0) if self._left else None
-
-    def leave_open(self) -> None:
-        self.otherwise = unexamined(self.otherwise)
-
-
-@pytest.mark.parametrize("error", [BudgetExceeded("over"), ChildFailed("gone"), Cancelled("enough")])
-def test_a_suspect_that_nobody_could_confirm_is_no_failure(
-    job: _Job, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def give_up(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("minimizer.engine.graph_search.first_wrong", give_up)
-    with ThreadPoolExecutor(1) as beside, pytest.raises(type(error)):
-        job._reduce(suspect(), cast(Any, None), cast(Any, Suspects()), beside)
-    assert job._report.failure is None
-
-
-def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
-    job: _Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where a later one turns out to be rounding."""
-    answers = [Answer(unasked=(Region(0, 1),)), Answer()]
-
-    def cannot_be_traced(case: Case) -> Program:
-        raise ChildFailed("no")
-
-    def ask(*_: object, **__: object) -> Answer:
-        return answers.pop(0)
-
-    monkeypatch.setattr("minimizer.engine.graph_search.first_wrong", ask)
-    monkeypatch.setattr(Case, "lowered", cannot_be_traced)
-    first, second = suspect(), suspect()
-    with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
-        job._reduce(first, cast(Any, None), cast(Any, Suspects(second)), beside)
-    assert not first.survey.is_open and not second.survey.is_open  # type: ignore[attr-defined]
-    assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert not answers
-
-
-@pytest.mark.parametrize(
-    ("call", "said"), [(1, "Call 2 of a graph fails"), (0, "observing it makes the failure vanish")]
-)
-def test_a_graph_that_passes_by_itself_is_not_reduced(
-    job: _Job, monkeypatch: pytest.MonkeyPatch, call: int, said: str
-) -> None:
-    """One that failed at a later call may need what the earlier ones have left behind."""
-    monkeypatch.setattr("minimizer.engine.graph_search.Search._confirmed", lambda *_: None)
-    monkeypatch.setattr("minimizer.engine.graph_search.Search._lowered", lambda *_: None)
-    case = replace(suspect(), otherwise=None, call=call)
-    with ThreadPoolExecutor(1) as beside, pytest.raises(Unreduced) as end:
-        job._reduce(case, cast(Any, None), cast(Any, Suspects()), beside)
-    assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert said in end.value.settled.summary
-
-
-def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
-    gone = ChildFailed("the holder of the graph is gone")
-    mere_suspect = _unanswered(gone, suspect())
-    failure = _unanswered(gone, replace(suspect(), otherwise=None))
-    assert [(s.status, s.reason) for s in (mere_suspect, failure)] == [(Status.PARTIAL, Reason.NOT_VERIFIED)] * 2
-    assert "may be legal rounding" in mere_suspect.summary and "The script fails" in failure.summary
 
 
 class Unfinished:
@@ -199,11 +64,10 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
 ) -> None:
     """And does not speak of a best result where there is none."""
     unfinished = cast(Any, Unfinished(error))
-    monkeypatch.setattr(_Job, "_triage", lambda job, surveys, plain: surveys)
 
     def run(job: _Job) -> None:
         with ThreadPoolExecutor(1) as beside:
-            job._result(unfinished, unfinished, unfinished, unfinished, beside)
+            job._made(unfinished, unfinished, unfinished, job._routes(unfinished, unfinished, beside))
 
     monkeypatch.setattr(_Job, "run", run)
     (tmp_path / "a.py").write_text("import torch\n")
@@ -223,39 +87,6 @@ def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: _Job) 
     job._report.failure = Failure(kind=Kind.WRONG_OUTPUT)
     job._settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."))
     assert job._report.failure is None
-
-
-class Overwriting:
-    """A Python level that says its own of the failure, and then breaks off."""
-
-    def __init__(self, report: Report, error: Exception) -> None:
-        self._report, self._error = report, error
-
-    def repro(self, otherwise: object) -> None:
-        self._report.failure = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
-        self._report.reduction = None
-        raise self._error
-
-
-@pytest.mark.parametrize("error", [BudgetExceeded("over"), ChildFailed("gone"), Cancelled("enough")])
-def test_a_repro_is_not_lost_to_the_attempt_at_a_nicer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="sin")
-    report = Report(failure=failure, reduction=Reduction(nodes_before=9, nodes_after=2))
-    before = report.model_copy(deep=True)
-    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
-    job = _Job(tmp_path / "a.py", Options(), Settings(), journal, tmp_path / "shared", Path("python"), [], False)
-    monkeypatch.setattr(job, "_python_level", lambda executor: Overwriting(report, error))
-    result = Kept()
-
-    if isinstance(error, Cancelled):
-        with pytest.raises(Cancelled):
-            job._in_public(cast(Any, result), cast(Any, None))
-    else:
-        assert job._in_public(cast(Any, result), cast(Any, None)) is cast(Any, result)
-        assert result.times == 1
-    assert report == before
 
 
 @pytest.mark.parametrize(
@@ -312,10 +143,10 @@ WELL = Settled(Status.HEALTHY, None, "Healthy.")
 
 def of_layout() -> Case:
     verdict = parse(Verdict, STRIDES)
-    return replace(suspect(), signature=verdict_signature(verdict), verdict=verdict, otherwise=None)
+    return Case(cast(Any, None), Program((), (), ()), verdict_signature(verdict), "differs", verdict=verdict)
 
 
-class Layouts(Suspects):
+class Layouts:
     """A triage of a script of which nothing is wrong but a memory layout; keeps the verdict that it is asked against."""
 
     against: Settled | None = None
@@ -332,15 +163,15 @@ def ended_by(job: _Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Ex
     """The report of a job whose search for a layout ends so, and whose plain runs come to this verdict."""
     layouts = Layouts()
 
-    def give_up(case: Case, *_: object) -> None:
-        job._announce(case)
+    def give_up(routes: Routes, case: Case) -> None:
+        routes._announce(case)
         raise end
 
-    monkeypatch.setattr(job, "_triage", lambda *_: layouts)
     monkeypatch.setattr(job, "_against", lambda *_: plain)
-    monkeypatch.setattr(job, "_reduce", give_up)
+    monkeypatch.setattr(Routes, "by_graph", give_up)
+    none = cast(Any, None)
     with ThreadPoolExecutor(1) as beside:
-        job._result(cast(Any, Unfinished(Cancelled())), *(cast(Any, None),) * 3, beside)
+        job._made(none, none, none, job._routes(cast(Any, Unfinished(Cancelled())), cast(Any, layouts), beside))
     return job._report, layouts
 
 

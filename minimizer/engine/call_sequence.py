@@ -1,0 +1,79 @@
+"""A call that fails only behind others, as a script of its own: the calls that led to it, then a check of that one.
+
+A graph that was compiled for one call may be wrong for a later one, which shares memory otherwise, say. Alone, that call is
+compiled for itself, and is right; so no program of a single call shows the failure. The script does what the calls of the graph did,
+and asserts what the comparison found; it is reduced as any script that fails by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Sequence
+
+from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.oracle.oracle import HEADER
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Input, Program
+
+CHECK = "torch.testing.assert_close(call(compiled), call(f))"
+ANEW = ("torch._inductor.config.force_disable_caches = True", "torch._dynamo.reset()")
+
+
+def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
+    """The script for a program and the calls of it, of which the last one fails; None where an input cannot be made."""
+    originals, program = program.inputs, program.as_compiled().renamed()
+    made = [_values(originals, call) for call in calls]
+    if len(calls) < 2 or any(value is None for values in made for value in values):
+        return None
+    names = ", ".join(i.name for i in program.inputs)
+    arguments = [", ".join(value for value in values if value is not None) for values in made]
+    needs_no_grad = not program.grad and any("requires_grad_" in value for value in arguments)
+    options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
+    earlier = [
+        line
+        for call, values in zip(calls[:-1], arguments, strict=False)
+        for line in (*call.statements, f"compiled({values})")
+    ]
+    last = [
+        "torch.manual_seed(0)",
+        *calls[-1].statements,
+        *(f"{i.name} = {value}" for i, value in zip(program.inputs, made[-1], strict=True)),
+        f"return f({names}), {names}",
+    ]
+    text = "\n".join(
+        [
+            HEADER,
+            *render.setup(program),
+            render.function(program, "f"),
+            *(["torch.set_grad_enabled(False)"] if needs_no_grad else []),
+            f"compiled = torch.compile(f{options})",
+            *earlier,
+            f"def call(f):\n{textwrap.indent(chr(10).join(last), '    ')}",
+            CHECK,
+        ]
+    )
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):  # of a child that is not to be trusted
+        return None
+    return text + "\n"
+
+
+def compiled_anew(text: str) -> str:
+    """The script with nothing in use in its last statement that was compiled for earlier calls.
+
+    Where it still fails, no earlier call is to blame.
+    """
+    *before, last = ast.parse(text).body
+    return "\n".join([*map(ast.unparse, before), *ANEW, ast.unparse(last)]) + "\n"
+
+
+def _values(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:
+    """An expression for each input; a number of the program's own where the call has a tensor for it."""
+    values: list[str | None] = []
+    for item in inputs:
+        value = call.values.get(item.name)
+        is_wrapped = item.code is not None and (value is None or value.startswith("torch."))
+        values.append(item.code if is_wrapped else value)
+    return values

@@ -1,0 +1,282 @@
+"""Ways from a failure to a repro: the graph of the failing call, the calls that led to it, another graph, the script itself.
+
+A failure that was seen is not given up before all that apply were tried, in the order of how small and certain their repros are. Each is
+noted in the report's ``attempts``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from minimizer.engine import call_sequence
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.diagnose import Patient
+from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.draft import Result
+from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search, Unreduced
+from minimizer.engine.journal import Journal
+from minimizer.engine.reduce.graph.public_names import is_public
+from minimizer.engine.script_search import MadeScript, PythonLevel
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, unexamined
+from minimizer.engine.survey.triage import Triage
+from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
+from minimizer.options import Options
+from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility, Source
+from minimizer.vocabulary import Kind, Reason, Status
+
+T = TypeVar("T")
+
+MOST_GRAPHS = 3
+"""Failing graphs of a script that are looked into, until one has a repro."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A repro that is not verified yet, and what is to be diagnosed."""
+
+    result: Result
+    patient: Patient | None
+
+
+@dataclass
+class Routes:
+    """The routes of one script's failure."""
+
+    executor: Executor
+    triage: Triage
+    journal: Journal
+    options: Options
+    script: Path
+    jobs: int
+    """Trials at once."""
+    beside: ThreadPoolExecutor
+    tried: list[Attempt] = field(default_factory=list)
+
+    @property
+    def report(self) -> Report:
+        return self.journal.report
+
+    def follow(self, found: Case | ScriptCase) -> Made | Settled:
+        """The first repro that a route leads to; else the verdict."""
+        end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
+        is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
+        is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
+        if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
+            return end
+        otherwise = end
+        return self._tried("the script at the Python level", lambda: self._by_script(otherwise)) or otherwise
+
+    @property
+    def _is_one_process(self) -> bool:
+        """Whether the script runs in one process, as a repro does."""
+        return self.options.nproc == 1
+
+    def by_graph(self, case: Case) -> Made:
+        """The repro of a failing call's graph, with the exact inputs of that call.
+
+        Raises:
+            Unreduced: no part of the graph fails by itself.
+            ChildFailed: the graph cannot be taken apart.
+        """
+        result = self._reduce(case)
+        patient = self.patient(result)
+        if result.found is not None and not is_public(result.found.reduced):
+            result = self._in_public(result)
+        return Made(result, patient)
+
+    def patient(self, result: Result) -> Patient | None:
+        """What is diagnosed where a graph was reduced."""
+        found = result.found
+        if found is None:
+            return None
+        return Patient(ProgramTrials(found.reduced, found.oracle), self._original(found.case), self.script)
+
+    # one route each ------------------------------------------------------------------------------------------------------
+
+    def _by_graphs(self, case: Case) -> Made | Settled:
+        """By the graph of a failing call or the calls before it, then by the next failing graph; else the verdict on the first."""
+        verdicts: list[Settled] = []
+        passed_by: list[int] = []
+        following: Case | None = case
+        while following is not None:
+            case, following = following, None
+            name, call = "the graph" if case.graph is None else f"graph {case.graph}", case.call + 1
+            end = self._tried(
+                f"{name}, with the exact inputs of its call {call}", partial(self._by_graph_or_verdict, case)
+            )
+            if isinstance(end, Made):
+                return end
+            verdicts.append(end)
+            if end.reason is not Reason.NOT_VERIFIED or case.graph is None or case.otherwise is not None:
+                break
+            if call > 1 and self._is_one_process and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
+                made = self._tried(
+                    f"{name}, with the calls that led to its call {call}", partial(self._by_sequence, case)
+                )
+                if made is not None:
+                    return made
+            passed_by.append(case.graph)
+            if len(passed_by) < MOST_GRAPHS:
+                following = self._tried("the other graphs of the run", partial(self._other_graph, passed_by))
+        return verdicts[0]
+
+    def _by_graph_or_verdict(self, case: Case) -> Made | Settled:
+        try:
+            return self.by_graph(case)
+        except Unreduced as end:
+            return end.settled
+        except ChildFailed as error:
+            return unanswered(error, case)
+
+    def _by_sequence(self, case: Case) -> Made | None:
+        """The calls of the graph that led to the failing one, as a script of its own."""
+        held = self.triage.held_at(case)
+        if held is None:
+            return None
+        try:
+            text = call_sequence.as_script(held.program, held.survey.calls())
+        except ChildFailed:  # an input that has no source text
+            text = None
+        finally:
+            held.survey.close()
+        if text is None:
+            return None
+        nodes = [node for node in case.program.nodes if node.counts]
+        places = [node.source for node in nodes if node.source is not None]
+        made = MadeScript(
+            text,
+            self._original(case),
+            module=next((node.module for node in nodes if node.module), ""),
+            source=next((Source(file=file, line=line, code=code) for file, line, code in places), None),
+        )
+        level = self._python_level(made)
+        with suppress(ChildFailed):
+            repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
+            return Made(Result(repro), level.patient) if repro is not None else None
+        return None
+
+    def _other_graph(self, passed_by: list[int]) -> Case | None:
+        """The next failing call of the script, of a graph that was not looked into yet."""
+        with suppress(ChildFailed):
+            found = self.triage.without(passed_by)
+            return found if isinstance(found, Case) else None
+        return None
+
+    def _by_script(self, otherwise: Settled) -> Made | None:
+        level = self._python_level()
+        repro = level.repro(otherwise)
+        return Made(Result(repro), level.patient) if repro is not None else None
+
+    def _in_public(self, result: Result) -> Result:
+        """The repro that the script itself comes down to, if it shows the same in no more lines; who is to blame stays as it is."""
+        report, known = self.report, self.report.model_copy(deep=True)
+        assert known.failure is not None
+        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
+        repro = None
+        try:
+            with self.journal.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
+                repro = self._python_level().repro(same) if self.options.nproc == 1 else None
+        finally:
+            reduction = report.reduction
+            for name in Report.model_fields:
+                setattr(report, name, getattr(known, name))
+        is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
+        if repro is None or reduction is None or known.reduction is None or not is_better:
+            result.keep(self.journal)
+            return result
+        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
+        report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
+        return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
+
+    # parts of them -------------------------------------------------------------------------------------------------------
+
+    def _reduce(self, case: Case) -> Result:
+        """Reduce a failing call, or of several that are only suspects the first that is confirmed.
+
+        Raises:
+            Unreduced: no window of the graph fails by itself.
+            Unanswered: the graph's values cannot be had.
+        """
+        while True:
+            self._announce(case)
+            try:
+                return self._search(case).run(self._rated(case))
+            except (Unreduced, Unanswered) as end:
+                case.survey.close()  # before another is held: each holds the whole script
+                if case.otherwise is None:
+                    raise
+                if isinstance(end, Unanswered):
+                    self.triage.leave_open()
+                further = self.triage.next_suspect()
+                if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
+                    raise
+                if further is None:
+                    assert self.triage.otherwise is not None
+                    raise Unreduced(self.triage.otherwise) from None
+            case = further
+
+    def _rated(self, case: Case) -> Repeat:
+        return lambda seen, enough: self.beside.submit(self.triage.surveys.rate, case, seen, enough)
+
+    def _search(self, case: Case) -> Search:
+        return Search(
+            case,
+            self.executor,
+            self.journal,
+            script=self.script.name,
+            source=self.script.read_text(errors="replace"),
+            target=self.options.target,
+            jobs=self.jobs,
+        )
+
+    def _python_level(self, made: MadeScript | None = None) -> PythonLevel:
+        return PythonLevel(self.executor, self.script, self.options.args, self.journal, jobs=self.jobs, made=made)
+
+    def _original(self, case: Case) -> SurveyedScript:
+        assert self.report.failure is not None
+        return SurveyedScript(self.triage.surveys, case, passes_needed(self.report.failure.reproducibility))
+
+    def _tried(self, what: str, route: Callable[[], T]) -> T:
+        """Take a route, and note how it ended."""
+        begun, outcome = time.monotonic(), "cut short"
+        try:
+            end = route()
+            outcome = (
+                "a repro" if isinstance(end, Made) else "another failing call" if isinstance(end, Case) else "no repro"
+            )
+            return end
+        finally:
+            self.tried.append(Attempt(what=what, outcome=outcome, seconds=round(time.monotonic() - begun, 2)))
+            self.report.attempts = [*self.tried]
+
+    def _announce(self, case: Case) -> None:
+        report, signature = self.report, case.signature
+        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
+        report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
+        report.checked = Checked(**case.checked.model_dump())
+        self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
+        report.failure = Failure(
+            kind=signature.kind,
+            exception_type=case.exception.root_type if case.exception else None,
+            message=case.message,
+            signature=signature.text,
+            layout_only=case.layout_only,
+            reproducibility=Reproducibility(failed=1, runs=case.runs),
+        )
+        self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+
+def unanswered(error: ChildFailed, case: Case) -> Settled:
+    """The verdict where the graph of a failure, or of a mere suspect, cannot be had."""
+    if case.otherwise is not None:
+        return unexamined(case.otherwise)
+    summary = f"The script fails, but its graph cannot be taken apart: {error}."
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary)

@@ -1,0 +1,104 @@
+"""Source text that makes the inputs of a call anew, with the storages that they share.
+
+For calls that only led to a failure: their values are kept as text, not as tensors, and those of large tensors are drawn at random
+from the same range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..values import snapshot
+from .golden import literal
+from .graphs import Opaque
+from .graphs import literal as constant
+
+LITERAL_ELEMENTS = 16
+ALIGNMENT = 64
+"""Bytes: inductor may assume that a tensor begins at a multiple of so many in its storage."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``statements`` bind the storages that several inputs share; ``values`` are an expression for each input, in order."""
+
+    statements: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def recipe(inputs: Sequence[Any]) -> Recipe:
+    """The recipe of a call's inputs: tensors, numbers and what else has a literal.
+
+    Raises:
+        Opaque: an input has no source text.
+    """
+    plain = [value for value in inputs if isinstance(value, Tensor) and snapshot.has_plain_storage(value)]
+    storages = [value.untyped_storage()._cdata for value in plain]
+    if len({(storage, value.dtype) for value, storage in zip(plain, storages, strict=True)}) > len(set(storages)):
+        raise Opaque("a storage that is seen as several dtypes")
+    bases: dict[int, str] = {}
+    statements: list[str] = []
+    for value, storage in zip(plain, storages, strict=True):
+        is_aligned = value.storage_offset() * value.element_size() % ALIGNMENT == 0
+        is_alone = storages.count(storage) == 1 and value.is_contiguous() and is_aligned
+        if storage not in bases and not is_alone:
+            bases[storage] = f"base{len(bases) or ''}"
+            statements.append(f"{bases[storage]} = {_made(_base(value))}")
+    return Recipe(tuple(statements), tuple(_value(value, bases) for value in inputs))
+
+
+def _value(value: Any, bases: dict[int, str]) -> str:
+    if not isinstance(value, Tensor):
+        form = constant(value)
+        return str(form["code"]) if isinstance(form, dict) else repr(form)
+    if not snapshot.has_plain_storage(value):
+        raise Opaque(f"an input of type {type(value).__name__} without a storage of its own")
+    base = bases.get(value.untyped_storage()._cdata)
+    text = _made(value) if base is None else _view(value, base)
+    if not value.requires_grad:
+        return text
+    return f"{text}.requires_grad_()" if value.is_leaf and base is None else f"{text}.detach().requires_grad_().clone()"
+
+
+def _base(value: Tensor) -> Tensor:
+    """The whole storage of a tensor, in one dimension."""
+    size = value.untyped_storage().nbytes() // value.element_size()
+    return value.detach().as_strided((size,), (1,), 0)
+
+
+def _view(value: Tensor, base: str) -> str:
+    offset = value.storage_offset()
+    if value.dim() == 1 and value.stride() == (1,):
+        return f"{base}[{offset}:{offset + len(value)}]"
+    return f"{base}.as_strided({tuple(value.shape)}, {value.stride()}, {offset})"
+
+
+def _made(value: Tensor) -> str:
+    """An expression that makes a contiguous tensor of this shape and dtype, and of these values or such as these."""
+    shape, dtype = tuple(value.shape), value.dtype
+    more = "" if dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={dtype}"
+    device = "" if value.device.type == "cpu" else f', device="{value.device.type}"'
+    value = value.detach()
+    if value.numel() and not dtype.is_complex and bool((value == value.flatten()[0]).all()):
+        first = value.flatten()[0].item()
+        if first in (0, 1) and dtype is not torch.bool:
+            kind = "" if dtype is torch.float32 else f", dtype={dtype}"
+            return f"torch.{'ones' if first else 'zeros'}({shape}{kind}{device})"
+        return f"torch.full({shape}, {first!r}{more}{device})"
+    if value.numel() <= LITERAL_ELEMENTS:
+        text = literal(value)
+        if text is None:
+            raise Opaque(f"a tensor of {dtype} without a literal")
+        return f"{text[:-1]}{device})"
+    if dtype is torch.bool:
+        return f"torch.rand({shape}{device}) > 0.5"
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return f"torch.randint({int(value.min())}, {int(value.max()) + 1}, {shape}{more}{device})"
+    is_positive = dtype.is_floating_point and bool((value >= 0).all())
+    kind = "" if dtype is torch.float32 else f", dtype={dtype}"
+    return f"torch.{'rand' if is_positive else 'randn'}({shape}{kind}{device})"
