@@ -17,7 +17,7 @@ from fake_smi import FakeSmi
 from sqlalchemy import create_engine, make_url, text
 
 from minimizer.store import Store
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
 hypothesis.settings.register_profile("busy machine", deadline=None)  # a test asserts no timing
 hypothesis.settings.load_profile("busy machine")

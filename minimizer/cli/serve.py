@@ -136,7 +136,7 @@ class WorkerKeeper:
 
 
 def _migrate(settings: Settings) -> None:
-    from minimizer.store.migrate import upgrade
+    from minimizer.store.tables.migrate import upgrade
 
     settings.make_data_dir()
     upgrade(settings.resolved_database_url)

@@ -18,7 +18,7 @@ from servers import free_port
 from sqlalchemy import create_engine, text
 
 from minimizer.store import Store
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
 SERVE = """
 import signal
