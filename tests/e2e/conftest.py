@@ -23,7 +23,7 @@ from minimizer.store.tables.migrate import upgrade
 SERVE = """
 import signal
 from minimizer.settings import Settings
-from web.serve import serve
+from web.server.serve import serve
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests were started in the background
 serve(Settings(), lambda url: print(url, flush=True))
 """
