@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib
 import types
@@ -43,10 +44,10 @@ def dotted_name(target: Callable[..., Any]) -> str | None:
         return f"torch.ops.higher_order.{target.__name__}"
     if isinstance(target, torch._ops.OpOverloadPacket):
         return f"torch.ops.{target._qualified_op_name.replace('::', '.')}"
-    if target is getattr:
-        return "getattr"
     module = getattr(target, "__module__", None) or ""
     name = str(getattr(target, "__qualname__", None) or getattr(target, "__name__", ""))
+    if module == "builtins" and getattr(builtins, name, None) is target:
+        return name
     if module == "_operator":
         return f"operator.{name}"
     public = _public_names().get(id(target))

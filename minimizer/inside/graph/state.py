@@ -171,10 +171,10 @@ def _effect(precision: str) -> str:
 
 
 def literal_text(value: Any) -> str:
-    """Source text of a config value made of literals.
+    """Source text of a config value made of literals, and of functions that torch or Python names.
 
     Raises:
-        Opaque: it holds an object.
+        Opaque: it holds another object.
     """
     if isinstance(value, (list, tuple, set)) and value:
         inner = ", ".join(literal_text(item) for item in value)
@@ -186,7 +186,10 @@ def literal_text(value: Any) -> str:
     if isinstance(value, (list, tuple, set)):
         return repr(value)
     form = literal(value)
-    return str(form["code"]) if isinstance(form, dict) else repr(form)
+    text = str(form["code"]) if isinstance(form, dict) else repr(form)
+    if callable(value) and "." in text and not text.startswith("torch."):
+        raise Opaque(f"{text}, which is not torch's")
+    return text
 
 
 def _same(before: Any, now: Any) -> bool:
