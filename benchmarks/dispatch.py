@@ -26,7 +26,7 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Status
-from web.doorbell import celery_doorbell
+from web.service.doorbell import celery_doorbell
 
 JOBS, SINGLE = 60, 20
 

@@ -18,9 +18,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from minimizer.settings import Settings
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
-WEB = "from minimizer.settings import Settings; from web.serve import serve; serve(Settings())"
+WEB = "from minimizer.settings import Settings; from web.server.serve import serve; serve(Settings())"
 START_SECONDS = 60.0
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from sqlalchemy.types import TypeDecorator
 
 from minimizer.settings import Settings
-from minimizer.store.database import open_engine
-from minimizer.store.models import Base
+from minimizer.store.tables.database import open_engine
+from minimizer.store.tables.models import Base
 
 
 def _render_item(kind: str, item: Any, _context: object) -> str | Literal[False]:

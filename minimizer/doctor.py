@@ -169,7 +169,7 @@ def check_database(settings: Settings) -> Finding:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-    from minimizer.store.migrate import require_current
+    from minimizer.store.tables.migrate import require_current
 
     name, url = "database", settings.resolved_database_url
     try:

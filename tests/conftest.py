@@ -1,4 +1,4 @@
-"""Databases and brokers for all tests."""
+"""Databases and brokers for all tests, and which of the real reductions a commit runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,28 @@ import hypothesis
 import pytest
 import redis
 import servers
+import shares
 from fake_smi import FakeSmi
 from sqlalchemy import create_engine, make_url, text
 
 from minimizer.store import Store
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
 hypothesis.settings.register_profile("busy machine", deadline=None)  # a test asserts no timing
 hypothesis.settings.load_profile("busy machine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of what is selected, leave out the real reductions that other commits run (`shares`); the longest come first."""
+    marks = {item: item.get_closest_marker("quality") for item in items}
+    share_of = {item.nodeid: mark.args[0] for item, mark in marks.items() if mark}
+    place = {name: number for number, name in enumerate(shares.drawn(share_of, shares.commit()))}
+    left_out = [item for item in items if item.nodeid in share_of.keys() - place.keys()]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: place.get(item.nodeid, -1))
 
 
 @pytest.fixture

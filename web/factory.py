@@ -20,7 +20,6 @@ from web.api.files import files
 from web.api.jobs import api
 from web.api.operations import documentation, operations
 from web.api.webhooks import webhooks
-from web.doorbell import Doorbell, celery_doorbell
 from web.failures import failure_pages, failures
 from web.metrics import Metrics
 from web.pages import presentation
@@ -29,6 +28,7 @@ from web.pages.keys import keys
 from web.pages.manual import manual
 from web.problems import ProblemBody
 from web.service import Service
+from web.service.doorbell import Doorbell, celery_doorbell
 from web.workers import worker_pages
 
 # What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.

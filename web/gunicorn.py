@@ -1,6 +1,6 @@
 """gunicorn's configuration: ``gunicorn --config python:web.gunicorn web.wsgi:app``. Options on its command line come on top.
 
-gunicorn looks after the process; requests are taken in by `web.front`, as by ``minimizer serve``. gunicorn's own threaded
+gunicorn looks after the process; requests are taken in by `web.server.front`, as by ``minimizer serve``. gunicorn's own threaded
 worker reads each request in one of its threads, so that as many slow clients as there are threads stop it.
 """
 
@@ -15,7 +15,7 @@ from gunicorn.workers.base import Worker
 
 from minimizer.service import logs
 from minimizer.settings import settings_from_environment
-from web.front import Front
+from web.server.front import Front
 
 
 class FrontWorker(Worker):  # type: ignore[misc]  # gunicorn has no types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minimizer.service import logs
 from minimizer.settings import settings_from_environment
-from minimizer.store.migrate import require_current
+from minimizer.store.tables.migrate import require_current
 from web.factory import create_app
 
 settings = settings_from_environment()

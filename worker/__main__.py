@@ -23,7 +23,7 @@ from minimizer.service import logs
 from minimizer.service.broker import queue_names, ring
 from minimizer.settings import Settings, settings_from_environment
 from minimizer.store import Store
-from minimizer.store.migrate import require_current
+from minimizer.store.tables.migrate import require_current
 from worker.app import create_app
 from worker.courier import Courier
 from worker.gpu import OwnGpus, Turns, look

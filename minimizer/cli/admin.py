@@ -15,7 +15,7 @@ from minimizer.cli.progress import printable
 from minimizer.errors import UserError
 from minimizer.settings import settings_from_environment
 from minimizer.store import DEFAULT_PROJECT, Store
-from minimizer.store.migrate import require_current
+from minimizer.store.tables.migrate import require_current
 from minimizer.vocabulary import Role, Scope
 
 _ROLE = click.Choice([str(role) for role in Role])

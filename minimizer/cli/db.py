@@ -21,7 +21,7 @@ def db() -> None:
 @db.command()
 def upgrade() -> None:
     """Create the tables or bring them to the current schema. Safe to repeat; `serve` does it by itself."""
-    from minimizer.store.migrate import upgrade as migrate
+    from minimizer.store.tables.migrate import upgrade as migrate
 
     settings = settings_from_environment()
     if settings.database_url is None:
@@ -34,7 +34,7 @@ def upgrade() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def backup(file: Path) -> None:
     """Copy a SQLite database to FILE while the service runs. For PostgreSQL there is pg_dump (docs/deploy.md)."""
-    from minimizer.store.database import parse_url
+    from minimizer.store.tables.database import parse_url
 
     address = settings_from_environment().resolved_database_url
     url = parse_url(address)
@@ -60,7 +60,7 @@ def require_there(address: str) -> None:
     Raises:
         UserError: there is none.
     """
-    from minimizer.store.database import parse_url
+    from minimizer.store.tables.database import parse_url
 
     url = parse_url(address)
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():

@@ -47,7 +47,7 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
     """
     values: dict[str, Any] = {"port": port, "host": host, "data_dir": data_dir}
     settings = settings_from_environment(**{name: value for name, value in values.items() if value is not None})
-    from web.serve import serve as serve_web
+    from web.server.serve import serve as serve_web
 
     _migrate(settings)
     with _terminate_as_interrupt(), WorkerKeeper(settings) as worker:
@@ -136,7 +136,7 @@ class WorkerKeeper:
 
 
 def _migrate(settings: Settings) -> None:
-    from minimizer.store.migrate import upgrade
+    from minimizer.store.tables.migrate import upgrade
 
     settings.make_data_dir()
     upgrade(settings.resolved_database_url)

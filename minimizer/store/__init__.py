@@ -1,5 +1,6 @@
 """The store: jobs, events, artifacts and workers in SQLite or PostgreSQL. The only truth there is."""
 
+from minimizer.store.access.projects import DEFAULT_PROJECT
 from minimizer.store.errors import (
     ArtifactTooLarge,
     IdempotencyConflict,
@@ -23,7 +24,6 @@ from minimizer.store.errors import (
     UnknownWebhook,
 )
 from minimizer.store.groups import MAX_GROUPS
-from minimizer.store.projects import DEFAULT_PROJECT
 from minimizer.store.store import Store
 from minimizer.store.views import (
     ArtifactInfo,
@@ -48,7 +48,7 @@ from minimizer.store.views import (
     Webhook,
     WorkerRow,
 )
-from minimizer.store.workers import SILENCE, can_take
+from minimizer.store.work.workers import SILENCE, can_take
 
 __all__ = [
     "SILENCE",

@@ -9,11 +9,13 @@ from sqlalchemy import ColumnElement, Select, func, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from minimizer.store import bounds, grouping, submissions
-from minimizer.store.database import Database
+from minimizer.store import submissions
 from minimizer.store.errors import NotInGroup, UnknownFailure
-from minimizer.store.jobs import view
-from minimizer.store.models import (
+from minimizer.store.jobs import grouping
+from minimizer.store.jobs.jobs import view
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import (
     FailureGroupRow,
     FailureHistoryRow,
     FailureMemberRow,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from minimizer.store.access import Access
-from minimizer.store.audit import Audit
-from minimizer.store.database import Database
+from minimizer.store.access.access import Access
+from minimizer.store.access.audit import Audit
+from minimizer.store.access.projects import Projects
 from minimizer.store.groups import Groups
-from minimizer.store.jobs import Jobs
-from minimizer.store.leases import Leases
-from minimizer.store.projects import Projects
-from minimizer.store.results import Results
+from minimizer.store.jobs.jobs import Jobs
 from minimizer.store.submissions import Submissions
+from minimizer.store.tables.database import Database
 from minimizer.store.webhooks import Webhooks
-from minimizer.store.workers import Workers
+from minimizer.store.work.leases import Leases
+from minimizer.store.work.results import Results
+from minimizer.store.work.workers import Workers
 
 
 class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks):
@@ -26,7 +26,7 @@ class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Acces
 
     @classmethod
     def open(cls, url: str, *, max_queued_jobs: int = 1000) -> Store:
-        """Open the database at a SQLAlchemy URL, as it is: `minimizer.store.migrate.upgrade` brings the tables."""
+        """Open the database at a SQLAlchemy URL, as it is: `minimizer.store.tables.migrate.upgrade` brings the tables."""
         return cls(Database(url), max_queued_jobs)
 
     def ping(self) -> None:

@@ -14,14 +14,15 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.store import artifacts, blobs, bounds
-from minimizer.store.database import Database
+from minimizer.store.access.projects import DEFAULT_PROJECT, find_project
 from minimizer.store.errors import IdempotencyConflict, QueueFull, QuotaExceeded
-from minimizer.store.jobs import find, touch, view
-from minimizer.store.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
-from minimizer.store.projects import DEFAULT_PROJECT, find_project
+from minimizer.store.jobs import artifacts
+from minimizer.store.jobs.jobs import find, touch, view
+from minimizer.store.tables import blobs, bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Job, NewJob, Submitter
-from minimizer.store.workers import SILENCE, can_take
+from minimizer.store.work.workers import SILENCE, can_take
 from minimizer.vocabulary import Status
 
 # What a job that has ended otherwise says is worth no second look: somebody stopped it, or the machine was in the way.

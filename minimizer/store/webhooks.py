@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from minimizer.store import bounds
-from minimizer.store.database import Database
+from minimizer.store.access.projects import find_project
 from minimizer.store.errors import InvalidUrl, UnknownWebhook
-from minimizer.store.models import DeliveryRow, ProjectRow, WebhookRow
-from minimizer.store.projects import find_project
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import DeliveryRow, ProjectRow, WebhookRow
 from minimizer.store.views import Delivery, Message, Webhook
 
 MAX_ATTEMPTS = 8

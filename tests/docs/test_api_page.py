@@ -23,7 +23,7 @@ def test_the_healthy_block_runs(tmp_path: Path) -> None:
     follow("api.md", tmp_path, only="healthy.py")
 
 
-@pytest.mark.quality
+@pytest.mark.quality("docs")
 @pytest.mark.timeout(1200)
 def test_the_page_leads_to_repros(tmp_path: Path) -> None:
     printed = follow("api.md", tmp_path)

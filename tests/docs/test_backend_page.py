@@ -12,7 +12,7 @@ def test_the_block_for_a_test_suite_runs(tmp_path: Path) -> None:
     follow("backend.md", tmp_path, only="test_model.py")
 
 
-@pytest.mark.quality
+@pytest.mark.quality("docs")
 @pytest.mark.timeout(1200)
 def test_the_page_leads_to_a_repro(tmp_path: Path) -> None:
     printed = follow("backend.md", tmp_path)

@@ -75,7 +75,7 @@ def test_a_test_as_a_script_raises_what_the_test_raises(tmp_path: Path) -> None:
     assert ran.stderr.strip().endswith("KeyError: '3 and 2'")
 
 
-@pytest.mark.quality
+@pytest.mark.quality("docs")
 @pytest.mark.timeout(1200)
 def test_the_page_leads_to_a_repro(tmp_path: Path) -> None:
     (printed,) = follow("pytest.md", tmp_path, env={"PYTEST_ADDOPTS": "--junitxml=junit.xml -p no:cacheprovider"})

@@ -48,7 +48,7 @@ class Newcomer:
         return self._screen.read_text()
 
 
-@pytest.mark.quality
+@pytest.mark.quality("docs")
 @pytest.mark.timeout(2400)
 def test_the_page_leads_a_newcomer_to_four_repros(tmp_path: Path) -> None:
     checkout, home = tmp_path / "checkout", tmp_path / "home"

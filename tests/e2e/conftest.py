@@ -18,12 +18,12 @@ from servers import free_port
 from sqlalchemy import create_engine, text
 
 from minimizer.store import Store
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
 SERVE = """
 import signal
 from minimizer.settings import Settings
-from web.serve import serve
+from web.server.serve import serve
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests were started in the background
 serve(Settings(), lambda url: print(url, flush=True))
 """

@@ -8,7 +8,8 @@ from textwrap import dedent
 from typing import Any
 
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
 from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 
 SECONDS = 200.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import Finished, Held
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.program.model import Program
 
 RELU_BUG = 'import torch._inductor.config\ntorch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "{}"\n'

@@ -17,8 +17,9 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle, Signature, is_noise
 from minimizer.engine.program.arguments import Ref
@@ -281,8 +282,8 @@ def test_a_killed_zygote_is_started_again(scratch: Path, child: Executor) -> Non
     path = write_script(scratch / "work", held)
     before = survey(child, path)
     assert before.held is not None
-    assert child._process is not None
-    child.place.sandbox.kill(child._process)
+    assert child._connection._process is not None
+    child.place.sandbox.kill(child._connection._process)
     assert [o.outcome for o in judge(child, trial("return x + 1"), trial("return x + 2"))] == ["same", "same"]
     with pytest.raises(ChildFailed):
         before.literal("x")
@@ -304,7 +305,7 @@ def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pyt
         first = pool.submit(judge, stopped, trial("return x", setup=stop))
         with pytest.raises(ChildFailed, match="nothing was read"):
             while True:
-                stopped._write({"op": Action.KILL.value, "to": 0, "padding": " " * 100_000})
+                stopped._connection._write({"op": Action.KILL.value, "to": 0, "padding": " " * 100_000})
         assert [o.outcome for o in first.result()] == ["lost"]
         assert works(stopped)
 
@@ -361,7 +362,7 @@ def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: py
         torch.compile(torch.relu)(torch.ones(4))
     """
     with executor(scratch / "flooded") as flooded:
-        process = flooded._process
+        process = flooded._connection._process
         assert process is not None
         with suppress(ChildFailed):
             survey(flooded, write_script(scratch / "flooded" / "work", flood))
@@ -393,10 +394,10 @@ def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
         switch.on = True
         with pytest.raises(Cancelled):
             judge(starting, trial("return x", setup="while True: pass"))
-        process = starting._process
+        process = starting._connection._process
     assert process is not None
     assert process.poll() is not None
-    assert starting._process is None
+    assert starting._connection._process is None
 
 
 def test_a_memory_limit_is_the_trials_own(scratch: Path, child: Executor) -> None:
@@ -421,4 +422,4 @@ def test_an_executor_that_was_ended_starts_nothing_again(tmp_path: Path) -> None
         pass
     with pytest.raises(ChildFailed, match="ended"):
         judge(ended, trial("return x + 1"))
-    assert ended._process is None
+    assert ended._connection._process is None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from children import SECONDS, place, script, survey, trial
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Limits, Watchdog
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.reduce.python import Rerun, Source

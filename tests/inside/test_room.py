@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from children import SECONDS, script, survey
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Finished, Outcome
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage

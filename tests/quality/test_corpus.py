@@ -2,7 +2,8 @@
 
 ``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
 regression, a smaller one is an invitation to lower the number; null where the script itself is reduced, or nothing is pinned
-yet. ``part`` is what the blame must name. ``arguments`` go to the command. Only what is ``daily`` is run, unless WHOLE_CORPUS is set.
+yet. ``part`` is what the blame must name. ``arguments`` go to the command. Each commit runs some of what is ``daily`` (`shares`); all
+scripts if WHOLE_CORPUS is set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ EXAMPLES = HERE.parents[1] / "examples"
 TRUTH: dict[str, dict[str, Any]] = json.loads((HERE / "truth.json").read_text())
 WHOLE = "WHOLE_CORPUS" in os.environ
 
-pytestmark = [pytest.mark.quality, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def minimize(script: Path, out: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -44,6 +45,7 @@ def minimize(script: Path, out: Path, *arguments: str) -> tuple[int, dict[str, A
     return process.returncode, json.loads((out / "report.json").read_text())
 
 
+@pytest.mark.quality("corpus")
 @pytest.mark.parametrize("name", sorted(name for name, truth in TRUTH.items() if WHOLE or truth.get("daily")))
 def test_corpus(name: str, tmp_path: Path) -> None:
     truth = TRUTH[name]
@@ -80,6 +82,7 @@ def test_every_script_has_its_truth() -> None:
     assert {path.stem for path in (HERE / "corpus").glob("*.py")} == set(TRUTH)
 
 
+@pytest.mark.quality("whole jobs")
 def test_repro_stands_alone(tmp_path: Path) -> None:
     """Copied alone into an empty folder, with nothing in the environment: 1 while the bug is there, 0 without the compiler."""
     out, alone = tmp_path / "out", tmp_path / "alone"
@@ -130,6 +133,7 @@ TWO_FAILURES = """
 """
 
 
+@pytest.mark.quality("whole jobs")
 def test_a_target_is_named_by_its_signature(tmp_path: Path) -> None:
     """The script ends with a compile error; the wrong values behind it are asked for, and the error gets its own repro."""
     script, out = tmp_path / "two.py", tmp_path / "out"

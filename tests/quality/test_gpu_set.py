@@ -1,4 +1,4 @@
-"""The CPU twins of the GPU set, through the command that runs the set on a card; each commit runs two (`shares`).
+"""The CPU twins of the GPU set, through the command that runs the set on a card; each commit runs one (`shares`).
 
 All if WHOLE_CORPUS is set, also one that takes many minutes: a hang is known only after it was waited for.
 """
@@ -16,16 +16,15 @@ from gpuset import page
 from gpuset.expect import EXPECTED, KNOWN_WRONG
 from gpuset.results import read
 from gpuset.rows import Row, chosen, load
-from shares import commit, share
 
 BY_HAND = ("kernel_never_ends",)
 TWINS = [row for row in chosen(load(), "cpu", []) if row.name not in BY_HAND or "WHOLE_CORPUS" in os.environ]
-SHARE, SECONDS = 2, 900
+SECONDS = 900
 
 
-@pytest.mark.quality
+@pytest.mark.quality("gpu twins")
 @pytest.mark.timeout(SECONDS + 60)
-@pytest.mark.parametrize("row", share(TWINS, SHARE, lambda row: row.name, commit()), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", TWINS, ids=lambda row: row.name)
 def test_a_twin_gives_what_it_must(row: Row, tmp_path: Path) -> None:
     results = tmp_path / "cpu.jsonl"
     places = ["--results", str(results), "--out", str(tmp_path / "out"), "--limit", str(SECONDS)]

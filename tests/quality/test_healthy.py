@@ -1,7 +1,7 @@
 """Healthy models and training loops: not one of them may raise an alarm.
 
 Rounding, random streams, in-place state, jumps on rounded values, graph breaks: each script does something that a careless
-comparison takes for a fault. Each commit runs three of them (`shares`); all if WHOLE_CORPUS is set.
+comparison takes for a fault. Each commit runs some of them (`shares`); all if WHOLE_CORPUS is set.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shares import commit, share
 from test_corpus import minimize
 
 SCRIPTS = sorted((Path(__file__).parent / "healthy").glob("*.py"))
-SHARE = 3
 
 
-@pytest.mark.quality
+@pytest.mark.quality("healthy")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("script", share(SCRIPTS, SHARE, lambda path: path.stem, commit()), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_no_alarm(script: Path, tmp_path: Path) -> None:
     status, report = minimize(script, tmp_path)
 

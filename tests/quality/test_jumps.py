@@ -1,6 +1,6 @@
 """Wrong operators behind jumps: each is found, and its healthy twin, in which a legal rounding turns the jump, stays quiet.
 
-Each commit runs a few of the rows (`shares`); all if WHOLE_CORPUS is set.
+Each commit runs some of the rows (`shares`); all if WHOLE_CORPUS is set.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from shares import commit, share
 from test_corpus import minimize
 
 LAYER = Path(__file__).parent / "jumps" / "layer.py"
@@ -20,19 +19,11 @@ ROWS = [
     (jump, wrong, [*mode, *dtype])
     for dtype, mode, wrong, jump in itertools.product(DTYPES, MODES, ("relu", "log1p", "none"), JUMPS)
 ]
-SHARE = 2
 
 
-def name_of(row: tuple[str, str, list[str]]) -> str:
-    jump, wrong, flags = row
-    return f"{jump}-{wrong}{''.join(flags)}"
-
-
-@pytest.mark.quality
+@pytest.mark.quality("jumps")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("jump", "wrong", "flags"), share(ROWS, SHARE, name_of, commit()), ids=lambda value: "".join(value)
-)
+@pytest.mark.parametrize(("jump", "wrong", "flags"), ROWS, ids=lambda value: "".join(value))
 def test_what_is_wrong_behind_a_jump(jump: str, wrong: str, flags: list[str], tmp_path: Path) -> None:
     status, report = minimize(LAYER, tmp_path, "--no-diagnosis", "--", jump, wrong, *flags)
 

@@ -58,7 +58,7 @@ def ended(text: str, tmp_path: Path) -> tuple[int, dict[str, object]]:
     return minimize(script, tmp_path)
 
 
-@pytest.mark.quality
+@pytest.mark.quality("unexplained")
 @pytest.mark.timeout(900)
 def test_a_check_that_fails_only_where_inductor_draws_by_itself_is_unexplained(tmp_path: Path) -> None:
     status, report = ended(DRAWS, tmp_path)
@@ -68,7 +68,7 @@ def test_a_check_that_fails_only_where_inductor_draws_by_itself_is_unexplained(t
     assert "AssertionError: torch.float16 in eager" in str(report["failure"])
 
 
-@pytest.mark.quality
+@pytest.mark.quality("unexplained")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("faster", "ends"),

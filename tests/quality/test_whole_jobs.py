@@ -1,16 +1,20 @@
-"""Whole jobs: one that is killed in the middle of its reduction, and one whose graph only PyTorch's own minifier has seen."""
+"""Whole jobs: one that is killed in the middle of its reduction, one whose graph only PyTorch's own minifier has seen, and two that
+lead that minifier astray (traps 12 and 13)."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
+from children import script
 
 from minimizer.engine.pipeline import minimize
 from minimizer.options import Options
@@ -18,7 +22,7 @@ from minimizer.settings import Settings
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Stage, Status
 
-pytestmark = [pytest.mark.quality, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.quality("whole jobs"), pytest.mark.timeout(600)]
 SECONDS = 200.0
 """Longer than the first step of a reduction takes, even on a busy machine."""
 SCRIPT = """
@@ -103,3 +107,79 @@ def test_a_graph_that_only_the_witness_has_found_is_taken_up(tmp_path: Path) -> 
     assert {one.after: one.agrees for one in report.witnesses}["aot"] is True
     assert "Linear" not in (tmp_path / "out" / "repro.py").read_text()
     assert "class Repro" in (tmp_path / "out" / "witness-aot.txt").read_text()
+
+
+def test_trap_12_no_variable_reaches_an_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's tool writes every variable with TORCH in its name into the repro, where a backslash breaks the file."""
+    secrets = {"MY_TORCH_SECRET": "swordfish\\", "MY_OTHER_TORCH_SECRET": "marlin"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "home").mkdir()
+    text = """
+        import os
+        import torch
+
+        def f(x):
+            return torch.relu(x)
+
+        assert os.environ["MY_TORCH_SECRET"].endswith("\\\\")
+        print(os.environ["MY_TORCH_SECRET"], repr(os.environ["MY_TORCH_SECRET"]))
+        assert "MY_OTHER_TORCH_SECRET" not in os.environ
+        torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+        x = torch.tensor([-1.0, 2.0])
+        torch.testing.assert_close(torch.compile(f)(x), f(x))
+    """
+    out = tmp_path / "out"
+    report = minimize(
+        script(tmp_path / "home", text),
+        options=Options(env=["MY_TORCH_SECRET"], budget=280),
+        settings=Settings(trial_jobs=2, script_env="*"),
+        sink=FolderSink(out),
+    )
+    assert report.status is Status.MINIMIZED, report.summary
+    assert [heard.after for heard in report.witnesses] == ["dynamo", "aot"]
+    assert report.witnesses[1].agrees is True
+    written = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert {"repro.py", "report.json", "report.md", "run.log", "witness-aot.txt"} <= written.keys()
+    for name, content in list(written.items()):
+        if name.endswith(".zip"):
+            pages = zipfile.ZipFile(io.BytesIO(content))
+            written |= {f"{name}/{page}": pages.read(page) for page in pages.namelist()}
+    for value in (b"swordfish", b"marlin"):
+        assert not [name for name, content in written.items() if value in content]
+    compile(written["repro.py"], "repro.py", "exec")
+    json.loads(written["report.json"])
+
+
+def test_trap_13_a_failure_inside_dynamo_has_a_repro_though_it_has_no_graph(tmp_path: Path) -> None:
+    """PyTorch's minifier dumps nothing at any level: there is no graph to dump."""
+    text = """
+        import torch
+
+        class Gate(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = self.linear(x).relu()
+                return x if x.sum() > 0 else -x
+
+        torch.manual_seed(0)
+        model = torch.compile(Gate(), fullgraph=True)
+        print(model(torch.randn(2, 4)))
+    """
+    out = tmp_path / "out"
+    (tmp_path / "home").mkdir()
+    report = minimize(
+        script(tmp_path / "home", text),
+        options=Options(budget=280, diagnosis=False, witness=False),
+        settings=Settings(trial_jobs=2),
+        sink=FolderSink(out),
+    )
+    assert report.status is Status.MINIMIZED, report.summary
+    assert report.failure is not None
+    assert (report.failure.kind, report.failure.stage) == (Kind.COMPILE_ERROR, Stage.DYNAMO)
+    repro = (out / "repro.py").read_text()
+    assert "fullgraph=True" in repro
+    assert "Linear" not in repro

@@ -19,7 +19,7 @@ from minimizer.store import Job, Store
 from minimizer.vocabulary import Status
 from web import create_app
 from web.access.security import check_listen_address
-from web.serve import serve
+from web.server.serve import serve
 
 
 @pytest.fixture

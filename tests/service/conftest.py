@@ -21,7 +21,7 @@ from minimizer.options import Options
 from minimizer.service.broker import TASK, broker_config
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from minimizer.store.models import JobRow
+from minimizer.store.tables.models import JobRow
 from minimizer.vocabulary import Status
 
 PATIENCE_SECONDS = 90

@@ -16,7 +16,7 @@ from webtest import SCRIPT, Hands
 
 from minimizer.options import Options
 from minimizer.store import Store
-from minimizer.store.migrate import require_current
+from minimizer.store.tables.migrate import require_current
 from minimizer.vocabulary import Role, Scope, Status
 
 

@@ -35,7 +35,7 @@ from minimizer.vocabulary import Role, Scope
 from web.access.passwords import hash_password
 
 PATIENCE_SECONDS = 90
-WEB = "from minimizer.settings import Settings; from web.serve import serve; serve(Settings())"
+WEB = "from minimizer.settings import Settings; from web.server.serve import serve; serve(Settings())"
 
 REFUSED = 50
 """Answers of each web server, several to each question that is asked all along."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minimizer.report.model import Culprit, Failure, GraphNode, Report
-from minimizer.store.grouping import ALIKE, Similarity, features, similarity
+from minimizer.store.jobs.grouping import ALIKE, Similarity, features, similarity
 from minimizer.vocabulary import Kind
 
 

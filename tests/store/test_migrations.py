@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError
 
 from minimizer.options import Options
 from minimizer.store import SchemaOutdated, Store
-from minimizer.store.database import open_engine
-from minimizer.store.migrate import downgrade, require_current, upgrade
-from minimizer.store.models import Base
+from minimizer.store.tables.database import open_engine
+from minimizer.store.tables.migrate import downgrade, require_current, upgrade
+from minimizer.store.tables.models import Base
 
 
 def tables(engine: Engine) -> set[str]:

@@ -10,8 +10,8 @@ from sqlalchemy import update
 from minimizer.options import Options
 from minimizer.report.model import Report
 from minimizer.store import Job, Store
-from minimizer.store.jobs import find
-from minimizer.store.models import JobRow
+from minimizer.store.jobs.jobs import find
+from minimizer.store.tables.models import JobRow
 from minimizer.vocabulary import Status
 
 

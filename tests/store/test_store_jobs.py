@@ -24,9 +24,9 @@ from minimizer.store import (
     Store,
     UnknownArtifact,
     UnknownJob,
-    blobs,
 )
-from minimizer.store.models import ArtifactRow, BlobRow, WorkerRecord
+from minimizer.store.tables import blobs
+from minimizer.store.tables.models import ArtifactRow, BlobRow, WorkerRecord
 from minimizer.vocabulary import Kind, Reason, Status
 
 SCRIPT = b"import torch\n"

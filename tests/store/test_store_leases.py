@@ -14,7 +14,7 @@ from sqlalchemy import update
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
 from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob
-from minimizer.store.models import JobRow
+from minimizer.store.tables.models import JobRow
 from minimizer.vocabulary import Kind, Reason, Status
 
 

@@ -16,18 +16,11 @@ from sqlalchemy.exc import IntegrityError
 
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Error, Failure, Layer, Reduction, Report
-from minimizer.store import (
-    ArtifactTooLarge,
-    Claim,
-    LeaseLost,
-    NewJob,
-    Store,
-    UnknownArtifact,
-    bounds,
-    grouping,
-    results,
-)
-from minimizer.store.database import open_engine
+from minimizer.store import ArtifactTooLarge, Claim, LeaseLost, NewJob, Store, UnknownArtifact
+from minimizer.store.jobs import grouping
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import open_engine
+from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
 
 
@@ -231,12 +224,12 @@ def test_nobody_waits_for_content_to_be_packed(store: Store, claim: Claim, monke
     compress = zlib.compress
 
     def compress_while_others_write(content: bytes) -> bytes:
-        monkeypatch.setattr("minimizer.store.blobs.zlib.compress", compress)
+        monkeypatch.setattr("minimizer.store.tables.blobs.zlib.compress", compress)
         store.submit(b"x = 1\n", "meanwhile.py", Options())
         return compress(content)
 
     def written(write: Callable[[], object]) -> list[str]:
-        monkeypatch.setattr("minimizer.store.blobs.zlib.compress", compress_while_others_write)
+        monkeypatch.setattr("minimizer.store.tables.blobs.zlib.compress", compress_while_others_write)
         with ThreadPoolExecutor(1) as pool:  # a deadlock ends as an error of its thread
             pool.submit(write).result()
         return [job.filename for job in store.jobs()[0]]
@@ -269,13 +262,13 @@ def test_a_job_that_ends_while_its_group_is_merged_is_in_a_group(store: Store, m
     with ThreadPoolExecutor(1) as pool:
 
         def note_while_it_ends(*given: Any) -> None:
-            monkeypatch.setattr("minimizer.store.grouping.note", note)
+            monkeypatch.setattr("minimizer.store.jobs.grouping.note", note)
             ending.append(pool.submit(fail, "aten.gelu", claimed))
             wait(ending, timeout=0.5)  # it waits for us, or it is done
             note(*given)
 
         ending: list[Future[str]] = []
-        monkeypatch.setattr("minimizer.store.grouping.note", note_while_it_ends)
+        monkeypatch.setattr("minimizer.store.jobs.grouping.note", note_while_it_ends)
         store.merge_failures(relu, gelu, "anna")
         assert ending[0].result() == late.id
     assert store.failures_of([late.id]) == {late.id: relu}

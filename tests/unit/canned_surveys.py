@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Finished, Held, parse
 from minimizer.engine.child.stacks import Frame
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence, Watchdog
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage

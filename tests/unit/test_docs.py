@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from minimizer.cli import cli
 from minimizer.report.model import Report
 from minimizer.settings import Settings
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 from web.factory import create_app
 
 DOCS = ROOT / "docs"

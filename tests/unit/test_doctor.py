@@ -14,7 +14,7 @@ from servers import free_port
 
 from minimizer import doctor
 from minimizer.settings import Settings
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 
 PYTHON = Path(sys.executable)
 

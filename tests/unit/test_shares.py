@@ -1,11 +1,12 @@
-"""Which scripts of a long table a commit runs."""
+"""Which real reductions a commit runs."""
 
 from __future__ import annotations
 
 import pytest
-from shares import commit, share
+from shares import DRAWN, commit, drawn
 
-ROWS = [f"script {number}" for number in range(30)]
+CORPUS = [f"script {number}" for number in range(30)]
+TESTS = dict.fromkeys(CORPUS, "corpus")
 
 
 @pytest.fixture(autouse=True)
@@ -13,21 +14,41 @@ def a_share_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHOLE_CORPUS", raising=False)
 
 
-def test_a_commit_has_the_same_share_whatever_the_order_of_the_table() -> None:
-    assert share(ROWS, 3, str, "one") == sorted(share(ROWS[::-1], 3, str, "one"), key=ROWS.index)
-    assert len(share(ROWS, 3, str, "one")) == 3
+def test_a_commit_has_the_same_share_whatever_the_order_of_the_tests() -> None:
+    assert drawn(TESTS, "one") == drawn(dict.fromkeys(CORPUS[::-1], "corpus"), "one")
+    assert len(drawn(TESTS, "one")) == DRAWN["corpus"]
 
 
-def test_a_row_that_is_added_takes_the_place_of_one_at_most() -> None:
-    before, after = share(ROWS, 3, str, "one"), share([*ROWS, "a new one"], 3, str, "one")
+def test_a_test_that_is_added_takes_the_place_of_one_at_most() -> None:
+    before, after = drawn(TESTS, "one"), drawn({**TESTS, "a new one": "corpus"}, "one")
     assert len(set(after) - set(before)) <= 1
 
 
-def test_all_rows_have_their_turn() -> None:
+def test_all_tests_have_their_turn() -> None:
     commits = [f"commit {number}" for number in range(200)]
-    assert {row for each in commits for row in share(ROWS, 3, str, each)} == set(ROWS)
+    assert {name for each in commits for name in drawn(TESTS, each)} == set(CORPUS)
 
 
-def test_the_whole_table_is_run_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_share_has_its_own_number_and_the_longest_come_first() -> None:
+    assert [name.partition(" of ")[2] for name in drawn(one_share_each(9), "one")] == [
+        share for share, count in DRAWN.items() for _ in range(count)
+    ]
+
+
+def test_a_test_that_is_named_alone_is_run() -> None:
+    assert drawn({"this one": "jumps"}, "one") == ["this one"]
+
+
+def test_a_share_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no such thing: no share of docs"):
+        drawn({"a test": "no such thing"}, "one")
+
+
+def test_all_are_run_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHOLE_CORPUS", "1")
-    assert share(ROWS, 3, str, commit()) == ROWS
+    tests = one_share_each(9)
+    assert sorted(drawn(tests, commit())) == sorted(tests)
+
+
+def one_share_each(count: int) -> dict[str, str]:
+    return {f"{number} of {share}": share for number in range(count) for share in DRAWN}

@@ -20,7 +20,7 @@ from minimizer.report.model import Culprit, Failure, GraphNode, Report
 from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store
-from minimizer.store.models import DeliveryRow
+from minimizer.store.tables.models import DeliveryRow
 from minimizer.vocabulary import Kind, Reason, Status
 
 Fail = Callable[..., Job]

@@ -16,8 +16,9 @@ from webtest import SCRIPT, Hands, refused
 
 from minimizer.options import Options
 from minimizer.settings import Settings
-from minimizer.store import GpuInfo, Hardware, Job, Store, database
-from minimizer.store.database import open_engine
+from minimizer.store import GpuInfo, Hardware, Job, Store
+from minimizer.store.tables import database
+from minimizer.store.tables.database import open_engine
 from web import create_app, workers
 from web.access import limits
 from web.problems import Problem

@@ -20,7 +20,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from minimizer.errors import MissingTool, UserError
 from minimizer.settings import Settings
 from minimizer.store import InvalidName, NameTaken, UnknownUser, User
-from minimizer.store.projects import check_name
+from minimizer.store.access.projects import check_name
 from minimizer.vocabulary import Role
 from web.access.security import is_loopback
 from web.access.sign_in import let_in, limits, own_path, turn_away

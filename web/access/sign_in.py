@@ -8,7 +8,7 @@ from flask import Blueprint, current_app, redirect, render_template, request, ur
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.store import InvalidName
-from minimizer.store.projects import check_name
+from minimizer.store.access.projects import check_name
 from web.access import passwords
 from web.access.limits import Limits
 from web.access.table import COOKIE

@@ -14,7 +14,7 @@ from flask import Response
 
 from minimizer.store import Job, Store, UnknownJob
 from web.problems import Problem
-from web.watch import Slots, Watcher
+from web.service.watch import Slots, Watcher
 
 MAX_WAIT = 60.0
 # A client that has gone is noticed at the next write, and holds its place until then.

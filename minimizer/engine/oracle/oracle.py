@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
 from minimizer.engine.program import render

@@ -11,8 +11,8 @@ from typing import Any
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import ExceptionInfo, Verdict
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program

@@ -16,7 +16,8 @@ from typing import Any
 from minimizer.engine.budget import doing, larger
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Limits, Silence, Watchdog
 from minimizer.engine.coverage import Extent
 from minimizer.engine.survey.cases import (

@@ -16,8 +16,8 @@ from typing import Any
 
 from minimizer.engine import coverage
 from minimizer.engine.child import protocol
-from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program

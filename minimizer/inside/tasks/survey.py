@@ -20,7 +20,7 @@ from torch import fx
 from torch._dynamo.repro import after_dynamo
 
 from ..compiler import subsystems
-from ..failures import CONTROL_FLOW, LOST, describe, device_error
+from ..failures import CONTROL_FLOW, describe
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
@@ -37,6 +37,7 @@ from ..watch.coverage import Coverage
 from ..watch.health import Health, trace_to
 from ..watch.holder import Holder
 from ..watch.line import Line
+from ..watch.lost import LostGpu, is_lost
 from ..watch.ranks import other_ranks
 from ..watch.survey_log import Told, end_with
 from ..wire import STOP, Channel, Message
@@ -74,12 +75,13 @@ class Survey:
         self._told, self._health = Told(self._coverage), Health(self._script)
         self._line = Line(channel, self._coverage)
         self._holder = Holder(self._line, self._told, self._health, self._script, message["hold"])
+        self._lost = LostGpu(self._end_lost)
         self._comparer = Comparer(
             self._line,
             self._told,
             self._holder,
             self._health,
-            self._end_if_lost,
+            self._lost,
             values=values,
             tolerance=message["tolerance"],
             measure=message.get("measure", False),
@@ -87,8 +89,6 @@ class Survey:
         )
         self._attempts: Attempts | None = None
         self._children = Children()
-        self._lost: Message | None = None
-        """Where CUDA failed for good, in a graph that eager had run before; empty where it was elsewhere."""
         self._error: BaseException | None = None
         """What ended the script."""
         self._stops_asked = 0
@@ -123,7 +123,7 @@ class Survey:
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
-        if self._compile and self._lost is None and not _is_lost(self._error):
+        if self._compile and self._lost.where is None and not is_lost(self._error):
             # The script's own check may have failed after a backward.
             self._comparer.check_gradients(is_over=self._error is not None)
         health = self._health.to_json() if self._compile else None
@@ -135,7 +135,7 @@ class Survey:
             "attempted": self._attempts is None or self._attempts.any,
             "children": self._children.count,
             "overwritten": self._comparer.kept.overwritten,
-            "lost": self._lost or None,
+            "lost": self._lost.where or None,
         }
         self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 
@@ -175,7 +175,7 @@ class Survey:
         try:
             compiled = compile_()
         except BaseException as error:
-            self._end_if_lost(error, graph, None, "compile")
+            self._lost.end_if(error, graph, None, "compile")
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
             if not steering and isinstance(error, Exception) and graph.eager_error is None:
                 failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
@@ -197,7 +197,7 @@ class Survey:
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
                     settle()
         except Exception as error:
-            self._end_if_lost(error)
+            self._lost.end_if(error)
             graph.eager_error = error
         if graph.random:
             # Inductor then draws eager's numbers, so that the graph can be compared at all. It stays so: a backward is compiled
@@ -251,31 +251,15 @@ class Survey:
     def _may_stop(self) -> bool:
         return self._stops_asked > 1 or not self._comparer.backwards.is_awaited
 
-    def _end_if_lost(
-        self,
-        error: BaseException,
-        graph: CapturedGraph | None = None,
-        call: int | None = None,
-        phase: str = "",
-        *,
-        by_us: bool = False,
-    ) -> None:
-        """See `EndIfLost`. The values of the call cannot be read any more: it is held in another process."""
-        if not _is_lost(error):
-            return
-        self._lost = {} if graph is None else {"graph": graph.index, "call": call, "phase": phase}
-        if not by_us:  # else no fault of the script, which cannot go on here
-            self._error = error
-        end_with(lambda: self._finish(stopped=by_us))
+    def _end_lost(self, error: BaseException | None) -> None:
+        """End the script, whose GPU is lost, with its own error; without one where it was a run of ours that lost it."""
+        self._error = error or self._error
+        end_with(lambda: self._finish(stopped=error is None))
 
     def _stop(self) -> None:
         """End the script here: what was seen of it is reported as if it had come to its end."""
         self._stops_asked = 0
         end_with(lambda: self._finish(stopped=True))
-
-
-def _is_lost(error: BaseException | None) -> bool:
-    return error is not None and device_error(error) == LOST
 
 
 def _frame() -> Any:

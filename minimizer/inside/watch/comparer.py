@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any
 
 from torch.fx.experimental._backward_state import BackwardState
 
@@ -27,28 +27,12 @@ from .health import Health
 from .holder import Holder
 from .kept_outputs import KeptOutputs
 from .line import Line
+from .lost import LostGpu
 from .survey_log import Told
 
 HOOKED = (
     "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"
 )
-
-
-class EndIfLost(Protocol):
-    """Ends the script where an error has left CUDA unusable, before what fails next is taken for a failure; else does nothing.
-
-    ``graph``, ``call`` and ``phase`` name compiled code that is to blame; None where eager is. ``by_us``: it was a run of ours.
-    """
-
-    def __call__(
-        self,
-        error: BaseException,
-        graph: CapturedGraph | None = None,
-        call: int | None = None,
-        phase: str = "",
-        *,
-        by_us: bool = False,
-    ) -> None: ...
 
 
 class Comparer:
@@ -65,7 +49,7 @@ class Comparer:
         told: Told,
         holder: Holder,
         health: Health,
-        end_if_lost: EndIfLost,
+        lost: LostGpu,
         *,
         values: bool,
         tolerance: dict[str, float] | None,
@@ -73,7 +57,7 @@ class Comparer:
         stops_at_layout: bool,
     ) -> None:
         self._line, self._told, self._holder, self._health = line, told, holder, health
-        self._end_if_lost = end_if_lost
+        self._lost = lost
         self._coverage = told.coverage
         self._values, self._tolerance, self._measure = values, tolerance, measure
         self._stops_at_layout = stops_at_layout
@@ -97,7 +81,7 @@ class Comparer:
         try:
             expected = call.run(call.function)
         except Exception as error:
-            self._end_if_lost(error)
+            self._lost.end_if(error)
             actual = compiled(*args)
             self._told.missing.append({"graph": graph.index, "call": number, "exception": describe(error)})
             graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"
@@ -110,7 +94,7 @@ class Comparer:
             actual = compiled(*args)
             settle()
         except Exception as error:
-            self._end_if_lost(error, graph, number, "run")
+            self._lost.end_if(error, graph, number, "run")
             failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
             if self._is_steady(graph, call, ()):
                 self._holder.hold(graph, call, failure)
@@ -160,7 +144,7 @@ class Comparer:
             verdict = referee.judge(call, expected, actual)
         except Exception as error:
             self._cannot_compare(graph, error)
-            self._end_if_lost(error, by_us=True)
+            self._lost.end_if(error, by_us=True)
             return
         graph.compared.append(number)
         if verdict.nondeterministic:
@@ -219,7 +203,7 @@ class Comparer:
         try:
             expected = replay.run(replay.function)
         except Exception as error:
-            self._end_if_lost(error)
+            self._lost.end_if(error)
             why = f"{type(error).__name__}: {error}"
             self._told.note(f"a backward that eager cannot replay was not compared: {why}")
             self._coverage.also(f"a backward of graph {graph.index} that eager cannot replay: {why}")
@@ -230,7 +214,7 @@ class Comparer:
         except Unplayable:
             raise
         except Exception as error:
-            self._end_if_lost(error, graph, backward.number, "backward")
+            self._lost.end_if(error, graph, backward.number, "backward")
             if not is_over:  # the script's own went through: the replay is at fault
                 raise
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"

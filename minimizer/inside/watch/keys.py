@@ -53,9 +53,6 @@ class Keys:
             self._kept += 1
         return number, self._times[number]
 
-    def __len__(self) -> int:
-        return len(self._times)
-
     def up_to(self, times: int) -> int:
         """Calls made, at most so many of each key."""
         return sum(min(times, made) for made in self._times)

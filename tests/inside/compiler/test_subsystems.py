@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 from children import trial
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.diagnose.sets import Answer, Setting
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.trials import ProgramTrials

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from children import SECONDS
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.measure.layer_table import Table, neighbourhood, tabulate
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.arguments import Ref

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from children import script, survey
-from surveyed import RELU_BUG, finished, held, targets
+from surveyed import BACKENDS, RELU_BUG, finished, held, targets
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.survey.cases import Case, Settled
@@ -31,16 +31,9 @@ FAULT = (
     + "score = torch.compile(lambda x: torch.relu(x) * 2)\nscore(torch.tensor([-1.0, 2.0]))\n"
 )
 GRADIENT = """
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
-
 def backend(gm, example):
-    return lambda *args: [Doubled.apply(out.transpose(0, 1).contiguous().transpose(0, 1)) for out in gm(*args)]
+    doubled = zero_gradient(gm, example)
+    return lambda *args: [out.transpose(0, 1).contiguous().transpose(0, 1) for out in doubled(*args)]
 
 x = torch.ones(2, 3, requires_grad=True)
 torch.compile(lambda x: x * 3, backend=backend)(x).sum().backward()
@@ -72,7 +65,7 @@ def test_a_wrong_value_behind_other_strides_is_the_failure(child: Executor, home
 
 
 def test_a_wrong_gradient_of_the_same_call_is_the_failure(child: Executor, home: Path) -> None:
-    failure = held(survey(child, script(home, f"import torch\n{GRADIENT}"))).failure
+    failure = held(survey(child, script(home, BACKENDS + GRADIENT))).failure
     assert (failure.phase, failure.kind) == ("backward", "wrong_gradient")
 
 

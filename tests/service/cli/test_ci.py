@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SERVE = """
 from minimizer.settings import Settings
-from web.serve import serve
+from web.server.serve import serve
 serve(Settings(), lambda url: print(url, flush=True))
 """
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

@@ -24,7 +24,7 @@ from minimizer.options import MAX_SCRIPT_BYTES, Options
 from minimizer.report.model import Failure, Report, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
-from minimizer.store.migrate import upgrade
+from minimizer.store.tables.migrate import upgrade
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 from web.factory import create_app
 

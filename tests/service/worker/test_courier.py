@@ -18,7 +18,7 @@ from minimizer.options import Options
 from minimizer.report.model import Report
 from minimizer.store import Claim, Store
 from minimizer.store.errors import InvalidUrl
-from minimizer.store.models import DeliveryRow, WebhookRow
+from minimizer.store.tables.models import DeliveryRow, WebhookRow
 from minimizer.store.webhooks import MAX_ATTEMPTS
 from minimizer.vocabulary import Status
 from worker.courier import Courier

@@ -11,8 +11,9 @@ from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.settings import Settings
-from minimizer.store import Job, Store, blobs
-from minimizer.store.models import BlobRow, JobRow
+from minimizer.store import Job, Store
+from minimizer.store.tables import blobs
+from minimizer.store.tables.models import BlobRow, JobRow
 from worker import reaper as reaping
 from worker.reaper import Reaper
 

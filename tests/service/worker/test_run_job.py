@@ -15,7 +15,8 @@ from minimizer.options import Options
 from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.store import Job, NewJob, Store, Submitter, results
+from minimizer.store import Job, NewJob, Store, Submitter
+from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
 from worker.tasks import take_jobs
 

@@ -7,7 +7,8 @@ from flask.testing import FlaskClient
 from webtest import REPRO, SCRIPT, Hands, refused
 
 from minimizer.report.model import Report
-from minimizer.store import Job, blobs
+from minimizer.store import Job
+from minimizer.store.tables import blobs
 from minimizer.vocabulary import Status
 
 

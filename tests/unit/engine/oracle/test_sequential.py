@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_programs import chain
 
-from minimizer.engine.child.executor import Executor, Survey
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.oracle.sequential import LEAST_RATE, MOST_COMPILATIONS, MOST_RATE, SequentialTest, least_rate

@@ -23,8 +23,8 @@ from canned_surveys import (
     silent,
 )
 
-from minimizer.engine.child.executor import Survey
 from minimizer.engine.child.protocol import Checked, Held, parse
+from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name

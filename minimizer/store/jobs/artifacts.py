@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from minimizer.store import blobs, bounds
-from minimizer.store.models import ArtifactRow, JobRow
+from minimizer.store.tables import blobs, bounds
+from minimizer.store.tables.models import ArtifactRow, JobRow
 from minimizer.vocabulary import Status
 
 REPORT = "report.json"

@@ -14,7 +14,7 @@ from minimizer.options import Options
 from minimizer.service.broker import broker_config, queue_name, queue_names
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
-from web.doorbell import celery_doorbell
+from web.service.doorbell import celery_doorbell
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, select
 
-from minimizer.store.database import open_engine
 from minimizer.store.errors import SchemaOutdated
+from minimizer.store.tables.database import open_engine
 
 # Any number will do, as long as nothing else in the database locks it.
 _LOCK = 0x6D696E

@@ -9,11 +9,11 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from minimizer.store import blobs
-from minimizer.store.database import Database
 from minimizer.store.errors import InvalidName, NameTaken, ProjectNotEmpty, UnknownProject
-from minimizer.store.jobs import is_id
-from minimizer.store.models import ArtifactRow, BlobRow, JobRow, MembershipRow, ProjectRow, UserRow
+from minimizer.store.jobs.jobs import is_id
+from minimizer.store.tables import blobs
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import ArtifactRow, BlobRow, JobRow, MembershipRow, ProjectRow, UserRow
 from minimizer.store.views import Project
 from minimizer.vocabulary import Status
 

@@ -16,8 +16,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from minimizer.report.identity import fingerprint, root_operators
-from minimizer.store import bounds
-from minimizer.store.models import FailureGroupRow, FailureHistoryRow, FailureMemberRow, JobRow, RetestRow
+from minimizer.store.tables import bounds
+from minimizer.store.tables.models import FailureGroupRow, FailureHistoryRow, FailureMemberRow, JobRow, RetestRow
 from minimizer.vocabulary import Status
 
 ALIKE = 0.85

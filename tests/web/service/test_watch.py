@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from web.watch import Slots, Watcher
+from web.service.watch import Slots, Watcher
 
 
 class Versions:

@@ -11,15 +11,16 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from minimizer.report.model import Report
-from minimizer.store import artifacts, blobs, bounds, grouping
-from minimizer.store.artifacts import REPORT
-from minimizer.store.database import Database
 from minimizer.store.errors import ArtifactTooLarge, UnknownArtifact
-from minimizer.store.jobs import find, touch
-from minimizer.store.leases import held
-from minimizer.store.models import ArtifactRow, BlobRow, EventRecord, JobRow
-from minimizer.store.outbox import announce_end
+from minimizer.store.jobs import artifacts, grouping
+from minimizer.store.jobs.artifacts import REPORT
+from minimizer.store.jobs.jobs import find, touch
+from minimizer.store.jobs.outbox import announce_end
+from minimizer.store.tables import blobs, bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import ArtifactRow, BlobRow, EventRecord, JobRow
 from minimizer.store.views import ArtifactInfo, Claim, EventRow
+from minimizer.store.work.leases import held
 from minimizer.vocabulary import Kind
 
 MAX_ARTIFACT_BYTES = 256 << 20

@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from minimizer.store.database import Database
-from minimizer.store.models import ArtifactRow, BlobRow, JobRow
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import ArtifactRow, BlobRow, JobRow
 
 _PIECE = 1 << 16
 # One for each column: the database has an index to ask, and need not look at every row for every blob.

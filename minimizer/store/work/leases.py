@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from minimizer.store import artifacts, blobs
-from minimizer.store.database import Database
 from minimizer.store.errors import LeaseLost
-from minimizer.store.jobs import close, close_cancelled, is_id, touch, view
-from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
+from minimizer.store.jobs import artifacts
+from minimizer.store.jobs.jobs import close, close_cancelled, is_id, touch, view
+from minimizer.store.tables import blobs
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Claim, Job
 from minimizer.vocabulary import Reason, Status
 

@@ -13,11 +13,12 @@ from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.store import artifacts, blobs, bounds, grouping
-from minimizer.store.database import Database
 from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
-from minimizer.store.models import ArtifactRow, JobRow, ProjectRow
-from minimizer.store.outbox import announce_end
+from minimizer.store.jobs import artifacts, grouping
+from minimizer.store.jobs.outbox import announce_end
+from minimizer.store.tables import blobs, bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import ArtifactRow, JobRow, ProjectRow
 from minimizer.store.views import Job
 from minimizer.vocabulary import Kind, Reason, Status
 

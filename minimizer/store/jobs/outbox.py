@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from minimizer.store.models import DeliveryRow, FailureGroupRow, FailureMemberRow, JobRow, WebhookRow
+from minimizer.store.tables.models import DeliveryRow, FailureGroupRow, FailureMemberRow, JobRow, WebhookRow
 
 
 def announce_end(session: Session, job: JobRow, now: datetime) -> None:

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select, update
 
-from minimizer.store import bounds
-from minimizer.store.database import Database
-from minimizer.store.models import JobRow, ProjectRow, WorkerRecord
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import NO_GPU, Hardware, Waiting, WorkerRow
 from minimizer.vocabulary import Status
 

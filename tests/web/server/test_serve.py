@@ -13,7 +13,7 @@ from checkout import ROOT
 
 from minimizer.errors import UserError
 from minimizer.settings import Settings
-from web.serve import serve
+from web.server.serve import serve
 
 
 def test_taken_port_is_told(sqlite_url: str, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_taken_port_is_told(sqlite_url: str, tmp_path: Path) -> None:
 
 def test_web_loads_neither_torch_nor_engine_nor_worker(sqlite_url: str, tmp_path: Path) -> None:
     look = (
-        "import sys, web.wsgi, web.serve;"
+        "import sys, web.wsgi, web.server.serve;"
         "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'worker') or m in "
         "('minimizer.engine.pipeline', 'minimizer.engine.child.executor', 'minimizer.inside')])"
     )

@@ -15,11 +15,11 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from minimizer.store import bounds
-from minimizer.store.database import Database
+from minimizer.store.access.projects import DEFAULT_PROJECT, check_name, find_project
 from minimizer.store.errors import NameTaken, UnknownToken, UnknownUser
-from minimizer.store.models import MembershipRow, ProjectRow, SessionRow, TokenRow, UserRow
-from minimizer.store.projects import DEFAULT_PROJECT, check_name, find_project
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import MembershipRow, ProjectRow, SessionRow, TokenRow, UserRow
 from minimizer.store.views import Identity, Token, User
 from minimizer.vocabulary import Role, Scope
 

@@ -12,11 +12,11 @@ from flask import current_app
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store, Submitter
 from minimizer.store.groups import Projects
-from web.doorbell import Doorbell
 from web.job_page.story import Stories
 from web.problems import Problem
+from web.service.doorbell import Doorbell
+from web.service.watch import Slots, Watcher
 from web.submission import Submission
-from web.watch import Slots, Watcher
 
 # Threads that stay free for short requests, whatever waits.
 _SPARE_THREADS = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from minimizer.store import bounds
-from minimizer.store.database import Database
-from minimizer.store.models import AuditRow
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import AuditRow
 from minimizer.store.views import AuditEntry
 
 

@@ -11,7 +11,7 @@ from minimizer.service import logs
 from minimizer.settings import Settings
 from web.access.security import check_listen_address
 from web.factory import create_app
-from web.front import Front
+from web.server.front import Front
 
 _PATIENCE_SECONDS = 5
 """For short requests to come to their end when the server is stopped."""

@@ -20,8 +20,9 @@ from held import Held
 
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import create_app, front
-from web.front import IDLE_SECONDS, Front
+from web import create_app
+from web.server import front
+from web.server.front import IDLE_SECONDS, Front
 
 THREADS = 4
 LARGE = 64 << 20
@@ -68,7 +69,7 @@ def server(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = Server(Front(app, settings, [listener], THREADS), listener.getsockname())
         clock = SimpleNamespace(time=lambda: running.seconds, monotonic=time.monotonic)
-        monkeypatch.setattr("web.front.time", clock)
+        monkeypatch.setattr("web.server.front.time", clock)
         monkeypatch.setattr("waitress.channel.time", clock)
         yield running
         running.close()

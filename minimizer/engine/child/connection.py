@@ -1,0 +1,233 @@
+"""The connection to the sandboxed child: starts the zygote, sends tasks, hands their messages out, restarts it when it died.
+
+What a task is about is none of its concern; `executor` knows that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minimizer.engine.child import protocol, wire
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import Ready
+from minimizer.engine.child.untrusted import tail
+from minimizer.engine.child.watchdog import Action, Watchdog
+from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
+from minimizer.errors import ChildFailed, Unanswered
+
+INSIDE = Path(__file__).parents[2] / "inside"
+START_SECONDS = 300.0
+"""How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
+ANSWER_SECONDS = 300.0
+POLL_SECONDS = 0.2
+HEARD = ("phase", "stacks")
+"""The messages that a watchdog goes by."""
+
+Watch = Callable[[], None]
+"""Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
+
+
+@dataclass
+class Task:
+    """A task under way and the messages it has sent."""
+
+    number: int
+    messages: Inbox = field(default_factory=Inbox)
+    taken: int = 0
+    """Bytes."""
+
+    def wake(self) -> None:
+        """Tell who waits that nothing more will come; whoever has messages left to take finds out by itself."""
+        with suppress(queue.Full):
+            self.messages.put_nowait(NOTHING_MORE)
+
+
+class Connection:
+    """The warm child, alive or about to be started again. Call `start` first; thread-safe."""
+
+    def __init__(self, place: Place, watch: Watch) -> None:
+        self._place, self._watch = place, watch
+        self._numbers = itertools.count(1)
+        self._tasks: dict[int, Task] = {}
+        self._writing = threading.Lock()
+        self._restarting = threading.Lock()
+        self._closed = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
+        self._to_child = -1
+        self._cache = place.folder("cache")
+        self._work = place.folder("work")
+        self._logs = place.folder("logs")
+        self._own_log = place.private("logs") / "zygote.log"
+
+    def number(self) -> int:
+        """A number that no task and no question has."""
+        return next(self._numbers)
+
+    def start(self) -> Ready:
+        """Start the zygote and wait until torch is imported.
+
+        Raises:
+            ChildFailed: torch cannot be imported there, or the sandbox does not start.
+        """
+        theirs_in, self._to_child = os.pipe()
+        from_child, theirs_out = os.pipe()
+        starting = Task(0)
+        self._tasks = {0: starting}
+        self._process = self._launch(theirs_in, theirs_out)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        os.set_blocking(self._to_child, False)
+        listening = (from_child, self._process, self._tasks)
+        self._listener = threading.Thread(target=self._listen, args=listening, daemon=True)
+        self._listener.start()
+        message = self.next(starting, START_SECONDS)
+        if message is None or message.get("message", {}).get("type") != "ready":
+            said = message["message"].get("message", "") if message and "message" in message else ""
+            self._stop()
+            raise ChildFailed(f"the child did not start: {str(said)[:500] or tail(self._own_log, 2000) or 'no answer'}")
+        return protocol.parse(Ready, message["message"])
+
+    def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
+        with self._own_log.open("wb") as log:
+            return self._place.sandbox.start(
+                [str(self._place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
+                cwd=self._work,
+                read=[*self._place.read, INSIDE, self._place.origin],
+                write=[self._place.scratch],
+                env=self._place.environment(self._cache),
+                network=self._place.network,
+                pass_fds=(incoming, outgoing),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def close(self) -> None:
+        """Kill the child and everything in it, for good: a task that is handed in later is refused."""
+        with self._restarting:
+            self._closed = True
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._place.sandbox.kill(self._process)
+            if self._listener is not None:
+                self._listener.join()
+            self._process = None
+            os.close(self._to_child)
+            self._to_child = -1
+
+    def send(self, op: str, request: Message, timeout: float) -> Task:
+        """Hand in a task, which may take so many seconds; the child is started again first if it died.
+
+        Raises:
+            ChildFailed: it cannot be, or was ended for good.
+        """
+        self._watch()
+        task = Task(self.number())
+        with self._restarting:
+            if self._closed:
+                raise ChildFailed("the child was ended")
+            if not self._is_alive:
+                self._restart()
+            self._tasks[task.number] = task
+        self._write(
+            {
+                "id": task.number,
+                "op": op,
+                "timeout": timeout,
+                "folder": str(self._logs),
+                "cwd": str(self._work),
+                "memory": self._place.memory_bytes,
+                **request,
+            }
+        )
+        return task
+
+    def ask(self, task: Task, question: Message) -> Message:
+        """Ask a held survey something and wait for its answer.
+
+        Raises:
+            Unanswered: it could not answer.
+            ChildFailed: it is gone.
+        """
+        number = self.number()
+        self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
+        while (message := self.next(task, ANSWER_SECONDS)) is not None:
+            if "end" in message:
+                break
+            body = message["message"]
+            if body.get("type") == "answer" and body.get("ask") == number:
+                if "error" in body:
+                    raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
+                return dict(body)
+        raise ChildFailed("the holder of the graph is gone")
+
+    def kill(self, task: Task) -> None:
+        """End a task. Harmless when it is over."""
+        self._write({"op": Action.KILL.value, "to": task.number})
+
+    def _restart(self) -> None:
+        self._stop()
+        for task in self._tasks.values():
+            task.wake()
+        self.start()
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _write(self, message: Message) -> None:
+        with self._writing:
+            process = self._process
+            try:
+                wire.write(self._to_child, message)
+            except TimeoutError as error:  # a script can stop the zygote, and we would wait for it for good
+                if process is not None:
+                    self._place.sandbox.kill(process)
+                raise ChildFailed(f"the child was ended: {error}") from None
+            except (OSError, ValueError) as error:
+                raise ChildFailed(f"the child is gone: {error}") from None
+
+    def _listen(self, descriptor: int, process: subprocess.Popen[bytes], tasks: dict[int, Task]) -> None:
+        """Reader thread of one zygote: hand every line to the task it belongs to; at the end wake all who wait.
+
+        A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
+        """
+        with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
+            while (message := wire.parse(line := pipe.readline(protocol.MAX_LINE))) is not None:
+                task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
+                if task is not None:
+                    task.messages.put_nowait(line)
+        self._place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
+        for task in list(tasks.values()):
+            task.wake()
+
+    def next(self, task: Task, timeout: float, watchdog: Watchdog | None = None) -> Message | None:
+        """The next message of a task; None when it took too long or the child is gone."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self._watch()
+            if watchdog is not None and (action := watchdog.due()) is not None:
+                self._write({"op": action.value, "to": task.number})
+            try:
+                line = task.messages.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                if not self._is_alive:
+                    return None
+                continue
+            task.taken += len(line)
+            message = wire.parse(line)
+            if watchdog is not None and message is not None and message.get("message", {}).get("type") in HEARD:
+                watchdog.heard(message["message"])
+            return message
+        return None

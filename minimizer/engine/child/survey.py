@@ -1,0 +1,83 @@
+"""A run of the user's script as it stands, and the questions that a held call answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minimizer.engine.child import protocol
+from minimizer.engine.child.connection import Connection, Task
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.protocol import End, Finished, Held, MadeCall
+from minimizer.engine.child.untrusted import read_untrusted
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.child.wire import Message
+from minimizer.engine.program.model import Program
+from minimizer.errors import ChildFailed
+
+MAX_DATA = 256 << 20
+"""Bytes of golden values that may become ``data.pt``."""
+
+
+class Survey:
+    """The state of a survey: exactly one of ``held``, ``finished``, ``end`` says how it stands."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        place: Place,
+        task: Task,
+        *,
+        phase: Message,
+        held: Held | None = None,
+        finished: Finished | None = None,
+        end: Message | None = None,
+        silence: Silence | None = None,
+    ) -> None:
+        self._connection, self._place, self._task = connection, place, task
+        self.phase, self.held, self.finished, self.silence = phase, held, finished, silence
+        ended = protocol.parse(End, end or {})
+        self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
+        self._files: dict[frozenset[str], Path] = {}
+
+    def program(self, level: str) -> Program:
+        """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
+        self._files.clear()
+        return protocol.parse_program(
+            self._connection.ask(self._task, {"what": "program", "level": level}).get("program")
+        )
+
+    def golden(self, keys: frozenset[str]) -> Path:
+        """A file with the golden values of ``keys``, readable by trials."""
+        if keys not in self._files:
+            path = self._place.folder("golden") / f"{self._connection.number()}.pt"
+            self._connection.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
+            self._files[keys] = path
+        return self._files[keys]
+
+    def data(self, names: dict[str, str]) -> bytes:
+        """The content of a file with golden values under new names: ``{golden key: name}``."""
+        place = self._place
+        path = place.folder("golden") / "data.pt"
+        question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
+        self._connection.ask(self._task, question)
+        data = read_untrusted(place.scratch, path.relative_to(place.scratch), MAX_DATA + 1)
+        if data is None or len(data) > MAX_DATA:
+            raise ChildFailed(f"the values for data.pt cannot be had, or are more than {MAX_DATA >> 20} MiB")
+        return data
+
+    def literal(self, key: str) -> str | None:
+        """Source text for a small golden value, or for what may do in the place of one that holds NaN or infinities."""
+        text = self._connection.ask(self._task, {"what": "literal", "key": key}).get("text")
+        return text if isinstance(text, str) and len(text) < 10_000 else None
+
+    def calls(self) -> list[MadeCall]:
+        """How the inputs of the calls that led to the held one are made, and its own, by the names of the program asked for last.
+
+        Raises:
+            ChildFailed: its inputs have no source text.
+        """
+        return protocol.parse(protocol.MadeCalls, self._connection.ask(self._task, {"what": "calls"})).calls
+
+    def close(self) -> None:
+        """Let go of the graph."""
+        self._connection.kill(self._task)

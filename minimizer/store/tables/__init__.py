@@ -1,0 +1,1 @@
+"""The tables, the connection to them, and how their content is kept small and shared."""

@@ -1,0 +1,1 @@
+"""The side of the workers: who they are, which job is whose, and what they say about it."""
