@@ -17,7 +17,6 @@ from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
 
 CHECK = "torch.testing.assert_close(call(compiled), call(f))"
-ANEW = ("torch._inductor.config.force_disable_caches = True", "torch._dynamo.reset()")
 
 
 def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
@@ -61,12 +60,12 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
 
 
 def compiled_anew(text: str) -> str:
-    """The script with nothing in use in its last statement that was compiled for earlier calls.
+    """The script with nothing in use in its last statement that was compiled for earlier calls, the caches on disk being off.
 
     Where it still fails, no earlier call is to blame.
     """
     *before, last = ast.parse(text).body
-    return "\n".join([*map(ast.unparse, before), *ANEW, ast.unparse(last)]) + "\n"
+    return "\n".join([*map(ast.unparse, before), "torch._dynamo.reset()", ast.unparse(last)]) + "\n"
 
 
 def _values(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:

@@ -25,7 +25,7 @@ from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search, Unredu
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import MadeScript, PythonLevel
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, unexamined
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
@@ -72,7 +72,10 @@ class Routes:
         if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
             return end
         otherwise = end
-        return self._tried("the script at the Python level", lambda: self._by_script(otherwise)) or otherwise
+        made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
+        if made is None and isinstance(found, Case) and found.is_warm:
+            return self._of_caches(found, otherwise)
+        return made or otherwise
 
     @property
     def _is_one_process(self) -> bool:
@@ -169,6 +172,14 @@ class Routes:
             found = self.triage.without(passed_by)
             return found if isinstance(found, Case) else None
         return None
+
+    def _of_caches(self, case: Case, otherwise: Settled) -> Settled:
+        """The verdict on a failure of a run on warm caches, once other runs have shown whether it needs them."""
+        surveys = self.triage.surveys
+        with suppress(BudgetExceeded, ChildFailed):
+            if surveys.fails_again(case) is False and surveys.fails_again(case, caches=True):
+                return of_caches(replace(otherwise, kind=case.signature.kind, exception=case.exception))
+        return otherwise
 
     def _by_script(self, otherwise: Settled) -> Made | None:
         level = self._python_level()

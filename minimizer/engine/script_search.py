@@ -78,7 +78,7 @@ class PythonLevel:
         self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
         self._made = made
         self._report = journal.report
-        self._rerun = Rerun(executor, script, shares_cache=made is None)
+        self._rerun = Rerun(executor, script)
         self.patient: Patient | None = None
         """What can be diagnosed, once there is a repro."""
 

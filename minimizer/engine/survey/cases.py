@@ -43,6 +43,8 @@ class Case:
     """Runs of the script until the failure showed, that one included."""
     otherwise: Settled | None = None
     """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
+    is_warm: bool = False
+    """Whether the run took graphs from the compiler's caches that a run before, which was healthy, had left there."""
     is_asserted: bool = False
     """Whether a check of the script's own fails for this difference."""
 
@@ -273,6 +275,18 @@ def nothing_compiled(
             "run it: one of them is looked at then."
         )
     return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked or protocol.Checked(), exception=error)
+
+
+def of_caches(otherwise: Settled) -> Settled:
+    """The verdict on a failure that shows with a warm cache, and in no run that compiles what it runs."""
+    return replace(
+        otherwise,
+        status=Status.PARTIAL,
+        reason=Reason.UNEXPLAINED,
+        summary="The script is right when it is compiled, and fails when its graphs are taken from the compiler's caches on disk, where "
+        "a run that was right had left them. No repro was made: it takes two runs of a script. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and "
+        "TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
+    )
 
 
 def before_a_frame(end: str, error: ExceptionInfo | None = None) -> str:

@@ -165,14 +165,14 @@ class Surveys:
         """Whether a run was stopped for want of time; it begins to count a little later than we do."""
         return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
-    def next(self) -> Survey:
+    def next(self, *, caches: bool = False) -> Survey:
         """A run of the script as it is, which compares what is next in the plan of coverage.
 
-        Of the first that comes to its end the compile times are kept: those of a cold cache.
+        ``caches``: graphs are read from the compiler's caches on disk, and left there. Of the first that comes to its end the compile times are kept: those of a cold cache.
         """
         if self._paces:
             self._listed = self.plan.next_calls(self._affordable_calls)
-        survey = self.run()
+        survey = self.run(caches=caches)
         if (finished := survey.finished) is not None:
             self.plan = self.plan.after(finished.calls)
             if self._cold is None:
@@ -230,15 +230,17 @@ class Surveys:
             "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
             "values": compiled and self.values, "steps": self._steps if compiled else None,
             "calls": self._listed if compiled else None, "hold": None, "tolerance": None, "layout": False,
-            "passed_by": self._passed_by,
+            "passed_by": self._passed_by, "caches": False,
         }  # fmt: skip
 
-    def fails_again(self, case: Case) -> bool | None:
+    def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
         """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way.
+
+        ``caches``: as in `next`.
 
         None where it was stopped before that could be told: it has less of the machine than the first run had.
         """
-        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10)
+        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10, caches=caches)
         if survey.held is not None:
             again = held_signature(survey.held.failure)
             survey.close()

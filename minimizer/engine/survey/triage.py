@@ -93,18 +93,21 @@ class Triage:
         """The verdict if no suspect is confirmed; None before there was one."""
 
     def run(self) -> Case | ScriptCase | Settled:
-        """Run the script until the question is settled; a healthy one several times."""
+        """Run the script until the question is settled; a healthy one several times.
+
+        The first run leaves its graphs in the compiler's caches, and the second takes them from there.
+        """
         started, runs = time.monotonic(), 1
-        found = self._once()
+        found = self._once(caches=True)
         if is_healthy(found):
             self._on_healthy()
         with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
-                found, runs = self._once(), runs + 1
+                found, runs = self._once(caches=runs == 1), runs + 1
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
         if isinstance(found, Case):
-            return replace(found, runs=found.runs + runs - 1)
+            return replace(found, runs=found.runs + runs - 1, is_warm=runs == 2)
         if runs == 1:
             return found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
@@ -117,8 +120,8 @@ class Triage:
         is_early = seconds < self._repeat_seconds or not self.surveys.plan.is_complete
         return is_early and self.surveys.affords_another
 
-    def _once(self) -> Case | ScriptCase | Settled:
-        survey = self.surveys.next()
+    def _once(self, *, caches: bool = False) -> Case | ScriptCase | Settled:
+        survey = self.surveys.next(caches=caches)
         if survey.held is not None and is_out_of_memory(error := survey.held.failure.exception):
             assert error is not None
             survey.close()

@@ -21,11 +21,12 @@ OURS = {
         "force_disable_caches",
         "fx_graph_cache",
         "worker_start_method",
-    }
+    },
+    "torch._functorch.config": {"enable_autograd_cache"},
 }
 """Settings that the child itself makes; never reported as the user's.
 
-Graph caches are off in every child. What ``force_disable_caches`` adds to that is that equal kernels are built again.
+Graph caches are off in every child, but for two runs of the script. What ``force_disable_caches`` adds to that is that equal kernels are built again.
 """
 
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}

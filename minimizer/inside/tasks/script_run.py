@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 import torch._dynamo.utils
-import torch._functorch.config
 import torch._inductor.config
 
 from ..backend import backend
@@ -34,8 +33,7 @@ def rerun(message: Message, channel: Channel) -> None:
 
     ``text`` (what to run), ``script`` and ``args`` (whose file and arguments it believes to be its own), ``compile`` (bool),
     ``backend`` (one to use whatever the script asks for, or None), ``observe`` (bool: report the aten operators that
-    run inside compiled functions; with ``compile`` false), ``caches`` (bool: graphs that were compiled before may be used; they may if
-    absent), ``switches`` (see `subsystems`).
+    run inside compiled functions; with ``compile`` false), ``switches`` (see `subsystems`).
 
     The last message has ``outcome``: ``same`` if it ended well, ``eager_error`` without the compiler, else ``compile_error``
     or ``runtime_error``.
@@ -47,9 +45,6 @@ def rerun(message: Message, channel: Channel) -> None:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
-    if not message.get("caches", True):
-        torch._inductor.config.fx_graph_cache = False
-        torch._functorch.config.enable_autograd_cache = False
     if message.get("backend"):
         _use(message["backend"])
     if message.get("observe"):

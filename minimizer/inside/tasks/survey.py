@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 import torch
+import torch._functorch.config
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
@@ -55,7 +56,7 @@ class Survey:
 
     Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
     ``steps`` and ``calls`` (which calls are compared, see `Coverage`), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
-    how a crash is held), ``passed_by`` (graphs of which no call is compared), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
+    how a crash is held), ``passed_by`` (graphs of which no call is compared), ``caches`` (whether graphs are read from the compiler's caches on disk, and left there), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
     the script's own, which then decides), ``layout`` (whether a difference in nothing but strides ends the script too), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
     ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
 
@@ -69,6 +70,7 @@ class Survey:
         self._compile, self._stance = message["compile"], message.get("stance", False)
         values, self._trace = message.get("values", True), message.get("trace")
         self._passed_by = frozenset(message.get("passed_by", ()))
+        self._uses_caches = message.get("caches", False)
         listed = message.get("calls")
         listed = None if listed is None else {int(graph): calls for graph, calls in listed.items()}
         self._coverage = Coverage(message["steps"], listed, self._ranks, values=values)
@@ -95,6 +97,8 @@ class Survey:
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
+        if self._uses_caches:
+            _use_caches()
         state.remember_baseline()
         # Kernels of a whole model are built side by side; `state` knows that this setting is ours.
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))

@@ -301,3 +301,38 @@ def test_route_that_is_cut_short_is_noted(routes: Routes, monkeypatch: pytest.Mo
     with pytest.raises(BudgetExceeded):
         routes.follow(failing(0, 0))
     assert words(routes) == [("graph 0, with the exact inputs of its call 1", "cut short")]
+
+
+class Reruns:
+    """A triage of a script whose later runs fail or not, with the compiler's caches and without."""
+
+    def __init__(self, cold: bool | None, warm: bool | None) -> None:
+        self._ends = {False: cold, True: warm}
+        self.surveys = self
+
+    def without(self, graphs: list[int]) -> Settled:
+        return Settled(Status.HEALTHY, None, "No other.")
+
+    def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
+        return self._ends[caches]
+
+
+@pytest.mark.parametrize(
+    ("is_warm", "cold", "warm", "reason"),
+    [
+        (True, False, True, Reason.UNEXPLAINED),
+        (True, True, True, Reason.NOT_VERIFIED),
+        (True, None, True, Reason.NOT_VERIFIED),
+        (True, False, False, Reason.NOT_VERIFIED),
+        (False, False, True, Reason.NOT_VERIFIED),
+    ],
+)
+def test_caches_are_blamed_where_the_script_fails_with_them_alone(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, is_warm: bool, cold: bool | None, warm: bool, reason: Reason
+) -> None:
+    routes.triage = cast(Any, Reruns(cold, warm))
+    leads(routes, monkeypatch, by_graph_or_verdict=GIVEN_UP)
+    end = routes.follow(replace(failing(0, 0), is_warm=is_warm))
+    assert isinstance(end, Settled)
+    assert (end.status, end.reason) == (Status.PARTIAL, reason)
+    assert (end.kind is Kind.WRONG_OUTPUT) == (reason is Reason.UNEXPLAINED)

@@ -29,13 +29,10 @@ OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MUL
 
 
 class Rerun:
-    """Judges scripts. ``path`` is the user's file, which gives candidates their ``__file__`` and their folder.
+    """Judges scripts. ``path`` is the user's file, which gives candidates their ``__file__`` and their folder."""
 
-    ``shares_cache``: a candidate may use graphs that another one has compiled; false where the failure is that they are used again.
-    """
-
-    def __init__(self, executor: Executor, path: Path, *, shares_cache: bool = True) -> None:
-        self._executor, self._path, self._shares_cache = executor, path, shares_cache
+    def __init__(self, executor: Executor, path: Path) -> None:
+        self._executor, self._path = executor, path
         self._slowest = 0.0
         self.target: Signature | None = None
         """The failure that counts; `check` needs it."""
@@ -94,8 +91,7 @@ class Rerun:
         return False
 
     def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
-        caches = {"caches": self._shares_cache}
-        return {"text": text, "script": str(self._path), "args": [], "compile": compiled, **caches, **fields}
+        return {"text": text, "script": str(self._path), "args": [], "compile": compiled, **fields}
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest

@@ -964,3 +964,28 @@ def test_whether_a_lost_gpu_is_lost_again(run: dict[str, Any], again: bool | Non
     found = asked.run()
     assert isinstance(found, Case)
     assert asked.surveys.fails_again(found) is again
+
+
+# caches -----------------------------------------------------------------------------------------------------------------
+
+
+def test_first_run_fills_the_caches_and_the_second_takes_its_graphs_from_them() -> None:
+    _, executor, _ = triage(finished())
+    assert [request["caches"] for request in executor.compiled] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(("before", "is_warm"), [(0, False), (1, True), (2, False)])
+def test_failure_of_the_run_on_warm_caches_says_so(before: int, is_warm: bool) -> None:
+    found, _, _ = triage(*[finished()] * before, held(kind="wrong_output", verdict=WRONG))
+    assert isinstance(found, Case)
+    assert found.is_warm is is_warm
+
+
+def test_runs_that_pass_a_graph_by_do_so_from_then_on() -> None:
+    executor = CannedExecutor([held(kind="wrong_output", verdict=WRONG), finished()])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert isinstance(asked.without([1]), Settled)
+    asked.surveys.fails_again(found)
+    assert [request["passed_by"] for request in executor.compiled] == [[], [1], [1]]
