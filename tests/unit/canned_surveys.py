@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from minimizer.engine.child.connection import Connection
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Finished, Held, parse
@@ -62,7 +63,7 @@ class CannedExecutor:
         self.timeouts.append(timeout)
         left = self._left[request["compile"]]
         return Survey(
-            cast(Executor, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
+            cast(Connection, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
         )
 
     @property

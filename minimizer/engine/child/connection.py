@@ -55,7 +55,7 @@ class Connection:
     """The warm child, alive or about to be started again. Call `start` first; thread-safe."""
 
     def __init__(self, place: Place, watch: Watch) -> None:
-        self._place, self._watch = place, watch
+        self.place, self._watch = place, watch
         self._numbers = itertools.count(1)
         self._tasks: dict[int, Task] = {}
         self._writing = threading.Lock()
@@ -99,13 +99,13 @@ class Connection:
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
         with self._own_log.open("wb") as log:
-            return self._place.sandbox.start(
-                [str(self._place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
+            return self.place.sandbox.start(
+                [str(self.place.python), str(INSIDE / "__main__.py"), str(incoming), str(outgoing)],
                 cwd=self._work,
-                read=[*self._place.read, INSIDE, self._place.origin],
-                write=[self._place.scratch],
-                env=self._place.environment(self._cache),
-                network=self._place.network,
+                read=[*self.place.read, INSIDE, self.place.origin],
+                write=[self.place.scratch],
+                env=self.place.environment(self._cache),
+                network=self.place.network,
                 pass_fds=(incoming, outgoing),
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -119,7 +119,7 @@ class Connection:
 
     def _stop(self) -> None:
         if self._process is not None:
-            self._place.sandbox.kill(self._process)
+            self.place.sandbox.kill(self._process)
             if self._listener is not None:
                 self._listener.join()
             self._process = None
@@ -147,7 +147,7 @@ class Connection:
                 "timeout": timeout,
                 "folder": str(self._logs),
                 "cwd": str(self._work),
-                "memory": self._place.memory_bytes,
+                "memory": self.place.memory_bytes,
                 **request,
             }
         )
@@ -193,7 +193,7 @@ class Connection:
                 wire.write(self._to_child, message)
             except TimeoutError as error:  # a script can stop the zygote, and we would wait for it for good
                 if process is not None:
-                    self._place.sandbox.kill(process)
+                    self.place.sandbox.kill(process)
                 raise ChildFailed(f"the child was ended: {error}") from None
             except (OSError, ValueError) as error:
                 raise ChildFailed(f"the child is gone: {error}") from None
@@ -208,7 +208,7 @@ class Connection:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
                     task.messages.put_nowait(line)
-        self._place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
+        self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         for task in list(tasks.values()):
             task.wake()
 

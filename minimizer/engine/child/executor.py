@@ -112,16 +112,14 @@ class Executor:
             while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None
-                    return Survey(self._connection, self.place, task, phase=phase, end=message["end"], silence=silence)
+                    return Survey(self._connection, task, phase=phase, end=message["end"], silence=silence)
                 body = message["message"]
                 if body.get("type") == "phase":
                     phase = body
                 elif body.get("type") == "held":
-                    return Survey(self._connection, self.place, task, phase=phase, held=protocol.parse(Held, body))
+                    return Survey(self._connection, task, phase=phase, held=protocol.parse(Held, body))
                 elif body.get("type") == "finished":
-                    return Survey(
-                        self._connection, self.place, task, phase=phase, finished=protocol.parse(Finished, body)
-                    )
+                    return Survey(self._connection, task, phase=phase, finished=protocol.parse(Finished, body))
             raise ChildFailed("the child went away while it ran the script")
 
     def fresh_cache(self) -> Path:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.connection import Connection, Task
-from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import End, Finished, Held, MadeCall
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
@@ -24,7 +23,6 @@ class Survey:
     def __init__(
         self,
         connection: Connection,
-        place: Place,
         task: Task,
         *,
         phase: Message,
@@ -33,7 +31,7 @@ class Survey:
         end: Message | None = None,
         silence: Silence | None = None,
     ) -> None:
-        self._connection, self._place, self._task = connection, place, task
+        self._connection, self._task = connection, task
         self.phase, self.held, self.finished, self.silence = phase, held, finished, silence
         ended = protocol.parse(End, end or {})
         self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
@@ -49,14 +47,14 @@ class Survey:
     def golden(self, keys: frozenset[str]) -> Path:
         """A file with the golden values of ``keys``, readable by trials."""
         if keys not in self._files:
-            path = self._place.folder("golden") / f"{self._connection.number()}.pt"
+            path = self._connection.place.folder("golden") / f"{self._connection.number()}.pt"
             self._connection.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
             self._files[keys] = path
         return self._files[keys]
 
     def data(self, names: dict[str, str]) -> bytes:
         """The content of a file with golden values under new names: ``{golden key: name}``."""
-        place = self._place
+        place = self._connection.place
         path = place.folder("golden") / "data.pt"
         question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
         self._connection.ask(self._task, question)

@@ -266,6 +266,15 @@ class Survey:
         end_with(lambda: self._finish(stopped=True))
 
 
+def _use_caches() -> None:
+    """Turn on the caches of compiled graphs, which variables of the environment keep off against all that is set later."""
+    for config, name in (
+        (torch._inductor.config, "fx_graph_cache"),
+        (torch._functorch.config, "enable_autograd_cache"),
+    ):
+        config._config[name].env_value_force = True
+
+
 def _frame() -> Any:
     """What tells the frame that is being compiled from others; its later compilations have the same."""
     compilation = torch._guards.CompileContext.current_compile_id()

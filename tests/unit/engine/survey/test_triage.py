@@ -96,6 +96,7 @@ def test_the_script_is_run_as_the_user_asked() -> None:
         {
             "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "compile": True,
             "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None, "layout": False,
+            "passed_by": [], "caches": True,
         }
     )  # fmt: skip
     assert set(executor.timeouts) == {SURVEY_SECONDS}
