@@ -1,4 +1,4 @@
-"""The whole story: script → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
+"""The whole story: script → exact runs → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
 
 The steps from localize to emit are in `graph_search.py`, and in `script_search.py` for what no graph carries; those behind them are
 in `follow_up.py`.
@@ -16,7 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine import budget
+from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
@@ -48,6 +51,8 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
+EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
+"""How long one exact run may take: so many seconds, or this share of the budget where that is more."""
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
@@ -139,6 +144,8 @@ class _Job:
         self._report = journal.report
         self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
         self._scratch.mkdir()
+        self._unseen: tuple[str, ...] = ()
+        """What the exact runs could not look at."""
 
     def run(self) -> None:
         """Every step in order."""
@@ -156,7 +163,8 @@ class _Job:
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
                 try:
-                    result = self._result(executor, surveys, plain, follow_up, beside)
+                    result = self._between_graphs(executor)
+                    result = result or self._result(executor, surveys, plain, follow_up, beside)
                     if result is not None:
                         self._follow(*result, surveys, follow_up)
                 finally:
@@ -217,6 +225,29 @@ class _Job:
             is_asked = is_error and otherwise.kind is not Kind.HANG
             return unless_by_layout(self._against(plain, otherwise) if is_asked else otherwise)
         return Result(script_repro), level.patient
+
+    def _between_graphs(self, executor: Executor) -> tuple[Result, Patient | None] | None:
+        """The repro, not verified yet, of what the script sees otherwise with the compiler, where no graph shows it; None where it sees the same."""
+        if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
+            return None
+        timeout = max(EXACT_SECONDS, EXACT_SHARE * self._options.budget)
+        between = BetweenGraphs(
+            executor,
+            self._script.resolve(),
+            self._options.args,
+            self._journal,
+            jobs=self._settings.trial_jobs,
+            timeout=timeout,
+        )
+        with self._journal.step(Step.EXACT):
+            try:
+                answer = between.compare()
+            except ChildFailed as error:
+                answer = Answer(aside=str(error))
+        self._unseen = answer.not_compared
+        self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
+        repro = between.repro(answer.found) if answer.found is not None else None
+        return (Result(repro), None) if repro is not None else None
 
     def _follow(self, result: Result, patient: Patient | None, surveys: Surveys, follow_up: FollowUp) -> None:
         """Verify, and find out what is worth knowing beside the repro."""
@@ -419,7 +450,7 @@ class _Job:
     def _settle(self, found: Settled) -> None:
         report = self._report
         report.status, report.reason, report.summary = found.status, found.reason, found.summary
-        report.checked = Checked(**found.checked.model_dump())
+        report.checked = self._checked(found.checked)
         for note in found.notes:
             self._journal.note(note)
         if found.status is not Status.PARTIAL:
@@ -436,11 +467,17 @@ class _Job:
                 reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
             )
 
+    def _checked(self, checked: protocol.Checked) -> Checked:
+        """What was compared in graphs, and what neither that nor the exact runs could look at."""
+        known = Checked(**checked.model_dump())
+        known.not_compared += self._unseen
+        return known
+
     def _announce(self, case: Case) -> None:
         report, signature = self._report, case.signature
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
         report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
-        report.checked = Checked(**case.checked.model_dump())
+        report.checked = self._checked(case.checked)
         self._journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         report.failure = Failure(
             kind=signature.kind,

@@ -23,6 +23,18 @@ class Reproducibility(Part):
     runs: int
 
 
+Mechanism = Literal[
+    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant"
+]  # fmt: skip
+"""How a fault that no graph shows came about."""
+
+
+class Source(Part):
+    file: str
+    line: int
+    code: str = ""
+
+
 class Failure(Part):
     kind: Kind
     stage: Stage = Stage.UNKNOWN
@@ -30,14 +42,11 @@ class Failure(Part):
     message: str = ""
     traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
     signature: str = ""
+    mechanism: Mechanism | None = Field(None, description="How a fault between graphs came about.")
+    object: str = Field("", description="What is otherwise with the compiler, where that lies between graphs.")
+    source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
-
-
-class Source(Part):
-    file: str
-    line: int
-    code: str = ""
 
 
 class Error(Part):
