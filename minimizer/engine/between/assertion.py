@@ -11,6 +11,8 @@ from minimizer.engine.between.difference import Change
 
 OUT = "out"
 """The name that a repro gives to what its last call returns."""
+LINE = 88
+"""How long an assertion may become by telling what was expected: it stands in its condition already."""
 LONGEST = 160
 FLAGS = ("True", "False")
 
@@ -40,9 +42,10 @@ class Claim:
             ]
         )
         try:
-            return f"assert {self.test}, {ast.unparse(ast.fix_missing_locations(message))}"
+            full = f"assert {self.test}, {ast.unparse(ast.fix_missing_locations(message))}"
         except ValueError:  # quotes of all sorts stand in it already
-            return f"assert {self.test}, {self.expression}"
+            full = ""
+        return full if full and len(full) <= LINE else f"assert {self.test}, {self.expression}"
 
 
 def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:

@@ -140,6 +140,13 @@ class ExactRuns:
             return False
         return _agrees(log, found.eager, found.difference, found.noise)
 
+    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
+        """What a script sees without the compiler and with it; None where one of the two does not end well."""
+        eager, compiled = self._ask([{"eager": ALL}, {}], text)
+        if eager.outcome != "same" or compiled.outcome != "same" or eager.exact is None or compiled.exact is None:
+            return None
+        return eager.exact, compiled.exact
+
     # running ---------------------------------------------------------------------------------------------------------------
 
     def _log(self, text: str, request: dict[str, Any]) -> ExactLog | None:

@@ -25,15 +25,14 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
     if found.is_reused and runs.cures(text, found, _plan(found), config=HOOKS):
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
-    if not state:
-        if found.is_reused:
-            return "stale_guard"
-        return "stale_guard" if _shares_a_region(text) else "wrong_constant"
+    is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
+    if found.is_reused and not is_held:
+        return "stale_guard"
+    if "nested_compile_region" in text and runs.cures(text, found, _plan(found), regions=False):
+        return "stale_guard"
     if any(_is_reordered(change, found) for change in state):
         return "wrong_order"
-    if all(change.kind == "Tensor" or change.field == "state" for change in state):
-        return "stale_guard" if found.is_reused or _shares_a_region(text) else "lost_mutation"
-    return "lost_mutation"
+    return "lost_mutation" if state or _moves_items(found) else "wrong_constant"
 
 
 def _plan(found: Found) -> dict[str, object]:
@@ -41,8 +40,18 @@ def _plan(found: Found) -> dict[str, object]:
     return {"full": units}
 
 
-def _shares_a_region(text: str) -> bool:
-    return "nested_compile_region" in text
+def _moves_items(found: Found) -> bool:
+    """Whether the call changes what a container of the script's holds, without the compiler."""
+    states = {
+        look.event.rpartition(" ")[2]: state
+        for look, state in found.eager.states()
+        if look.full and look.event.startswith("call") and look.number == found.call
+    }
+    before, after = states.get("entry", {}), states.get("exit", {})
+    names = ("items", "keys", "length")
+    return any(
+        path in after and any(entry.get(n) != after[path].get(n) for n in names) for path, entry in before.items()
+    )
 
 
 def _is_data(change: Change) -> bool:
@@ -54,6 +63,8 @@ def _is_data(change: Change) -> bool:
 
 def _is_reordered(change: Change, found: Found) -> bool:
     """Whether both sides have moved the same things, each otherwise."""
+    if set(change.fields) <= {"order"}:
+        return True
     name = "keys" if "keys" in change.fields else "items"
     one, two = _literal(change.eager.get(name, "")), _literal(change.compiled.get(name, ""))
     if not isinstance(one, list) or not isinstance(two, list) or sorted(map(repr, one)) != sorted(map(repr, two)):

@@ -6,23 +6,26 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from minimizer.engine.between import words
+from minimizer.engine.between import passes, words
 from minimizer.engine.between.assertion import OUT, Claim, claims
+from minimizer.engine.between.culprit import culprit_line
 from minimizer.engine.between.difference import difference_at_end
 from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import on_eager
+from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
-from minimizer.engine.emit.idioms import CANNOT_RUN
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report import model
 from minimizer.report.model import Culprit, Failure, HistoryStep, Mechanism, Reduction, Reproducibility
 from minimizer.vocabulary import Stage, Step
@@ -30,7 +33,9 @@ from minimizer.vocabulary import Stage, Step
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+PASSES = (passes.objects, passes.operations)
 EVIDENCE = "AssertionError"
+CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 
 
 class BetweenGraphs:
@@ -57,8 +62,22 @@ class BetweenGraphs:
         mechanism = mechanism_of(found, self._runs, self._text)
         self._announce(found, mechanism)
         reduced, oracle = self._reduce(found)
+        self._blame(reduced)
         with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
-            return self._emit(reduced, oracle)
+            repro = self._emit(reduced, oracle)
+        self._help(found, mechanism)
+        return repro
+
+    def _help(self, found: Found, mechanism: Mechanism) -> None:
+        """Look for a workaround, in the time that is left."""
+        failure = self._report.failure
+        assert failure is not None
+        line = failure.source.line if failure.source is not None else None
+        step = self._journal.step(Step.DIAGNOSE)
+        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed, SyntaxError):
+            self._report.workaround = find_workaround(self._runs, self._text, found, mechanism, line)
+            if self._report.workaround.verified:
+                self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 
     def _announce(self, found: Found, mechanism: Mechanism) -> None:
         report = self._report
@@ -76,6 +95,16 @@ class BetweenGraphs:
         report.culprits = [Culprit(what=words.what(mechanism, named), source=report.failure.source)]
         report.environment.setdefault("device", "cpu")
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+    def _blame(self, reduced: Source) -> None:
+        """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
+        failure = self._report.failure
+        assert failure is not None
+        line = culprit_line(reduced.tree, failure.object)
+        lines = self._text.splitlines()
+        if line is not None and line <= len(lines):
+            failure.source = model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+            self._report.culprits[0].source = failure.source
 
     def _source(self, found: Found) -> model.Source | None:
         """The line of the script that the blamed call stands in."""
@@ -96,7 +125,7 @@ class BetweenGraphs:
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 
         with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
-            reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs)
+            reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs, further=PASSES)
         report.reduction = Reduction(
             level="python",
             nodes_before=self._rerun.observed(self._text).calls,

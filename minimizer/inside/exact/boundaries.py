@@ -20,8 +20,9 @@ import torch._dynamo
 from torch._dynamo import eval_frame
 
 from ..wire import Message
-from .observe import Entry, Look, locals_of, user_frames
+from .observe import Entry, Look
 from .process import state
+from .reach import locals_of, user_frames
 from .tensors import TensorWords
 
 LIGHT_UNITS = 4096
@@ -57,6 +58,8 @@ class Boundaries:
         self._depth = 0
         self._thread = threading.get_ident()
         self._looks = 0
+        self._known_modules: set[str] = set()
+        self._own_modules: list[str] = []
         self.units = self.calls = self.backwards = 0
         self.seconds: list[float] = []
         """How long each call took."""
@@ -206,14 +209,24 @@ class Boundaries:
 
     def _globals(self) -> list[tuple[str, Any]]:
         """The globals of the script, then those of its own modules."""
-        roots = []
-        for name, module in list(sys.modules.items()):
-            if name == "__main__" or self._is_own(str(getattr(module, "__file__", None) or "")):
-                front = "" if name == "__main__" else f"{name}."
-                held = [(key, value) for key, value in vars(module).items() if not key.startswith("__")]
-                held = [(key, value) for key, value in held if not isinstance(value, types.ModuleType)]
-                roots.append((name != "__main__", [(front + key, value) for key, value in held]))
-        return [root for _, group in sorted(roots, key=lambda pair: pair[0]) for root in group]
+        for name in sys.modules.keys() - self._known_modules:
+            self._known_modules.add(name)
+            if self._is_own(str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""):
+                self._own_modules.append(name)
+        roots: list[tuple[str, Any]] = []
+        for name in ["__main__", *(name for name in self._own_modules if name in sys.modules and name != "__main__")]:
+            front = "" if name == "__main__" else f"{name}."
+            held = list(vars(sys.modules[name]).items())
+            roots += [
+                (front + key, value)
+                for key, value in held
+                if not (key.startswith("__") or isinstance(value, types.ModuleType))
+            ]
+        return roots
+
+
+def _is_module(name: str) -> bool:
+    return isinstance(sys.modules.get(name), types.ModuleType)
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:

@@ -9,19 +9,34 @@ from __future__ import annotations
 import collections
 import enum
 import functools
-import hashlib
 import io
 import itertools
-import math
 import random
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from .reach import (
+    TEXT,
+    asked,
+    bounded,
+    code_text,
+    counts_scalars,
+    dict_of,
+    factory,
+    hashed,
+    is_shown,
+    listed,
+    locals_of,
+    member,
+    raw,
+    scalar,
+    slots_of,
+)
 from .tensors import TensorWords
 
 Entry = dict[str, str]
@@ -31,23 +46,10 @@ MOST_ENTRIES = 20_000
 """Objects that one look takes in."""
 MOST_ITEMS = 1000
 """Items of one container that are looked at."""
-TEXT = 200
-"""How much of a text is told; of a longer one there is a hash."""
 SCALARS = (int, float, complex, bool, str, bytes, type(None))
 PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
 """Objects of which nobody cares whether two are one."""
-HIDDEN = (
-    "_dynamo",
-    "_has_dynamo",
-    "_specialize_on",
-    "_torchdynamo",
-    "__torch_compile",
-    "_compiled_call_impl",
-    "_isolate_recompiles_id",
-    "_opt_mod_",
-)
-"""How names of attributes begin that torch's compiler writes on the script's objects."""
 UNSEEN = (
     "torch._", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
     "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
@@ -102,7 +104,7 @@ class Look:
         if kind in PLAIN_TEXT:
             return {"type": kind.__name__, "value": str(value)[:TEXT]}
         if issubclass(kind, enum.Enum):
-            return {"type": kind.__qualname__, "value": str(_raw(value, "_name_"))}
+            return {"type": kind.__qualname__, "value": str(raw(value, "_name_"))}
         value = self._unwrapped(value)
         if type(value) not in WITHOUT_IDENTITY:
             if id(value) in self._paths:
@@ -128,9 +130,9 @@ class Look:
         if issubclass(kind, set | frozenset):
             return self._set(value, kind)
         if issubclass(kind, torch.Generator):
-            return {"type": "Generator", "state": _hash(bytes(value.get_state().tolist()))}
+            return {"type": "Generator", "state": hashed(bytes(value.get_state().tolist()))}
         if issubclass(kind, random.Random):
-            return {"type": kind.__qualname__, "state": _hash(repr(random.Random.getstate(value)).encode())}
+            return {"type": kind.__qualname__, "state": hashed(repr(random.Random.getstate(value)).encode())}
         if issubclass(kind, types.FunctionType):
             return self._function(path, value)
         if issubclass(kind, types.MethodType):
@@ -157,14 +159,14 @@ class Look:
         if kind in REDUCIBLE:
             return self._iterator(path, value, kind)
         if kind in (itertools.count, itertools.repeat):
-            return {"type": kind.__name__, "value": repr(value)[:TEXT] if _is_scalar_count(value) else ""}
+            return {"type": kind.__name__, "value": repr(value)[:TEXT] if counts_scalars(value) else ""}
         return self._instance(path, value, kind)
 
     def _tensor(self, path: str, value: torch.Tensor, kind: type) -> Entry:
         entry = {"type": kind.__qualname__, **self._words.describe(value)}
-        is_leaf = _asked(value, "is_leaf")
-        if (is_leaf or _asked(value, "retains_grad")) and _asked(value, "requires_grad"):
-            grad = _asked(value, "grad")
+        is_leaf = asked(value, "is_leaf")
+        if (is_leaf or asked(value, "retains_grad")) and asked(value, "requires_grad"):
+            grad = asked(value, "grad")
             self._pending.append((f"{path}.grad", grad))
             self._alive.append(grad)
         fields = dict_of(value) or {}
@@ -180,14 +182,14 @@ class Look:
         self._alive.append(order)
         entry = {"type": kind.__qualname__, "length": str(len(order))}
         if issubclass(kind, collections.defaultdict):
-            entry["default"] = getattr(_factory(value), "__name__", "")
+            entry["default"] = getattr(factory(value), "__name__", "")
         is_plain = all(type(key) in SCALARS for key, _ in order)
         entry["keys"] = (
             listed(key for key, _ in order) if is_plain else ", ".join(type(k).__name__ for k, _ in order[:50])
         )
         if is_plain and all(type(item) in SCALARS for _, item in order):
             pairs = ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in order)
-            return {**entry, "items": _bounded(f"{{{pairs}}}")}
+            return {**entry, "items": bounded(f"{{{pairs}}}")}
         for place, (key, item) in enumerate(order[:MOST_ITEMS]):
             if type(key) in SCALARS:
                 self._pending.append((f"{path}[{scalar(key)}]", item))
@@ -214,7 +216,7 @@ class Look:
         items = list((set if issubclass(kind, set) else frozenset).__iter__(value))
         entry = {"type": kind.__qualname__, "length": str(len(items))}
         if all(type(item) in SCALARS for item in items):
-            entry["items"] = _bounded("{" + ", ".join(sorted(map(scalar, items))) + "}")
+            entry["items"] = bounded("{" + ", ".join(sorted(map(scalar, items))) + "}")
         else:
             entry["items"] = ", ".join(sorted(type(item).__qualname__ for item in items[:50]))
         return entry
@@ -230,7 +232,7 @@ class Look:
             return entry
         if not self._is_own(value.__code__.co_filename):
             return entry
-        entry["code"] = _hash(_code(value.__code__).encode())
+        entry["code"] = hashed(code_text(value.__code__).encode())
         if value.__defaults__:
             self._pending.append((f"{path}.__defaults__", value.__defaults__))
         if value.__kwdefaults__:
@@ -255,7 +257,7 @@ class Look:
         names = [
             n for n in fields if is_shown(n) and not (n.startswith("__") and n.endswith("__")) and n != "_abc_impl"
         ]
-        entry["attributes"] = _bounded(", ".join(sorted(names)))
+        entry["attributes"] = bounded(", ".join(sorted(names)))
         self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
         return entry
 
@@ -300,8 +302,8 @@ class Look:
             self._module(path, fields, entry)
             return
         names = [name for name in fields if type(name) is str and is_shown(name)]
-        entry["attributes"] = _bounded(", ".join(sorted(names)))
-        entry["order"] = _bounded(", ".join(names))
+        entry["attributes"] = bounded(", ".join(sorted(names)))
+        entry["order"] = bounded(", ".join(names))
         self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
         if issubclass(type(value), BaseException):
             self._pending.append((f"{path}.args", value.args))
@@ -312,111 +314,11 @@ class Look:
         for name in names:
             part = fields[name]
             if name in OF_MODULES and type(part) in (dict, collections.OrderedDict):
-                entry[name.strip("_")] = _bounded(", ".join(part))
+                entry[name.strip("_")] = bounded(", ".join(part))
                 self._pending.extend((member(path, inner), value) for inner, value in list(part.items()))
             elif "_hooks" in name:
                 if part:
-                    entry[name] = _bounded(", ".join(getattr(h, "__qualname__", "hook") for h in part.values()))
+                    entry[name] = bounded(", ".join(getattr(h, "__qualname__", "hook") for h in part.values()))
             else:
                 self._pending.append((f"{path}.{name}", part))
-        entry["attributes"] = _bounded(", ".join(sorted(name for name in names if "_hooks" not in name)))
-
-
-def member(path: str, name: str) -> str:
-    """The path of a module's part; a name that is a number is an item."""
-    return f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
-
-
-def is_shown(name: object) -> bool:
-    """Whether an attribute is the script's own, as far as its name tells."""
-    return type(name) is str and not name.startswith(HIDDEN) and name not in ("__dict__", "__weakref__")
-
-
-def dict_of(value: Any) -> dict[str, Any] | None:
-    """An object's own ``__dict__``, without asking its class."""
-    for base in type.__dict__["__mro__"].__get__(type(value)):
-        found = type.__dict__["__dict__"].__get__(base).get("__dict__")
-        if type(found) is types.GetSetDescriptorType:
-            held = found.__get__(value)
-            return held if type(held) is dict else None
-    return None
-
-
-def slots_of(value: Any) -> dict[str, Any]:
-    """What an object holds in slots."""
-    held: dict[str, Any] = {}
-    for base in type.__dict__["__mro__"].__get__(type(value)):
-        fields = type.__dict__["__dict__"].__get__(base)
-        if "__slots__" not in fields:
-            continue
-        for name, part in list(fields.items()):
-            if type(part) is types.MemberDescriptorType:
-                try:
-                    held.setdefault(name, part.__get__(value))
-                except AttributeError:
-                    continue
-    return held
-
-
-def locals_of(frame: types.FrameType) -> dict[str, Any]:
-    """The locals of a frame; where Python keeps a copy of them in it, that is emptied again and holds nothing."""
-    held = frame.f_locals
-    found = {name: part for name, part in held.items() if not name.startswith((".", "__"))}
-    if frame.f_code.co_flags & 1 and sys.version_info < (3, 13):  # CO_OPTIMIZED
-        held.clear()
-    return found
-
-
-def _factory(value: Any) -> Any:
-    field: Any = vars(collections.defaultdict)["default_factory"]
-    return field.__get__(value)
-
-
-def _asked(tensor: torch.Tensor, name: str) -> Any:
-    """A property of a tensor, without asking its class."""
-    return getattr(torch._C.TensorBase, name).__get__(tensor)
-
-
-def _raw(value: Any, name: str) -> Any:
-    return (dict_of(value) or {}).get(name, "")
-
-
-def _is_scalar_count(value: Any) -> bool:
-    return isinstance(value, itertools.count) and value.__reduce__()[1][0].__class__ in (int, float)
-
-
-def scalar(value: Any) -> str:
-    """A scalar as Python writes it; NaN is NaN, whichever."""
-    if type(value) is float and math.isnan(value):
-        return "nan"
-    return (
-        _bounded(repr(value)) if not isinstance(value, int) or value.bit_length() < 4096 else _hash(hex(value).encode())
-    )
-
-
-def listed(items: Iterable[Any]) -> str:
-    """Scalars as a list."""
-    return _bounded("[" + ", ".join(map(scalar, items)) + "]")
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= TEXT else f"{text[: TEXT - 40]}... #{_hash(text.encode('utf-8', 'surrogatepass'))}"
-
-
-def _hash(raw: bytes) -> str:
-    return hashlib.blake2b(raw, digest_size=8).hexdigest()
-
-
-def _code(code: types.CodeType) -> str:
-    consts = [
-        _code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts if not isinstance(c, frozenset)
-    ]
-    return f"{code.co_code!r} {code.co_names} {code.co_varnames} {consts}"
-
-
-def user_frames(frame: types.FrameType | None, is_own: Any) -> Iterator[types.FrameType]:
-    """The frames of the script's own functions, innermost first."""
-    while frame is not None:
-        if frame.f_code.co_flags & 1 and is_own(frame.f_code.co_filename):
-            yield frame
-        frame = frame.f_back
+        entry["attributes"] = bounded(", ".join(sorted(name for name in names if "_hooks" not in name)))

@@ -67,7 +67,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     ``text``, ``script``, ``args`` (as for `rerun`); ``eager`` (the first and the last call that run without the compiler, by their number
     from 1, or None; the last may be None for all that follow); ``full`` (numbers of the calls and backwards around which everything is
     looked at, or None for the 1st, 2nd, 4th, 8th …); ``reset`` (the call before which Dynamo forgets all it has compiled, or None);
-    ``config`` (settings of Dynamo, by name); ``moved`` (bool: lay other objects in memory first); ``delays`` (seconds that each call or
+    ``config`` (settings of Dynamo, by name); ``regions`` (false: nested regions are functions like any other); ``moved`` (bool: lay other objects in memory first); ``delays`` (seconds that each call or
     backward has to last).
 
     The outcome has ``exact``: the looks.
@@ -78,6 +78,8 @@ def exact_run(message: Message, channel: Channel) -> None:
     count_frames()
     for name, value in message.get("config", {}).items():
         setattr(torch._dynamo.config, name, value)
+    if not message.get("regions", True):
+        torch.compiler.nested_compile_region = _unmarked
     random.seed(0)  # Python gives each fork a seed of its own
     ballast = _ballast() if message.get("moved") else None
     otherwise: set[str] = set()
@@ -118,6 +120,11 @@ def exact_run(message: Message, channel: Channel) -> None:
     }
     word = {"outcome": "same"} if error is None else {"outcome": "runtime_error", "exception": describe(error)}
     channel.send({"type": "outcome", "attempted": attempts.any, "exact": exact, **word})
+
+
+def _unmarked(fn: Any = None, **_: Any) -> Any:
+    """``nested_compile_region`` that marks nothing."""
+    return fn if fn is not None else lambda function: function
 
 
 def _backend(otherwise: set[str]) -> Callable[..., Any]:
