@@ -12,6 +12,7 @@ from minimizer.report import issue
 from minimizer.report.confidence import confidence
 from minimizer.report.model import Culprit, Error, Report
 from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
+from minimizer.report.side_by_side import side_by_side
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
@@ -61,6 +62,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("Minimal reproducer", _repro(report, repro)),
         ("Error logs", _message(report)),
         ("Where", _culprits(report)),
+        ("Between graphs", side_by_side(report)),
         ("Ablation", _ablation(report)),
         ("Necessary conditions", issue.conditions(report, repro)),
         ("Replay", issue.replay(report, repro)),

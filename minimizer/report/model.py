@@ -263,6 +263,15 @@ class Attempt(Part):
     seconds: float
 
 
+class Observed(Part):
+    """What a script sees at a moment, without the compiler and with it."""
+
+    when: str
+    line: int = Field(0, description="The line of the script that is being run; 0 if none is.")
+    eager: str
+    compiled: str
+
+
 class Health(Part):
     graph_breaks: list[str] = Field(default_factory=list)
     recompiles: list[str] = Field(default_factory=list)
@@ -309,6 +318,9 @@ class Report(Part):
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)
     checked: Checked = Field(default_factory=Checked)
+    observed: list[Observed] = Field(
+        default_factory=list, description="Of a fault between graphs: its object in both runs, up to where they part."
+    )
     attempts: list[Attempt] = Field(default_factory=list, description="Plain runs of the script, and how each ended.")
     health: Health = Field(default_factory=Health)
     versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")

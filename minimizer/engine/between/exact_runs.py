@@ -24,9 +24,9 @@ ALL = (1, None)
 DENSE = 48
 """Calls and backwards around which everything is looked at in one run."""
 READS_COMPILER = re.compile(
-    r"^torch\._(dynamo|inductor|functorch|logging)\.(?!config\b|mark_|maybe_mark|reset|disable|allow_in_graph|graph_break|optimize|disallow)\w"
+    r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
 )
-"""What says how compilation went: a script that reads it is about the compiler."""
+"""What says how compilation went, or what it left behind: a script that reads it is about the compiler. Counters are silenced."""
 STANCE = "set_stance"
 
 
@@ -172,8 +172,10 @@ def reads_compiler(text: str) -> str:
             name = ast.unparse(node)
             if READS_COMPILER.match(name):
                 return f"the script looks at the compiler ({name[:60]})"
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("torch._dynamo", "torch._inductor")):
-            return f"the script looks at the compiler (it imports from {node.module})"
+        elif isinstance(node, ast.ImportFrom):
+            named = next((n for a in node.names if READS_COMPILER.match(n := f"{node.module}.{a.name}")), None)
+            if named is not None:
+                return f"the script looks at the compiler (it imports {named[:60]})"
     return ""
 
 

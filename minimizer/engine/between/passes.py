@@ -50,6 +50,8 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
     for statement in source.statements:
         if isinstance(statement, ast.Assign):
             yield _taken_apart(source, statement)
+        elif isinstance(statement, ast.For):
+            yield _filled(source, statement)
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
@@ -119,6 +121,39 @@ def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
             return None
         fields.append(ast.Assign(targets=[ast.Name(target.attr, ast.Store())], value=statement.value))
     return source.edited({number_of(constructor): lambda _: fields})
+
+
+def _filled(source: Source, loop: ast.For) -> Source | None:
+    """With ``d = C(dict.fromkeys(keys, 1))`` for an empty ``d = C()`` that a loop over the keys fills."""
+    setting = loop.body[0] if len(loop.body) == 1 else None
+    place = setting.targets[0] if isinstance(setting, ast.Assign) else None
+    if (
+        not isinstance(setting, ast.Assign)
+        or not isinstance(place, ast.Subscript)
+        or not isinstance(place.value, ast.Name)
+    ):
+        return None
+    name = place.value.id
+    makers = [
+        s.value
+        for s in source.statements
+        if isinstance(s, ast.Assign) and _is(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
+    ]
+    if len(makers) != 1 or ast.dump(place.slice) != ast.dump(ast.Name(_name(loop.target), ast.Load())):
+        return None
+    filled = ast.parse("dict.fromkeys()", mode="eval").body
+    assert isinstance(filled, ast.Call)
+    filled.args = [loop.iter, setting.value]
+    maker = makers[0]
+    if isinstance(maker, ast.Call):
+        if maker.args or maker.keywords:
+            return None
+        filled = ast.Call(func=maker.func, args=[filled], keywords=[])
+    return source.edited({number_of(maker): lambda _: filled, number_of(loop): lambda _: None})
+
+
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:

@@ -92,6 +92,7 @@ class BetweenGraphs:
             source=self._source(found),
             reproducibility=Reproducibility(failed=2, runs=2),
         )
+        report.observed = words.observed(found)
         report.culprits = [Culprit(what=words.what(mechanism, named), source=report.failure.source)]
         report.environment.setdefault("device", "cpu")
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))

@@ -6,8 +6,11 @@ import re
 
 from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import Found
+from minimizer.engine.child.exact_log import Entry, Look
+from minimizer.report.model import Observed
 from minimizer.vocabulary import Kind, counted
 
+MOST_ROWS, SHOWN = 8, 200
 METADATA = {"dtype", "shape", "stride", "requires_grad", "device", "layout"}
 MECHANISMS = {
     "lost_mutation": "a change of {what} that is lost",
@@ -49,24 +52,58 @@ def what(mechanism: str, change: Change) -> str:
 
 
 def message(found: Found) -> str:
-    """What a reader of both runs sees."""
+    """What a reader of both runs sees first."""
     difference = found.difference
-    look, change = difference.look, difference.first
+    change, more = difference.first, len(difference.changes) - 1
+    also = f"; {counted(more, 'other thing')} differ{'s' if more == 1 else ''} too" if more else ""
+    when = moment(difference.look)
+    if "length" in change.eager and "length" in change.compiled and change.eager["length"] != change.compiled["length"]:
+        one, two = (
+            counted(int(side["length"]), "entry").replace("entrys", "entries")
+            for side in (change.eager, change.compiled)
+        )
+        return f"{when[0].upper()}{when[1:]} the {change.kind} {object_of(change)} has {one} in eager, {two.split()[0]} compiled{also}."
+    one, two = shown(change.eager), shown(change.compiled)
+    return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."
+
+
+def moment(look: Look) -> str:
+    """When a look was taken, in words."""
     event, _, side = look.event.partition(" ")
-    when = (
+    return (
         "at the end of the script"
         if event == "end"
         else f"{'after' if side == 'exit' else 'before'} {event} {look.number}"
     )
-    one, two = _side(change.eager, change), _side(change.compiled, change)
-    more = len(difference.changes) - 1
-    also = f"; {counted(more, 'other thing')} differ{'s' if more == 1 else ''} too" if more else ""
-    return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."
 
 
-def _side(entry: dict[str, str], change: Change) -> str:
+def observed(found: Found) -> list[Observed]:
+    """What differs in both runs, where it changes, up to the first look at which they part."""
+    path, rows = found.difference.first.path, list[Observed]()
+    pairs = zip(found.eager.states(), found.compiled.states(), strict=False)
+    for index, ((look, eager), (_, compiled)) in enumerate(pairs):
+        if index > found.difference.index:
+            break
+        one, two = eager.get(path, {}), compiled.get(path, {})
+        is_last = index == found.difference.index
+        if not is_last and (path not in eager or (rows and rows[-1].eager == shown(one))):
+            continue
+        rows.append(Observed(when=moment(look), line=look.line, eager=shown(one), compiled=shown(two)))
+    return rows[-MOST_ROWS:]
+
+
+def shown(entry: Entry) -> str:
+    """What was seen of an object, in short."""
     if not entry:
         return "missing"
-    shown = [f"{name} {entry[name]}" for name in change.fields if name in entry and name not in ("norm", "lean")]
-    text = shown[0] if shown else entry.get("type", "")
-    return (text.removeprefix("value ").removeprefix("items ").removeprefix("values ") or "no exception")[:200]
+    if entry.get("type") == "exception":
+        return entry.get("value") or "no exception"
+    if "values" in entry and not entry["values"].startswith("#"):
+        dtype = entry.get("dtype", "torch.float32")
+        return f"{entry['values']}{'' if dtype == 'torch.float32' else f' ({dtype})'}"[:SHOWN]
+    if "values" in entry:
+        return f"{entry.get('type', '')} {entry.get('shape', '')} {entry.get('dtype', '')} norm {entry.get('norm', 'unknown')}"
+    names = ("items", "value", "keys", "state", "code", "attributes", "alias", "length", "type")
+    is_ordered = entry.get("type") == "OrderedDict" and "keys" in entry
+    name = "keys" if is_ordered else next((name for name in names if entry.get(name)), "")
+    return entry.get(name, entry.get("type", ""))[:SHOWN]

@@ -170,7 +170,7 @@ def test_a_fault_is_found(child: Executor, home: Path, name: str) -> None:
 def test_no_alarm(child: Executor, home: Path, name: str) -> None:
     answer = compared(child, home, HEALTHY[name])
     assert answer.found is None
-    assert bool(answer.aside) == (name in ("counters", "nothing_compiled", "raises"))
+    assert bool(answer.aside) == (name in ("nothing_compiled", "raises"))
 
 
 def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:
