@@ -157,6 +157,8 @@ def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = 
         if first is None or second is None or first[0].moment != second[0].moment or index == noise.ends_at:
             return None
         changes = tuple(c for c in _changes(first[1], second[1]) if not noise.covers(c.path))
+        if any(c.path == "raised" and "of" in c.compiled for c in changes):
+            return None  # Dynamo refuses something, and says so: no silent fault
         if any(c.is_value and (c.rounding or 0.0) <= _legal(first[1], changes) for c in changes):
             return None  # one of them was rounded otherwise, and all behind it may follow from that
         if changes:

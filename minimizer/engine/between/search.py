@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,9 @@ class BetweenGraphs:
         self._report = journal.report
         self._runs = ExactRuns(executor, script, (), timeout=timeout)
         self._rerun = Rerun(executor, script)
+        self._text = ""
+        self._raised = ("", "")
+        """What the blamed call raises without the compiler and with it, where that differs."""
 
     def compare(self) -> Answer:
         """What the exact runs of the script say."""
@@ -82,6 +86,8 @@ class BetweenGraphs:
     def _announce(self, found: Found, mechanism: Mechanism) -> None:
         report = self._report
         named = found.difference.first
+        raised = next((change for change in found.difference.changes if change.path == "raised"), None)
+        self._raised = (raised.eager.get("value", ""), raised.compiled.get("value", "")) if raised else ("", "")
         report.failure = Failure(
             kind=words.kind_of(found.difference),
             stage=Stage.DYNAMO,
@@ -142,7 +148,7 @@ class BetweenGraphs:
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         report, journal = self._report, self._journal
-        assert report.failure is not None and report.reduction is not None
+        assert report.reduction is not None
         for text in self._asserted(on_eager(reduced.text), oracle):
             repro = self._written(text)
             if self._keeps_its_promise(repro):
@@ -154,9 +160,10 @@ class BetweenGraphs:
 
     def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
         """The script with an assertion at its end, the way that reads best first."""
+        raising = _raising(text, *self._raised) if any(self._raised) else None
+        if raising is not None:
+            yield raising
         for shown in _ways_to_show(text):
-            if (raising := _raising(shown)) is not None:
-                yield raising
             logs = oracle.logs(shown)
             end = difference_at_end(*logs) if logs is not None else None
             for claim in claims(end) if end is not None else ():
@@ -182,7 +189,7 @@ class BetweenGraphs:
 
 
 def _evidence(text: str) -> str:
-    return EVIDENCE if text.rstrip().splitlines()[-1].startswith("assert ") else "expected no error"
+    return EVIDENCE if text.rstrip().splitlines()[-1].startswith("assert ") else ", actual "
 
 
 def _ways_to_show(text: str) -> Iterator[str]:
@@ -199,27 +206,44 @@ def _ways_to_show(text: str) -> Iterator[str]:
     yield ast.unparse(tree) + "\n"
 
 
-def _raising(text: str) -> str | None:
-    """The script where its last statement catches what only compiled code raises, as one that ends by it; None for others."""
+def _raising(text: str, eager: str, compiled: str) -> str | None:
+    """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
+
+    ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
+    """
     tree = ast.parse(text)
-    last = tree.body[-1] if tree.body else None
+    body = tree.body
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With):
+        body = body[-1].body
+    last = body[-1] if body else None
     if not isinstance(last, ast.Try) or not last.handlers:
         return None
     handler = last.handlers[0]
-    handler.name = "error"
-    handler.body = ast.parse('raise SystemExit(f"expected no error, actual {type(error).__name__}: {error}")').body
-    last.handlers, last.orelse, last.finalbody = [handler], [], []
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    named = eager or compiled
+    if isinstance(getattr(builtins, named, None), type):
+        handler.type = ast.Name(id=named, ctx=ast.Load())
+    handler.name, handler.body, last.orelse = None, [ast.Pass()], []
+    said = ast.parse(f'raise SystemExit("expected {eager or "no error"}, actual {compiled or "no error"}")').body
+    if compiled:
+        handler.body = said
+    else:
+        last.orelse = said
+    last.handlers, last.finalbody = [handler], []
+    before, doing = _parts(ast.unparse(ast.fix_missing_locations(tree)))
+    return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}"
 
 
 def _with_claim(text: str, claim: Claim) -> str:
     """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
-    body = ast.parse(text).body
-    first = next((i for i, s in enumerate(body) if not isinstance(s, DECLARATIONS)), len(body))
-    last_definition = max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
-    first = max(first, last_definition + 1)
-    before = "".join(f"{ast.unparse(s)}\n" for s in body[:first])
-    doing = "".join(f"{ast.unparse(s)}\n" for s in body[first:])
+    before, doing = _parts(text)
     if not doing:
         return f"{before}{claim.statement}\n"
     return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}{claim.statement}\n"
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """A script up to its last definition, and what it then does."""
+    body = ast.parse(text).body
+    first = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
+    before, doing = ("".join(f"{ast.unparse(s)}\n" for s in part) for part in (body[:first], body[first:]))
+    return before, doing

@@ -120,7 +120,7 @@ class Boundaries:
             error = sys.exc_info()[1]
             raised = "result" not in held and error is not None
             roots = [*self._arguments(frame), *([("result", held["result"])] if "result" in held else [])]
-            said = {"compiled": _frames() - frames, "raised": type(error).__qualname__ if raised else ""}
+            said = {"compiled": _frames() - frames, "raised": type(error) if raised else None}
             del held, error
             self._boundary("call", "exit", unit, number, frame, roots, said)
 
@@ -155,12 +155,13 @@ class Boundaries:
             frame = sys._getframe(1)
             self._boundary("backward", "entry", unit, number, frame, [])
             self._depth = 1
-            result, raised = None, ""
+            result: Any = None
+            raised: type | None = None
             try:
                 result = original(*args, **kwargs)
                 return result
             except BaseException as error:
-                raised = type(error).__qualname__
+                raised = type(error)
                 raise
             finally:
                 self._depth = 0
@@ -201,7 +202,7 @@ class Boundaries:
         else:
             look.add((name, value) for name, value in roots if name == "result")
         if "raised" in event:
-            look.entries["raised"] = {"type": "exception", "value": event["raised"]}
+            look.entries["raised"] = _exception(event.pop("raised"))
         look.entries.update(state())
         look.close()
         self.truncated = self.truncated or look.truncated
@@ -227,6 +228,16 @@ class Boundaries:
 
 def _is_module(name: str) -> bool:
     return isinstance(sys.modules.get(name), types.ModuleType)
+
+
+def _exception(kind: type | None) -> Entry:
+    """An exception that a call raised, by its type; one of the compiler's own by what it is for a handler, and marked."""
+    if kind is None:
+        return {"type": "exception", "value": ""}
+    own = ("torch._dynamo", "torch._inductor", "torch._functorch")
+    name = next(base.__qualname__ for base in kind.__mro__ if not str(base.__module__).startswith(own))
+    entry = {"type": "exception", "value": name}
+    return {**entry, "of": "compiler"} if kind.__qualname__ != name else entry
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:

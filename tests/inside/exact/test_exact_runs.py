@@ -121,6 +121,17 @@ HEALTHY = {
             optimizer.step()
             seen.append(loss.item())
     """,
+    "refused_by_dynamo": """
+        import torch
+        @torch.compile
+        def f(x, y):
+            return x @ y
+        for size in (3, 4):
+            try:
+                f(torch.ones(3, 3), torch.ones(size, size))
+            except RuntimeError:
+                pass
+    """,
     "counters": """
         import torch
         from torch.testing import assert_close

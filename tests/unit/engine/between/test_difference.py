@@ -101,3 +101,10 @@ def test_more_than_rounding_is_a_difference(eager: Entry, compiled: Entry) -> No
 def test_the_end_of_two_runs() -> None:
     ends = difference_at_end(log({"n": 1, "m": 1}, event="end"), log({"n": 2, "m": 1}, event="end"))
     assert [change.path for change in ends] == ["n"]
+
+
+def test_an_error_of_the_compilers_own_is_no_silent_fault() -> None:
+    raised = {"raised": {"type": "exception", "value": "RuntimeError"}}
+    refused = {"raised": {"type": "exception", "value": "RuntimeError", "of": "compiler"}}
+    assert first_difference(log(raised), log(refused)) is None
+    assert first_difference(log({"raised": {"type": "exception", "value": ""}}), log(raised)) is not None
