@@ -79,6 +79,7 @@ class Step(StrEnum):
     """The steps of the pipeline, in the order in which a job passes them."""
 
     PREPARE = "prepare"
+    EXACT = "exact"
     SURVEY = "survey"
     LOCALIZE = "localize"
     REDUCE = "reduce"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STEP_TEXT = {
     Step.PREPARE: "Prepare",
+    Step.EXACT: "Compare what the script sees between its graphs",
     Step.SURVEY: "Run the script, eager against compiled",
     Step.LOCALIZE: "Find the module and the ops at fault",
     Step.REDUCE: "Reduce",

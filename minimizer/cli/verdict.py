@@ -29,6 +29,8 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     if failure:
         layout = " (values equal, memory layout differs)" if failure.get("layout_only") else ""
         lines.append(f"failure    {failure['kind']} in {failure['stage']}{layout}")
+    if failure and failure.get("mechanism"):
+        lines.append(f"between    {failure['mechanism']}: {printable(failure['message'], 400)}")
     lines += [
         f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
     ]

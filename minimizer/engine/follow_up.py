@@ -176,7 +176,9 @@ class FollowUp:
         report = self.report
         if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
             return
-        if report.timings[Step.SURVEY] > max(CHEAP_SECONDS, self.journal.left / 4):
+        if report.timings.get(Step.SURVEY, report.timings.get(Step.EXACT, 0.0)) > max(
+            CHEAP_SECONDS, self.journal.left / 4
+        ):
             return
         with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.MEASURE), suppress(BudgetExceeded):
             examine(self.surveys, self.place, self.journal)

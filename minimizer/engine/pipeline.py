@@ -1,4 +1,4 @@
-"""The whole story: script → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
+"""The whole story: script → exact runs → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
 
 The steps from localize to emit are in `graph_search.py`, and in `script_search.py` for what no graph carries; those behind them are
 in `follow_up.py`.
@@ -15,17 +15,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from minimizer.engine import budget
+from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
 from minimizer.engine.graph_search import FINISH_SECONDS, Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
-from minimizer.engine.routes import Made, Routes
+from minimizer.engine.routes import Made, Routes, checked_of
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.survey.plain_runs import PlainRuns
@@ -36,12 +39,14 @@ from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool
 from minimizer.options import Options
 from minimizer.report import as_markdown
-from minimizer.report.model import Checked, Failure, Report, Reproducibility
+from minimizer.report.model import Failure, Report, Reproducibility
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
+EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
+"""How long one exact run may take: so many seconds, or this share of the budget where that is more."""
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
@@ -133,6 +138,8 @@ class _Job:
         self._report = journal.report
         self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
         self._scratch.mkdir()
+        self._unseen: tuple[str, ...] = ()
+        """What the exact runs could not look at."""
 
     def run(self) -> None:
         """Every step in order."""
@@ -149,9 +156,10 @@ class _Job:
                     self._start(executor)
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
-                routes = self._routes(executor, self._triage(surveys, plain), beside)
                 try:
-                    made = self._made(surveys, plain, follow_up, routes)
+                    made = self._between_graphs(executor)
+                    routes = self._routes(executor, self._triage(surveys, plain), beside)
+                    made = made or self._made(surveys, plain, follow_up, routes)
                     if made is not None:
                         self._follow(made, follow_up, routes)
                 finally:
@@ -185,6 +193,29 @@ class _Job:
                 last = layout_unmade(end, str(error))
         self._conclude(last, follow_up)
         return None
+
+    def _between_graphs(self, executor: Executor) -> Made | None:
+        """The repro, not verified yet, of what the script sees otherwise with the compiler, where no graph shows it; None where it sees the same."""
+        if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
+            return None
+        timeout = max(EXACT_SECONDS, EXACT_SHARE * self._options.budget)
+        between = BetweenGraphs(
+            executor,
+            self._script.resolve(),
+            self._options.args,
+            self._journal,
+            jobs=self._settings.trial_jobs,
+            timeout=timeout,
+        )
+        with self._journal.step(Step.EXACT):
+            try:
+                answer = between.compare()
+            except ChildFailed as error:
+                answer = Answer(aside=str(error))
+        self._unseen = answer.not_compared
+        self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
+        repro = between.repro(answer.found) if answer.found is not None else None
+        return Made(Result(repro), None) if repro is not None else None
 
     def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
         """Verify, and find out what is worth knowing beside the repro."""
@@ -306,7 +337,7 @@ class _Job:
 
     def _routes(self, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Routes:
         jobs = self._settings.trial_jobs
-        return Routes(executor, triage, self._journal, self._options, self._script, jobs, beside)
+        return Routes(executor, triage, self._journal, self._options, self._script, jobs, beside, self._unseen)
 
     def _triage(self, surveys: Surveys, plain: PlainRuns) -> Triage:
         repeat_seconds = max(REPEAT_SECONDS, self._options.budget / 10)
@@ -321,7 +352,7 @@ class _Job:
     def _settle(self, found: Settled) -> None:
         report = self._report
         report.status, report.reason, report.summary = found.status, found.reason, found.summary
-        report.checked = Checked(**found.checked.model_dump())
+        report.checked = checked_of(found.checked, self._unseen)
         for note in found.notes:
             self._journal.note(note)
         if found.status is not Status.PARTIAL:

@@ -7,7 +7,7 @@ noted in the report's ``attempts``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from minimizer.engine import call_sequence
+from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
@@ -58,6 +59,8 @@ class Routes:
     jobs: int
     """Trials at once."""
     beside: ThreadPoolExecutor
+    unseen: tuple[str, ...] = ()
+    """What the exact runs could not look at."""
     tried: list[Attempt] = field(default_factory=list)
 
     @property
@@ -272,7 +275,7 @@ class Routes:
         report, signature = self.report, case.signature
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
         report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
-        report.checked = Checked(**case.checked.model_dump())
+        report.checked = checked_of(case.checked, self.unseen)
         self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         report.failure = Failure(
             kind=signature.kind,
@@ -283,6 +286,13 @@ class Routes:
             reproducibility=Reproducibility(failed=1, runs=case.runs),
         )
         self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+
+def checked_of(checked: protocol.Checked, unseen: Sequence[str]) -> Checked:
+    """What was compared in graphs, and what neither that nor the exact runs could look at."""
+    known = Checked(**checked.model_dump())
+    known.not_compared += unseen
+    return known
 
 
 def unanswered(error: ChildFailed, case: Case) -> Settled:

@@ -384,6 +384,7 @@ def main(incoming: int, outgoing: int) -> None:
     try:
         with _asking_nvml():
             facts = warm_up()
+            from .tasks.exact_run import exact_run
             from .tasks.layers import layers
             from .tasks.operator_check import check_operators
             from .tasks.script_run import rerun
@@ -394,5 +395,5 @@ def main(incoming: int, outgoing: int) -> None:
         channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
         raise SystemExit(FAILED) from None
     channel.send({"id": 0, "message": {"type": "ready", **facts}})
-    tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings]
+    tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings, exact_run]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -12,6 +12,7 @@ from minimizer.report import issue
 from minimizer.report.confidence import confidence
 from minimizer.report.model import Culprit, Error, Report
 from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
+from minimizer.report.side_by_side import side_by_side
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
@@ -61,6 +62,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         ("Minimal reproducer", _repro(report, repro)),
         ("Error logs", _message(report)),
         ("Where", _culprits(report)),
+        ("Between graphs", side_by_side(report)),
         ("Ablation", _ablation(report)),
         ("Necessary conditions", issue.conditions(report, repro)),
         ("Replay", issue.replay(report, repro)),
@@ -350,7 +352,7 @@ def _checked(report: Report, script_name: str) -> str:
 
 def _attempts(report: Report) -> str:
     rows = [(escape(attempt.what), escape(attempt.outcome), f"{attempt.seconds:.0f}") for attempt in report.attempts]
-    return table(("what was tried", "how it ended", "seconds"), rows if len(rows) > 1 else [])
+    return table(("what was tried", "how it ended", "seconds"), rows if [row[1] for row in rows] != ["a repro"] else [])
 
 
 def _versions(report: Report) -> str:

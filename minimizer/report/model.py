@@ -23,6 +23,18 @@ class Reproducibility(Part):
     runs: int
 
 
+Mechanism = Literal[
+    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant"
+]  # fmt: skip
+"""How a fault that no graph shows came about."""
+
+
+class Source(Part):
+    file: str
+    line: int
+    code: str = ""
+
+
 class Failure(Part):
     kind: Kind
     stage: Stage = Stage.UNKNOWN
@@ -30,14 +42,11 @@ class Failure(Part):
     message: str = ""
     traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
     signature: str = ""
+    mechanism: Mechanism | None = Field(None, description="How a fault between graphs came about.")
+    object: str = Field("", description="What is otherwise with the compiler, where that lies between graphs.")
+    source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
-
-
-class Source(Part):
-    file: str
-    line: int
-    code: str = ""
 
 
 class Error(Part):
@@ -254,6 +263,15 @@ class Attempt(Part):
     seconds: float
 
 
+class Observed(Part):
+    """What a script sees at a moment, without the compiler and with it."""
+
+    when: str
+    line: int = Field(0, description="The line of the script that is being run; 0 if none is.")
+    eager: str
+    compiled: str
+
+
 class Health(Part):
     graph_breaks: list[str] = Field(default_factory=list)
     recompiles: list[str] = Field(default_factory=list)
@@ -300,6 +318,9 @@ class Report(Part):
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)
     checked: Checked = Field(default_factory=Checked)
+    observed: list[Observed] = Field(
+        default_factory=list, description="Of a fault between graphs: its object in both runs, up to where they part."
+    )
     attempts: list[Attempt] = Field(
         default_factory=list, description="Ways to a repro and plain runs of the script, and how each ended."
     )

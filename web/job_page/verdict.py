@@ -47,6 +47,7 @@ _KIND_TONES: dict[Kind, Tone] = {
 
 STEPS: dict[Step, tuple[str, str]] = {
     Step.PREPARE: ("Prepare", "Reading the script and starting its sandbox"),
+    Step.EXACT: ("Between graphs", "Comparing what the script sees of itself, with and without the compiler"),
     Step.SURVEY: ("Survey", "Running it with and without the compiler"),
     Step.LOCALIZE: ("Localize", "Finding the graph, the module and the node where it goes wrong"),
     Step.REDUCE: ("Reduce", "Taking away everything that the failure does not need"),

@@ -21,8 +21,8 @@ from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.child.wire import Message
 from minimizer.errors import ChildFailed
 
-RERUN = "rerun"
-"""The trial that runs a whole script."""
+RERUN, EXACT = "rerun", "exact_run"
+"""The trials that run a whole script."""
 SHARED_FOLDERS = ("/tmp", "/dev/shm")
 """What all runs of a job see beside their rooms, where the sandbox has its own."""
 
@@ -128,7 +128,7 @@ class Executor:
 
     def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> list[Outcome]:
         transcript = Transcript()
-        start = self._run_of_script if op == RERUN else self._task
+        start = self._run_of_script if op in (RERUN, EXACT) else self._task
         with start(op, request, timeout) as task, self._ending(task):
             while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.program.arguments import decode, dotted, identifier
 from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.errors import ChildFailed
@@ -134,6 +135,8 @@ class Outcome(Loose):
     parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
     """Of a trial with switches: the parts of the compiler that were asked for, and whether they made a difference."""
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
+    exact: ExactLog | None = None
+    """Of an exact run: what the script could see of itself."""
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0

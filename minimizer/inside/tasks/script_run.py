@@ -46,7 +46,7 @@ def rerun(message: Message, channel: Channel) -> None:
         # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
     if message.get("backend"):
-        _use(message["backend"])
+        use_backend(message["backend"])
     if message.get("observe"):
         torch.compile = watch.compile
     # What ends before this is none of the compiler's.
@@ -137,7 +137,7 @@ def _failed_tests() -> Iterator[list[BaseException]]:
         yield failed
 
 
-def _use(name: str) -> None:
+def use_backend(name: str) -> None:
     """Whatever the rest of this process compiles, and by whatever entry, gets this backend."""
     torch.compile = _with_backend(torch.compile, name)
     for entry in ("optimize", "optimize_assert"):

@@ -10,20 +10,26 @@ from minimizer.engine.reduce.python import edits, inline, modules
 from minimizer.engine.reduce.python.source import Source, number_of
 
 Check = Callable[[Sequence[Source]], Sequence[bool]]
+Pass = Callable[[Problem[Source]], None]
 WIDTH = 88
 """How long a line of a definition may become by inlining: a longer one is wrapped, and nothing is won."""
 
 
 def reduce_script(
-    source: Source, *, check: Check, on_step: OnStep[Source] = lambda step, best: None, jobs: int = 1
+    source: Source,
+    *,
+    check: Check,
+    on_step: OnStep[Source] = lambda step, best: None,
+    jobs: int = 1,
+    further: Sequence[Pass] = (),
 ) -> Reduced[Source]:
     """Reduce a failing script until no single statement, argument, element, name or number can go.
 
     ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best script so
-    far is returned.
+    far is returned. ``further`` passes come after the others, in each round.
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
-    return Reduced.by(lambda: _run(problem), problem)
+    return Reduced.by(lambda: _run(problem, (*PASSES, *further)), problem)
 
 
 def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
@@ -57,10 +63,10 @@ def _if_it_fits(edit: Callable[[Source, str], Source | None]) -> Callable[[Sourc
     return shorter
 
 
-def _run(problem: Problem[Source]) -> None:
+def _run(problem: Problem[Source], passes: Sequence[Pass]) -> None:
     while True:
         before = problem.best
-        for reduce_by in PASSES:
+        for reduce_by in passes:
             reduce_by(problem)
         if problem.best is before:
             return

@@ -1,0 +1,139 @@
+"""What differs, as Python that a reader can run: an expression, and what it is without the compiler."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minimizer.engine.between.difference import Change
+
+OUT = "out"
+"""The name that a repro gives to what its last call returns."""
+LINE = 88
+"""How long an assertion may become by telling what was expected: it stands in its condition already."""
+LONGEST = 160
+FLAGS = ("True", "False")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``expression`` is ``expected`` without the compiler, and ``actual`` with it; all three are Python."""
+
+    expression: str
+    expected: str
+    actual: str
+
+    @property
+    def test(self) -> str:
+        """The condition that holds without the compiler."""
+        if self.expected in FLAGS:
+            return self.expression if self.expected == "True" else f"not {self.expression}"
+        return f"{self.expression} == {self.expected}"
+
+    @property
+    def statement(self) -> str:
+        """The assertion. Its message says what is there."""
+        message = ast.JoinedStr(
+            values=[
+                ast.Constant(value=f"expected {self.expected}, actual "),
+                ast.FormattedValue(value=ast.parse(self.expression, mode="eval").body, conversion=-1),
+            ]
+        )
+        try:
+            full = f"assert {self.test}, {ast.unparse(ast.fix_missing_locations(message))}"
+        except ValueError:  # quotes of all sorts stand in it already
+            full = ""
+        return full if full and len(full) <= LINE else f"assert {self.test}, {self.expression}"
+
+
+def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:
+    """What can be asserted of changes that a script sees at its end, what a reader understands best first."""
+    for change in sorted(changes, key=lambda c: c.rank):
+        path = python_path(change.path)
+        if path is None:
+            continue
+        for claim in _claims(path, change):
+            texts = (claim.expression, claim.expected)
+            if claim.expected != claim.actual and all(map(_is_python, texts)) and len(claim.test) <= LONGEST:
+                yield claim
+
+
+def python_path(path: str) -> str | None:
+    """A path of the walk as an expression at the end of the script; None where nothing there leads to it."""
+    path = path.replace(".__wrapped__", "")
+    if "<" in path or path.startswith(("result", "args[", "kwargs[", "compiled")) or path == "raised":
+        return None
+    return path if _is_python(path) else None
+
+
+def _claims(path: str, change: Change) -> Iterator[Claim]:
+    eager, compiled = change.eager, change.compiled
+    if not eager or not compiled:
+        parent, dot, name = path.rpartition(".")
+        if dot and name.isidentifier():
+            yield Claim(f"hasattr({parent}, {name!r})", str(bool(eager)), str(bool(compiled)))
+        return
+    if "alias" in change.fields:
+        other = python_path(eager.get("alias") or compiled.get("alias", ""))
+        if other is not None:
+            yield Claim(f"({path} is {other})", str("alias" in eager), str("alias" in compiled))
+        return
+    for name in change.fields:
+        one, two = eager.get(name), compiled.get(name)
+        if one is None or two is None:
+            continue
+        if name in ("items", "keys"):
+            yield from _of_items(path, change, name, one, two)
+        elif name == "length":
+            yield Claim(f"len({path})", one, two)
+        elif (name == "value" and change.kind in ("int", "float", "bool", "str", "NoneType", "bytes", "complex")) or (
+            name == "value" and change.kind == "process"
+        ):
+            yield Claim(path, one, two)
+        elif name == "values" and "#" not in one + two and "nan" not in one + two and "inf" not in one + two:
+            scalar = not one.startswith("[")
+            one_item = re.fullmatch(r"\[([^\[\],]+)\]", one), re.fullmatch(r"\[([^\[\],]+)\]", two)
+            if scalar:
+                yield Claim(f"{path}.item()", one, two)
+            elif one_item[0] and one_item[1]:
+                yield Claim(f"{path}.item()", one_item[0][1], one_item[1][1])
+            else:
+                yield Claim(f"{path}.tolist()", one, two)
+        elif name == "shape":
+            yield Claim(f"list({path}.shape)", one, two)
+        elif name in ("dtype", "requires_grad"):
+            yield Claim(f"{path}.{name}", one, two)
+        elif name == "type":
+            yield Claim(f"type({path}).__name__", repr(one), repr(two))
+
+
+def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Iterator[Claim]:
+    is_dict = "keys" in change.eager
+    if name == "keys" and is_dict:
+        yield Claim(f"list({path})", one, two)
+        return
+    if is_dict and _sorted(one) == _sorted(two):
+        return  # of the order, which the keys say
+    kind = change.kind
+    if kind in ("deque", "tuple", "set", "frozenset"):
+        yield Claim(f"list({path})" if kind in ("deque", "tuple") else f"set({path})", one, two)
+    else:
+        yield Claim(path, one, two)
+
+
+def _sorted(text: str) -> object:
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, dict) else sorted(value, key=repr)
+    except (ValueError, SyntaxError, TypeError):
+        return text
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return "#" not in text

@@ -1,0 +1,50 @@
+"""The line of the user's script that is at fault, by what is left of it: nodes of a reduced script keep their lines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def culprit_line(tree: ast.Module, what: str) -> int | None:
+    """The line that changes ``what`` in a function that is compiled, or else the first that such a function still has."""
+    statements = list(_inside_functions(tree))
+    name = what.rpartition(".")[2]
+    for statement in statements:
+        if name.isidentifier() and _changes(statement, name):
+            return statement.lineno
+    compiled = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and _is_decorated(node)]
+    for function in [*compiled, *(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))]:
+        first = function.body[0] if isinstance(function.body, list) else function.body
+        if not isinstance(first, ast.Pass):
+            return first.lineno
+    return None
+
+
+def _inside_functions(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, FUNCTIONS) and isinstance(node.body, list):
+            yield from (inner for outer in node.body for inner in ast.walk(outer) if isinstance(inner, ast.stmt))
+
+
+def _changes(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement assigns to something of this name, or calls a method of it."""
+    places: list[ast.AST] = []
+    if isinstance(statement, ast.Assign | ast.Delete):
+        places = list(statement.targets)
+    elif isinstance(statement, ast.AugAssign):
+        places = [statement.target]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        places = [function.value] if isinstance(function, ast.Attribute) else []
+    return any(_names(node) == name for place in places for node in ast.walk(place))
+
+
+def _names(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_decorated(node: ast.AST) -> bool:
+    return any("compile" in ast.unparse(d) for d in getattr(node, "decorator_list", ()))

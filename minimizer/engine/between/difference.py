@@ -1,0 +1,219 @@
+"""The first difference of two exact runs, less what differs between two runs without the compiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from minimizer.engine.child.exact_log import Entry, ExactLog, Look
+
+ABSENT: Entry = {}
+STATE_FIELDS = ("items", "keys", "length", "attributes", "value", "state", "maxlen", "code")
+WEAK_FIELDS = ("order",)
+_PARENT = re.compile(r"^(?:list\((?P<keyed>.*)\)\[\d+\]|(?P<front>.*?)(?:\.[\w<>]+|\[[^\[\]]*\]))$")
+NUMBERS = {"values", "items", "value", "norm", "lean"}
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
+LEGAL, LEGAL_LOW = 1e-5, 3e-2
+"""How far apart two correct ways of rounding may be, relative to the largest number: in float32, and where a lower precision is about."""
+LOW = re.compile(r"bfloat16|float16|float8")
+ROOTS = ("result", "args[", "kwargs[", "compiled")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that is otherwise with the compiler. A side on which it is not there is empty."""
+
+    path: str
+    eager: Entry
+    compiled: Entry
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What of it differs."""
+        names = dict.fromkeys([*self.eager, *self.compiled])
+        return tuple(name for name in names if self.eager.get(name) != self.compiled.get(name))
+
+    @property
+    def field(self) -> str:
+        """What of it differs, in one word."""
+        fields = self.fields
+        if not self.eager or not self.compiled:
+            return "presence"
+        return next((name for name in ("type", "alias", *STATE_FIELDS, "dtype", "shape") if name in fields), fields[0])
+
+    @property
+    def kind(self) -> str:
+        """The type of what differs."""
+        return (self.eager or self.compiled).get("type", "alias")
+
+    @property
+    def is_result(self) -> bool:
+        return self.path.startswith("result")
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Smaller is better to name: what a script holds before what a call returns, short paths before long ones."""
+        place = 5 if self.path.startswith(ROOTS) else 0
+        if self.kind == "process":
+            place = 1
+        elif self.path == "raised":
+            place = -1
+        elif self.kind in ("stream", "environment"):
+            place = 6
+        elif set(self.fields) <= {"order"}:
+            place = 7
+        elif self.field == "presence" or self.field == "alias":
+            place += 1
+        elif ("values" in self.fields and self.kind != "result") and place == 0:
+            place = 2
+        return place, self.path.count(".") + self.path.count("["), len(self.path)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is one of numbers: in a tensor, or in a Python float."""
+        return set(self.fields) <= NUMBERS and self.rounding is not None
+
+    @property
+    def rounding(self) -> float | None:
+        """How far apart the numbers are, relative to the largest; None where there are none to compare."""
+        if "norm" in self.eager and "norm" in self.compiled:
+            one = [float(self.eager[name]) for name in ("norm", "lean")]
+            two = [float(self.compiled[name]) for name in ("norm", "lean")]
+            return _apart(one, two)
+        for name in ("values", "items", "value"):
+            one_text, two_text = self.eager.get(name, ""), self.compiled.get(name, "")
+            if one_text != two_text:
+                if _NUMBER.sub("#", one_text) != _NUMBER.sub("#", two_text) or "." not in one_text + two_text:
+                    return None
+                return _apart(_numbers(one_text), _numbers(two_text))
+        return None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two runs part: the look, and all that differs there."""
+
+    look: Look
+    changes: tuple[Change, ...]
+    before: Look | None
+    """The look of the same sort before it, which differs in nothing."""
+    index: int = 0
+
+    @property
+    def first(self) -> Change:
+        """The one to name."""
+        return min(self.changes, key=lambda change: change.rank)
+
+    @property
+    def is_of_state(self) -> bool:
+        """Whether anything but numbers differs."""
+        return any(not change.is_value and not change.is_result for change in self.changes)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(change.path for change in self.changes)
+
+
+class Noise:
+    """What differs between two runs without the compiler, by path."""
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+        self.ends_at: int | None = None
+        """The look from which on the two runs do not even have the same moments."""
+
+    def learn(self, one: ExactLog, two: ExactLog) -> None:
+        """Compare two runs."""
+        for index, (first, second) in enumerate(zip_longest(one.states(), two.states())):
+            if first is None or second is None or first[0].moment != second[0].moment:
+                self.ends_at = index if self.ends_at is None else min(self.ends_at, index)
+                return
+            self._paths.update(change.path for change in _changes(first[1], second[1]))
+
+    def without_moments(self) -> Noise:
+        """The same for scripts that are smaller, and so have other moments."""
+        noise = Noise()
+        noise._paths = self._paths
+        return noise
+
+    def covers(self, path: str) -> bool:
+        """Whether something is noise: itself, or what it is a part of."""
+        return any(place in self._paths for place in _upwards(path))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) -> Difference | None:
+    """The first look at which two runs differ; None where they never do.
+
+    Where one has a moment that the other has not, they have parted before, unseen; that is no evidence.
+    """
+    noise = noise if noise is not None else Noise()
+    before: dict[bool, Look | None] = {True: None, False: None}
+    for index, (first, second) in enumerate(zip_longest(eager.states(), compiled.states())):
+        if first is None or second is None or first[0].moment != second[0].moment or index == noise.ends_at:
+            return None
+        changes = tuple(c for c in _changes(first[1], second[1]) if not noise.covers(c.path))
+        if any(c.path == "raised" and "of" in c.compiled for c in changes):
+            return None  # Dynamo refuses something, and says so: no silent fault
+        if any(c.is_value and (c.rounding or 0.0) <= _legal(first[1], changes) for c in changes):
+            return None  # one of them was rounded otherwise, and all behind it may follow from that
+        if changes:
+            return Difference(second[0], changes, before[second[0].full], index)
+        before[second[0].full] = second[0]
+    return None
+
+
+def difference_at_end(eager: ExactLog, compiled: ExactLog) -> tuple[Change, ...]:
+    """What differs in all that two runs see at the end of the script."""
+    ends = [next((state for look, state in log.states() if look.event == "end"), {}) for log in (eager, compiled)]
+    return tuple(_changes(*ends))
+
+
+def states_at(log: ExactLog, index: int) -> dict[str, Entry]:
+    """What was seen at a look."""
+    for place, (_, state) in enumerate(log.states()):
+        if place == index:
+            return state
+    return {}
+
+
+def _changes(eager: dict[str, Entry], compiled: dict[str, Entry]) -> Iterator[Change]:
+    for path in dict.fromkeys([*eager, *compiled]):
+        one, two = eager.get(path, ABSENT), compiled.get(path, ABSENT)
+        if one != two:
+            yield Change(path, one, two)
+
+
+def _legal(state: dict[str, Entry], changes: tuple[Change, ...]) -> float:
+    is_autocast = any(
+        "True" in state.get(f"torch.is_autocast_enabled('{d}')", {}).get("value", "") for d in ("cpu", "cuda")
+    )
+    is_low = is_autocast or any(LOW.search(c.eager.get("dtype", "")) or c.path.endswith(".grad") for c in changes)
+    return LEGAL_LOW if is_low else LEGAL
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in _NUMBER.findall(text)]
+
+
+def _apart(one: list[float], two: list[float]) -> float:
+    pairs = list(zip(one, two, strict=True))
+    largest = max((max(abs(a), abs(b)) for a, b in pairs), default=0.0)
+    apart = max((abs(a - b) for a, b in pairs if a != b), default=0.0)
+    return apart / largest if largest > 0 and apart == apart else float("inf") if apart else 0.0
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path, and those of what it is a part of."""
+    while path:
+        yield path
+        found = _PARENT.match(path)
+        if found is None:
+            return
+        path = found["keyed"] or found["front"] or ""
+        if path.endswith(".values()"):
+            path = path.removesuffix(".values()")

@@ -1,0 +1,244 @@
+"""Exact runs of one script, with the compiler and without: the first call at which they differ, confirmed, or nothing.
+
+Both run eager's own kernels, so all that can be seen must be equal to the bit. Looks are sparse at first (calls 1, 2, 4, 8 …), and dense
+only where the runs differ. What differs between two runs without the compiler is no evidence, and a difference counts only where it goes
+when one call, or a stretch of calls, is run without the compiler and all others as they were.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from minimizer.engine.between.difference import Difference, Noise, first_difference, states_at
+from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.executor import EXACT, Executor
+from minimizer.engine.child.protocol import Outcome
+
+ALL = (1, None)
+"""All calls without the compiler."""
+DENSE = 48
+"""Calls and backwards around which everything is looked at in one run."""
+READS_COMPILER = re.compile(
+    r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
+)
+"""What says how compilation went, or what it left behind: a script that reads it is about the compiler. Counters are silenced."""
+STANCE = "set_stance"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A confirmed difference.
+
+    ``call``: the call that is to blame, ``until`` the last one that had to run without the compiler with it. ``eager`` and ``compiled``:
+    the logs in which it was seen.
+    """
+
+    difference: Difference
+    call: int
+    until: int
+    eager: ExactLog
+    compiled: ExactLog
+    noise: Noise
+    is_cured_by_reset: bool = False
+    is_reused: bool = False
+    """Whether the call ran code that was compiled for an earlier one."""
+    cured_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the exact runs say: a difference that is confirmed, or the reason why they say nothing; neither where both runs see the same."""
+
+    found: Found | None = None
+    aside: str = ""
+    not_compared: tuple[str, ...] = ()
+    runs: int = 0
+    looks: int = 0
+
+
+class ExactRuns:
+    """Runs scripts that take the user's file for their own."""
+
+    def __init__(self, executor: Executor, path: Path, args: Sequence[str], *, timeout: float) -> None:
+        self._executor, self._path, self._args, self._timeout = executor, path, list(args), timeout
+        self.runs = 0
+
+    def compare(self, text: str) -> Answer:
+        """Both runs of a script, and what follows from them."""
+        if why := reads_compiler(text):
+            return Answer(aside=why)
+        eager, compiled = self._ask([{"eager": ALL}, {}], text)
+        for outcome in (eager, compiled):
+            if outcome.outcome != "same" or outcome.exact is None:
+                return Answer(aside=f"a run of the script ended early ({outcome.outcome})", runs=self.runs)
+        assert eager.exact is not None and compiled.exact is not None
+        if compiled.exact.calls == 0 or not compiled.attempted:
+            return Answer(aside="nothing was compiled", runs=self.runs)
+        found = None
+        if first_difference(eager.exact, compiled.exact) is not None:
+            found = self._examined(text, eager.exact, compiled.exact)
+        return Answer(found, not_compared=unseen(compiled.exact), runs=self.runs, looks=len(compiled.exact.looks))
+
+    # confirming ------------------------------------------------------------------------------------------------------------
+
+    def _examined(self, text: str, eager: ExactLog, compiled: ExactLog) -> Found | None:
+        noise = Noise()
+        plan: dict[str, Any] = {}
+        while True:
+            again = self._log(text, {**plan, "eager": ALL, "moved": True, "delays": compiled.seconds[:1000]})
+            if again is None:
+                return None
+            noise.learn(eager, again)
+            difference = first_difference(eager, compiled, noise)
+            if difference is None or (compiled.otherwise and not difference.is_of_state):
+                return None
+            units = _between(difference)
+            if units is None:
+                return self._confirmed(text, plan, eager, compiled, difference, noise)
+            plan = {"full": units}
+            logs = [self._log(text, {**plan, "eager": ALL}), self._log(text, plan)]
+            if logs[0] is None or logs[1] is None:
+                return None
+            eager, compiled = logs[0], logs[1]
+
+    def _confirmed(
+        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise
+    ) -> Found | None:
+        """The call without which the difference goes, all others compiled as they were."""
+        last = _last_call(compiled, difference)
+        if last == 0:
+            return None
+
+        def is_cured(first: int) -> bool:
+            log = self._log(text, {**plan, "eager": (first, last)})
+            return log is not None and _is_cure(log, eager, compiled, difference, noise, first)
+
+        if not is_cured(last):
+            good, bad = 1, last
+            if last == 1 or not is_cured(1):
+                return None
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                good, bad = (middle, bad) if is_cured(middle) else (good, middle)
+            first = good
+        else:
+            first = last
+        found = Found(difference, first, last, eager, compiled, noise)
+        return replace(
+            found, is_cured_by_reset=self.cures(text, found, plan, reset=first), is_reused=_is_reused(compiled, first)
+        )
+
+    def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
+        """Whether a compiled run with this change sees what eager sees at that look."""
+        log = self._log(text, {**plan, **change})
+        if log is None:
+            return False
+        return _agrees(log, found.eager, found.difference, found.noise)
+
+    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
+        """What a script sees without the compiler and with it; None where one of the two does not end well."""
+        eager, compiled = self._ask([{"eager": ALL}, {}], text)
+        if eager.outcome != "same" or compiled.outcome != "same" or eager.exact is None or compiled.exact is None:
+            return None
+        return eager.exact, compiled.exact
+
+    # running ---------------------------------------------------------------------------------------------------------------
+
+    def _log(self, text: str, request: dict[str, Any]) -> ExactLog | None:
+        (outcome,) = self._ask([request], text)
+        return outcome.exact if outcome.outcome == "same" else None
+
+    def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
+        self.runs += len(requests)
+        common = {"text": text, "script": str(self._path), "args": self._args}
+        return self._executor.judge([{**common, **r} for r in requests], timeout=self._timeout, op=EXACT)
+
+
+def reads_compiler(text: str) -> str:
+    """Why a script is about the compiler itself; empty if it is not."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return "it is not Python"
+    if STANCE in text:
+        return "the script sets a stance of the compiler by itself"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if READS_COMPILER.match(name):
+                return f"the script looks at the compiler ({name[:60]})"
+        elif isinstance(node, ast.ImportFrom):
+            named = next((n for a in node.names if READS_COMPILER.match(n := f"{node.module}.{a.name}")), None)
+            if named is not None:
+                return f"the script looks at the compiler (it imports {named[:60]})"
+    return ""
+
+
+def unseen(log: ExactLog) -> tuple[str, ...]:
+    """What the looks left out."""
+    told = []
+    if log.truncated:
+        told.append(f"between graphs, the walk over the script's objects stopped at {log.truncated[:200]}")
+    if log.sampled:
+        told.append("between graphs, large tensors were compared in samples")
+    if log.otherwise:
+        told.append(
+            "between graphs, the values behind checkpointed regions: the backend `eager` draws other random numbers in them"
+        )
+    if log.in_threads:
+        told.append("between graphs, calls in threads of the script's own were not looked at")
+    return tuple(told)
+
+
+def _between(difference: Difference) -> list[int] | None:
+    """Calls and backwards to look at more closely; None where nothing lies between this look and the one before."""
+    unit = difference.look.unit
+    before = difference.before.unit if difference.look.full and difference.before is not None else 0
+    start = before if difference.before is not None and difference.look.full else max(1, unit - DENSE // 2)
+    if difference.look.full and unit - before <= 1:
+        return None
+    return sorted(
+        {*range(max(1, unit - DENSE // 2), unit + 1), *range(start, unit + 1, max(1, (unit - start) // (DENSE // 2)))}
+    )
+
+
+def _last_call(log: ExactLog, difference: Difference) -> int:
+    """The number of the last call that had begun, and is not merely about to, when the difference was seen."""
+    last = 0
+    for index, look in enumerate(log.looks):
+        if index > difference.index:
+            break
+        if look.event == "call exit":
+            last = look.number
+    return last
+
+
+def _is_cure(
+    log: ExactLog, eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise, first: int
+) -> bool:
+    """Whether a run in which calls from ``first`` on ran without the compiler was as compiled before, and is as eager at the difference."""
+    for index, (mine, theirs) in enumerate(zip(log.states(), compiled.states(), strict=False)):
+        if mine[0].moment != theirs[0].moment:
+            return False
+        if (mine[0].event == "call exit" and mine[0].number >= first) or index >= difference.index:
+            break
+        if any(mine[1].get(p) != theirs[1].get(p) for p in {*mine[1], *theirs[1]} if not noise.covers(p)):
+            return False
+    return _agrees(log, eager, difference, noise)
+
+
+def _agrees(log: ExactLog, eager: ExactLog, difference: Difference, noise: Noise) -> bool:
+    """Whether a run sees at the difference what eager sees there, in all that differed."""
+    if len(log.looks) <= difference.index or log.looks[difference.index].moment != difference.look.moment:
+        return False
+    mine, theirs = states_at(log, difference.index), states_at(eager, difference.index)
+    return all(mine.get(path) == theirs.get(path) for path in difference.paths)
+
+
+def _is_reused(log: ExactLog, call: int) -> bool:
+    return any(look.event == "call exit" and look.number == call and look.compiled == 0 for look in log.looks)

@@ -1,0 +1,80 @@
+"""How a fault between graphs came about: by what differs, and by experiments on the script itself."""
+
+from __future__ import annotations
+
+import ast
+
+from minimizer.engine.between.difference import Change, states_at
+from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.report.model import Mechanism
+
+HOOKS = {"skip_nnmodule_hook_guards": False}
+"""A setting of Dynamo with which it looks at the hooks of modules before each call."""
+
+
+def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
+    """The mechanism, the first that an experiment or the difference itself shows."""
+    difference = found.difference
+    named = difference.first
+    if any(change.path == "raised" for change in difference.changes):
+        return "skipped_handler"
+    if named.kind == "process":
+        return "leaked_state"
+    if difference.look.event == "backward exit":
+        return "late_read"
+    if found.is_reused and runs.cures(text, found, _plan(found), config=HOOKS):
+        return "missed_hook"
+    state = [change for change in difference.changes if _is_data(change)]
+    is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
+    if found.is_reused and not is_held:
+        return "stale_guard"
+    if "nested_compile_region" in text and runs.cures(text, found, _plan(found), regions=False):
+        return "stale_guard"
+    if any(_is_reordered(change, found) for change in state):
+        return "wrong_order"
+    return "lost_mutation" if state or _moves_items(found) else "wrong_constant"
+
+
+def _plan(found: Found) -> dict[str, object]:
+    units = sorted({look.unit for look in found.compiled.looks if look.full})
+    return {"full": units}
+
+
+def _moves_items(found: Found) -> bool:
+    """Whether the call changes what a container of the script's holds, without the compiler."""
+    states = {
+        look.event.rpartition(" ")[2]: state
+        for look, state in found.eager.states()
+        if look.full and look.event.startswith("call") and look.number == found.call
+    }
+    before, after = states.get("entry", {}), states.get("exit", {})
+    names = ("items", "keys", "length")
+    return any(
+        path in after and any(entry.get(n) != after[path].get(n) for n in names) for path, entry in before.items()
+    )
+
+
+def _is_data(change: Change) -> bool:
+    """Whether it is something that the script keeps, and not what a call gives back."""
+    return (
+        not change.is_result and not change.path.startswith("raised") and change.kind not in ("stream", "environment")
+    )
+
+
+def _is_reordered(change: Change, found: Found) -> bool:
+    """Whether both sides have moved the same things, each otherwise."""
+    if set(change.fields) <= {"order"}:
+        return True
+    name = "keys" if "keys" in change.fields else "items"
+    one, two = _literal(change.eager.get(name, "")), _literal(change.compiled.get(name, ""))
+    if not isinstance(one, list) or not isinstance(two, list) or sorted(map(repr, one)) != sorted(map(repr, two)):
+        return False
+    before = states_at(found.compiled, found.difference.index - 1).get(change.path, {})
+    return before.get(name) != change.compiled.get(name)
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None

@@ -1,0 +1,124 @@
+"""The oracle of a reduction between graphs: is the same thing, of the same sort, otherwise with the compiler, at the same sort of moment?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minimizer.engine.between.difference import Change, Difference, first_difference
+from minimizer.engine.between.exact_runs import ALL, Found
+from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.executor import EXACT, Executor
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.oracle.timeouts import trial_timeout
+from minimizer.engine.reduce.python import Source
+
+CLOSE = list(range(1, 17))
+"""Calls and backwards around which everything is looked at: a candidate that needs more of them is refused until fewer do."""
+BUILT_IN = (
+    "list",
+    "dict",
+    "tuple",
+    "set",
+    "deque",
+    "OrderedDict",
+    "defaultdict",
+    "Tensor",
+    "Parameter",
+    "int",
+    "float",
+    "bool",
+    "str",
+    "process",
+)
+Trait = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a candidate must show: at such a moment, one of these traits."""
+
+    event: str
+    is_reused: bool
+    traits: frozenset[Trait]
+
+    @staticmethod
+    def of(found: Found) -> Target:
+        """What a confirmed difference shows."""
+        difference = found.difference
+        named = difference.first
+        same_rank = [c for c in difference.changes if _sort(c) == _sort(named)]
+        return Target(difference.look.event, found.is_reused, frozenset(map(_trait, same_rank)))
+
+    def is_met(self, difference: Difference | None) -> bool:
+        """Whether a candidate's first difference is of this sort."""
+        if difference is None or difference.look.event != self.event:
+            return False
+        if difference.look.event == "call exit" and (difference.look.compiled == 0) != self.is_reused:
+            return False
+        return bool(self.traits & set(map(_trait, difference.changes)))
+
+
+class ExactOracle:
+    """Judges scripts by exact runs."""
+
+    def __init__(self, executor: Executor, path: Path, found: Found) -> None:
+        self._executor, self._path, self._target, self._noise = (
+            executor, path, Target.of(found), found.noise.without_moments(),
+        )  # fmt: skip
+        self._slowest = 0.0
+        self.trials = 0
+
+    def check(self, candidates: Sequence[Source]) -> list[bool]:
+        """Which of the scripts show it."""
+        self.trials += len(candidates)
+        eager = self._run([c.text for c in candidates], eager=ALL)
+        rest = [i for i, outcome in enumerate(eager) if outcome.outcome == "same" and outcome.exact is not None]
+        rest = [i for i in rest if (log := eager[i].exact) is not None and log.calls > 0]
+        compiled = dict(zip(rest, self._run([candidates[i].text for i in rest]), strict=True))
+        return [i in compiled and self._shows(eager[i], compiled[i]) for i in range(len(candidates))]
+
+    def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
+        """What a script sees without the compiler and with it; None where one of the two does not end well."""
+        (eager,), (compiled,) = self._run([text], eager=ALL), self._run([text])
+        if eager.outcome != "same" or compiled.outcome != "same" or eager.exact is None or compiled.exact is None:
+            return None
+        return eager.exact, compiled.exact
+
+    def _shows(self, eager: Outcome, compiled: Outcome) -> bool:
+        if compiled.outcome != "same" or eager.exact is None or compiled.exact is None or not compiled.attempted:
+            return False
+        return self._target.is_met(first_difference(eager.exact, compiled.exact, self._noise))
+
+    def _run(self, texts: Sequence[str], **fields: Any) -> list[Outcome]:
+        common = {"script": str(self._path), "args": [], "full": CLOSE, **fields}
+        outcomes = self._executor.judge(
+            [{**common, "text": text} for text in texts], timeout=trial_timeout(self._slowest), op=EXACT
+        ) if texts else []  # fmt: skip
+        self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.outcome == "same")])
+        return outcomes
+
+
+def _sort(change: Change) -> str:
+    if change.path == "raised":
+        return "raised"
+    if change.kind in ("process", "stream", "environment"):
+        return change.kind
+    if change.path.endswith(".grad") or ".grad" in change.path:
+        return "grad"
+    return "result" if change.is_result else "state"
+
+
+def _trait(change: Change) -> Trait:
+    sort = _sort(change)
+    if sort == "process":
+        return sort, change.path
+    if sort in ("raised", "grad"):
+        return (sort,)
+    kind = change.kind if change.kind in BUILT_IN else "object"
+    kind = "Tensor" if kind == "Parameter" else kind
+    if sort == "state":
+        return sort, "value" if kind in ("int", "float", "bool", "str") else kind
+    return sort, change.field

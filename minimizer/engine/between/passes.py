@@ -1,0 +1,214 @@
+"""Further edits of a script whose fault lies between graphs: what a graph computes does not matter there, nor which object holds what.
+
+Each makes candidates that the oracle has to confirm; none has to be right.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+
+Edit = Callable[[ast.AST], Replacement]
+MAKERS = (
+    "torch.randn",
+    "torch.rand",
+    "torch.full",
+    "torch.zeros",
+    "torch.arange",
+    "torch.tensor",
+    "torch.randint",
+    "torch.empty",
+)
+ONE = "torch.ones(1)"
+
+
+def objects(problem: Problem[Source]) -> None:
+    """Let objects give way to what they hold, and methods to what they do."""
+    while problem.first(_simpler_objects(problem.best), "objects"):
+        pass
+
+
+def operations(problem: Problem[Source]) -> None:
+    """Let the least operation stand for all that is computed, and the smallest tensor for all that are made."""
+    while problem.first(_simpler_operations(problem.best), "operations"):
+        pass
+
+
+def _simpler_objects(source: Source) -> Iterator[Source | None]:
+    classes = [node for node in source.nodes() if isinstance(node, ast.ClassDef)]
+    for node in classes:
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and not method.name.startswith("__"):
+                yield _with_method_spliced(source, method)
+    for node in classes:
+        yield _without_object(source, node)
+        yield _as_plain_class(source, node)
+    for statement in source.statements:
+        if isinstance(statement, ast.Assign):
+            yield _taken_apart(source, statement)
+        elif isinstance(statement, ast.For):
+            yield _filled(source, statement)
+
+
+def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
+    """With the body of a method in the place of its only call, a statement: ``cache.put(k, v)``."""
+    calls = [
+        (statement, statement.value)
+        for statement in source.statements
+        if isinstance(statement, ast.Expr | ast.Assign | ast.Return)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Attribute)
+        and statement.value.func.attr == method.name
+    ]
+    uses = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == method.name]
+    if len(calls) != 1 or len(uses) != 1 or not method.args.args or method.decorator_list:
+        return None
+    statement, call = calls[0]
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    names = [p.arg for p in method.args.args]
+    values = [call.func.value, *call.args]
+    if len(values) != len(names) or call.keywords:
+        return None
+    *body, last = [_renamed(inner, dict(zip(names, values, strict=True))) for inner in method.body]
+    if any(isinstance(n, ast.Return) for inner in body for n in ast.walk(inner)):
+        return None
+    end: list[ast.AST] = [last]
+    if isinstance(last, ast.Return):
+        changed = copy.copy(statement)
+        changed.value = last.value or ast.Constant(None)
+        end = [changed]
+    elif not isinstance(statement, ast.Expr):
+        return None
+    return source.edited({number_of(statement): lambda _: [*body, *end], number_of(method): lambda _: None})
+
+
+def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
+    """With the one attribute that an object holds in its place."""
+    constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
+    if constructor is None or len(made.body) != 1 or len(constructor.body) != 1:
+        return None
+    setting = constructor.body[0]
+    if not isinstance(setting, ast.Assign) or not isinstance(setting.targets[0], ast.Attribute):
+        return None
+    attribute, value = setting.targets[0].attr, setting.value
+    makers = [n for n in source.nodes() if isinstance(n, ast.Call) and _is(n.func, made.name)]
+    if len(makers) != 1:
+        return None
+    names = [p.arg for p in constructor.args.args[1:]]
+    if len(makers[0].args) != len(names):
+        return None
+    given = _renamed(value, dict(zip(names, makers[0].args, strict=True)))
+    inside = set(ast.walk(made))
+    reads = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == attribute and n not in inside]
+    edits: dict[int, Edit] = {number_of(n): lambda node: node.value for n in reads}  # type: ignore[attr-defined]
+    return source.edited({**edits, number_of(makers[0]): lambda _: given, number_of(made): lambda _: None})
+
+
+def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
+    """With what a constructor sets as attributes of the class, where it needs no arguments."""
+    constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
+    if constructor is None or len(constructor.args.args) != 1:
+        return None
+    own = constructor.args.args[0].arg
+    fields: list[ast.stmt] = []
+    for statement in constructor.body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Attribute) or not _is(target.value, own):
+            return None
+        fields.append(ast.Assign(targets=[ast.Name(target.attr, ast.Store())], value=statement.value))
+    return source.edited({number_of(constructor): lambda _: fields})
+
+
+def _filled(source: Source, loop: ast.For) -> Source | None:
+    """With ``d = C(dict.fromkeys(keys, 1))`` for an empty ``d = C()`` that a loop over the keys fills."""
+    setting = loop.body[0] if len(loop.body) == 1 else None
+    place = setting.targets[0] if isinstance(setting, ast.Assign) else None
+    if (
+        not isinstance(setting, ast.Assign)
+        or not isinstance(place, ast.Subscript)
+        or not isinstance(place.value, ast.Name)
+    ):
+        return None
+    name = place.value.id
+    makers = [
+        s.value
+        for s in source.statements
+        if isinstance(s, ast.Assign) and _is(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
+    ]
+    if len(makers) != 1 or ast.dump(place.slice) != ast.dump(ast.Name(_name(loop.target), ast.Load())):
+        return None
+    filled = ast.parse("dict.fromkeys()", mode="eval").body
+    assert isinstance(filled, ast.Call)
+    filled.args = [loop.iter, setting.value]
+    maker = makers[0]
+    if isinstance(maker, ast.Call):
+        if maker.args or maker.keywords:
+            return None
+        filled = ast.Call(func=maker.func, args=[filled], keywords=[])
+    return source.edited({number_of(maker): lambda _: filled, number_of(loop): lambda _: None})
+
+
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:
+    """With ``a = {...}`` where it is ``a, b, c = ...`` and only one of them is read."""
+    target, value = assignment.targets[0], assignment.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+        return None
+    pairs = [
+        ast.Assign(targets=[one], value=two)
+        for one, two in zip(target.elts, value.elts, strict=True)
+        if isinstance(one, ast.Name) and any(_is(n, one.id) and isinstance(n.ctx, ast.Load) for n in source.nodes())  # type: ignore[attr-defined]
+    ]
+    return source.edited({number_of(assignment): lambda _: pairs}) if len(pairs) < len(target.elts) else None
+
+
+def _simpler_operations(source: Source) -> Iterator[Source | None]:
+    functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef | ast.Lambda)]
+    for function in functions:
+        parameters = {p.arg for p in function.args.args}
+        body = function.body if isinstance(function.body, list) else [function.body]
+        for node in (n for part in body for n in ast.walk(part)):
+            value = node.value if isinstance(node, ast.Return | ast.Assign) else node if node is function.body else None
+            if isinstance(value, ast.expr):
+                for name in sorted({n.id for n in ast.walk(value) if isinstance(n, ast.Name)} & parameters):
+                    yield source.edited({number_of(value): lambda _, name=name: _plus_one(name)})  # type: ignore[misc]
+    for node in source.nodes():
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS:
+            yield source.edited({number_of(node): lambda _: ast.parse(ONE, mode="eval").body})
+        elif isinstance(node, ast.Call) and _makes_layer(node):
+            yield source.edited({number_of(node): lambda _: ast.parse("torch.nn.ReLU()", mode="eval").body})
+
+
+def _makes_layer(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    return (
+        name.startswith(("nn.", "torch.nn."))
+        and name.rpartition(".")[2][:1].isupper()
+        and name.rpartition(".")[2] not in ("ReLU", "Module")
+    )
+
+
+def _plus_one(name: str) -> ast.BinOp:
+    return ast.BinOp(ast.Name(name, ast.Load()), ast.Add(), ast.Constant(1))
+
+
+def _renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
+    """A copy with expressions in the place of names."""
+
+    class Rename(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return copy.deepcopy(values[name.id]) if name.id in values else name
+
+    renamed: ast.AST = Rename().visit(copy.deepcopy(node))
+    return renamed
+
+
+def _is(node: ast.AST | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

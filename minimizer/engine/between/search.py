@@ -1,0 +1,249 @@
+"""The steps of a job between graphs: reduce the script by exact runs → write it with an assertion of what a reader can see."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from minimizer.engine.between import passes, words
+from minimizer.engine.between.assertion import OUT, Claim, claims
+from minimizer.engine.between.culprit import culprit_line
+from minimizer.engine.between.difference import difference_at_end
+from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found
+from minimizer.engine.between.mechanism import mechanism_of
+from minimizer.engine.between.oracle import ExactOracle
+from minimizer.engine.between.public import on_eager
+from minimizer.engine.between.workaround import find_workaround
+from minimizer.engine.checkpoint import keep_repro
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.emit import Repro, header, layout
+from minimizer.engine.journal import Journal
+from minimizer.engine.reduce.python import Rerun, Source, reduce_script
+from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.reduce.python.inline import bundled
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.report import model
+from minimizer.report.model import Culprit, Failure, HistoryStep, Mechanism, Reduction, Reproducibility
+from minimizer.vocabulary import Stage, Step
+
+FINISH_SECONDS = 60.0
+"""Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
+DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+PASSES = (passes.objects, passes.operations)
+EVIDENCE = "AssertionError"
+CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
+
+
+class BetweenGraphs:
+    """One script, by exact runs."""
+
+    def __init__(
+        self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int, timeout: float
+    ) -> None:
+        self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
+        self._report = journal.report
+        self._runs = ExactRuns(executor, script, (), timeout=timeout)
+        self._rerun = Rerun(executor, script)
+        self._text = ""
+        self._raised = ("", "")
+        """What the blamed call raises without the compiler and with it, where that differs."""
+
+    def compare(self) -> Answer:
+        """What the exact runs of the script say."""
+        try:
+            self._text = with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
+        except (SyntaxError, UnicodeDecodeError):
+            return Answer(aside="it is not Python")
+        return self._runs.compare(self._text)
+
+    def repro(self, found: Found) -> Repro | None:
+        """Reduce the script and write its repro; None where what is left cannot be asserted."""
+        mechanism = mechanism_of(found, self._runs, self._text)
+        self._announce(found, mechanism)
+        reduced, oracle = self._reduce(found)
+        self._blame(reduced)
+        with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
+            repro = self._emit(reduced, oracle)
+        self._help(found, mechanism)
+        return repro
+
+    def _help(self, found: Found, mechanism: Mechanism) -> None:
+        """Look for a workaround, in the time that is left."""
+        failure = self._report.failure
+        assert failure is not None
+        line = failure.source.line if failure.source is not None else None
+        step = self._journal.step(Step.DIAGNOSE)
+        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed, SyntaxError):
+            self._report.workaround = find_workaround(self._runs, self._text, found, mechanism, line)
+            if self._report.workaround.verified:
+                self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
+
+    def _announce(self, found: Found, mechanism: Mechanism) -> None:
+        report = self._report
+        named = found.difference.first
+        raised = next((change for change in found.difference.changes if change.path == "raised"), None)
+        self._raised = (raised.eager.get("value", ""), raised.compiled.get("value", "")) if raised else ("", "")
+        report.failure = Failure(
+            kind=words.kind_of(found.difference),
+            stage=Stage.DYNAMO,
+            message=words.message(found),
+            signature=f"between graphs: {mechanism} {words.object_of(named)} {named.field}",
+            mechanism=mechanism,
+            object=words.object_of(named),
+            source=self._source(found),
+            reproducibility=Reproducibility(failed=2, runs=2),
+        )
+        report.observed = words.observed(found)
+        report.culprits = [Culprit(what=words.what(mechanism, named), source=report.failure.source)]
+        report.environment.setdefault("device", "cpu")
+        self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+    def _blame(self, reduced: Source) -> None:
+        """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
+        failure = self._report.failure
+        assert failure is not None
+        line = culprit_line(reduced.tree, failure.object)
+        lines = self._text.splitlines()
+        if line is not None and line <= len(lines):
+            failure.source = model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+            self._report.culprits[0].source = failure.source
+
+    def _source(self, found: Found) -> model.Source | None:
+        """The line of the script that the blamed call stands in."""
+        line = found.difference.look.line
+        lines = self._text.splitlines()
+        if not 0 < line <= len(lines):
+            return None
+        return model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+
+    def _reduce(self, found: Found) -> tuple[Source, ExactOracle]:
+        report = self._report
+        oracle = ExactOracle(self._executor, self._script, found)
+        script = Source.parse(self._text)
+        before = len(self._text.splitlines())
+
+        def record(step: HistoryStep, best: Source) -> None:
+            report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
+            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
+
+        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
+            reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs, further=PASSES)
+        report.reduction = Reduction(
+            level="python",
+            nodes_before=self._rerun.observed(self._text).calls,
+            nodes_after=self._rerun.observed(reduced.best.text).calls,
+            lines_before=before,
+            trials=reduced.trials,
+            cache_hits=reduced.cache_hits,
+            seconds=round(reduced.seconds, 2),
+            one_minimal=reduced.one_minimal,
+            history=reduced.history,
+        )
+        return reduced.best, oracle
+
+    def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
+        report, journal = self._report, self._journal
+        assert report.reduction is not None
+        for text in self._asserted(on_eager(reduced.text), oracle):
+            repro = self._written(text)
+            if self._keeps_its_promise(repro):
+                report.reduction.lines_after = repro.lines
+                keep_repro(repro, None, journal)
+                journal.event("repro", lines=repro.lines, nodes=0, verified=False)
+                return repro
+        return None
+
+    def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
+        """The script with an assertion at its end, the way that reads best first."""
+        raising = _raising(text, *self._raised) if any(self._raised) else None
+        if raising is not None:
+            yield raising
+        for shown in _ways_to_show(text):
+            logs = oracle.logs(shown)
+            end = difference_at_end(*logs) if logs is not None else None
+            for claim in claims(end) if end is not None else ():
+                needs_name = re.search(rf"\b{OUT}\b", claim.expression) is not None
+                yield _with_claim(shown if needs_name else text, claim)
+
+    def _written(self, text: str) -> Repro:
+        report = self._report
+        assert report.failure is not None
+        comment = header.comment(
+            report.failure, report.culprits, report.environment, report.failure.reproducibility, 1, {}
+        )
+        source = layout.assemble(comment, [text])
+        return Repro(source=source, lines=layout.code_lines(source), kind=report.failure.kind, evidence=_evidence(text))
+
+    def _keeps_its_promise(self, repro: Repro) -> bool:
+        _, outcome = self._rerun.failure(repro.source)
+        error = outcome.exception
+        is_shown = error is not None and (
+            error.type == "AssertionError" or (error.type == "SystemExit" and error.message != "125")
+        )
+        return is_shown and self._rerun.ends_well(repro.source)
+
+
+def _evidence(text: str) -> str:
+    return EVIDENCE if text.rstrip().splitlines()[-1].startswith("assert ") else ", actual "
+
+
+def _ways_to_show(text: str) -> Iterator[str]:
+    """The script with what its last call returns under a name, where it has none, and as it is."""
+    tree = ast.parse(text)
+    named = ast.parse(text)
+    body = named.body
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With | ast.Try):
+        body = body[-1].body
+    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
+    if isinstance(last, ast.Call) and ast.unparse(last.func) != "print":
+        body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=last)
+        yield ast.unparse(ast.fix_missing_locations(named)) + "\n"
+    yield ast.unparse(tree) + "\n"
+
+
+def _raising(text: str, eager: str, compiled: str) -> str | None:
+    """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
+
+    ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
+    """
+    tree = ast.parse(text)
+    body = tree.body
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With):
+        body = body[-1].body
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Try) or not last.handlers:
+        return None
+    handler = last.handlers[0]
+    named = eager or compiled
+    if isinstance(getattr(builtins, named, None), type):
+        handler.type = ast.Name(id=named, ctx=ast.Load())
+    handler.name, handler.body, last.orelse = None, [ast.Pass()], []
+    said = ast.parse(f'raise SystemExit("expected {eager or "no error"}, actual {compiled or "no error"}")').body
+    if compiled:
+        handler.body = said
+    else:
+        last.orelse = said
+    last.handlers, last.finalbody = [handler], []
+    before, doing = _parts(ast.unparse(ast.fix_missing_locations(tree)))
+    return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}"
+
+
+def _with_claim(text: str, claim: Claim) -> str:
+    """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
+    before, doing = _parts(text)
+    if not doing:
+        return f"{before}{claim.statement}\n"
+    return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}{claim.statement}\n"
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """A script up to its last definition, and what it then does."""
+    body = ast.parse(text).body
+    first = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
+    before, doing = ("".join(f"{ast.unparse(s)}\n" for s in part) for part in (body[:first], body[first:]))
+    return before, doing

@@ -1,0 +1,109 @@
+"""The words for what differs between two exact runs."""
+
+from __future__ import annotations
+
+import re
+
+from minimizer.engine.between.difference import Change, Difference
+from minimizer.engine.between.exact_runs import Found
+from minimizer.engine.child.exact_log import Entry, Look
+from minimizer.report.model import Observed
+from minimizer.vocabulary import Kind, counted
+
+MOST_ROWS, SHOWN = 8, 200
+METADATA = {"dtype", "shape", "stride", "requires_grad", "device", "layout"}
+MECHANISMS = {
+    "lost_mutation": "a change of {what} that is lost",
+    "stale_guard": "compiled code that is used again although what it was compiled for has changed ({what})",
+    "leaked_state": "{what}, which is not put back",
+    "wrong_order": "{what}, which is put in another order",
+    "skipped_handler": "an exception handler that is skipped",
+    "missed_hook": "a hook that does not run ({what})",
+    "late_read": "state that backward reads, frozen at the time of the forward ({what})",
+    "wrong_constant": "a value of Python that is computed otherwise ({what})",
+}
+
+
+def kind_of(difference: Difference) -> Kind:
+    """The kind of failure that it is."""
+    raised = next((c for c in difference.changes if c.path == "raised"), None)
+    if raised is not None:
+        return Kind.RUNTIME_ERROR if raised.compiled.get("value") else Kind.MISSING_ERROR
+    if ".grad" in difference.first.path:
+        return Kind.WRONG_GRADIENT
+    if all(set(c.fields) <= METADATA for c in difference.changes):
+        return Kind.WRONG_METADATA
+    return Kind.WRONG_OUTPUT
+
+
+def object_of(change: Change) -> str:
+    """What differs, by a name that a reader knows."""
+    path = change.path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
+    path = re.sub(r"^(\w[\w.]*)\.<locals>\.", "", path)
+    path = path.replace(".<closure>.", ": ").replace("compiled: ", "")
+    if path == "raised":
+        return "the exception that the call raises"
+    return "what the call returns" + path.removeprefix("result") if path.startswith("result") else path
+
+
+def what(mechanism: str, change: Change) -> str:
+    """The fault in a few words."""
+    return MECHANISMS[mechanism].format(what=object_of(change))
+
+
+def message(found: Found) -> str:
+    """What a reader of both runs sees first."""
+    difference = found.difference
+    change, more = difference.first, len(difference.changes) - 1
+    also = f"; {counted(more, 'other thing')} differ{'s' if more == 1 else ''} too" if more else ""
+    when = moment(difference.look)
+    if "length" in change.eager and "length" in change.compiled and change.eager["length"] != change.compiled["length"]:
+        one, two = (
+            counted(int(side["length"]), "entry").replace("entrys", "entries")
+            for side in (change.eager, change.compiled)
+        )
+        return f"{when[0].upper()}{when[1:]} the {change.kind} {object_of(change)} has {one} in eager, {two.split()[0]} compiled{also}."
+    one, two = shown(change.eager), shown(change.compiled)
+    return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."
+
+
+def moment(look: Look) -> str:
+    """When a look was taken, in words."""
+    event, _, side = look.event.partition(" ")
+    return (
+        "at the end of the script"
+        if event == "end"
+        else f"{'after' if side == 'exit' else 'before'} {event} {look.number}"
+    )
+
+
+def observed(found: Found) -> list[Observed]:
+    """What differs in both runs, where it changes, up to the first look at which they part."""
+    path, rows = found.difference.first.path, list[Observed]()
+    pairs = zip(found.eager.states(), found.compiled.states(), strict=False)
+    for index, ((look, eager), (_, compiled)) in enumerate(pairs):
+        if index > found.difference.index:
+            break
+        one, two = eager.get(path, {}), compiled.get(path, {})
+        is_last = index == found.difference.index
+        if not is_last and (path not in eager or (rows and rows[-1].eager == shown(one))):
+            continue
+        rows.append(Observed(when=moment(look), line=look.line, eager=shown(one), compiled=shown(two)))
+    return rows[-MOST_ROWS:]
+
+
+def shown(entry: Entry) -> str:
+    """What was seen of an object, in short."""
+    if not entry:
+        return "missing"
+    if entry.get("type") == "exception":
+        return entry.get("value") or "no exception"
+    if "values" in entry and not entry["values"].startswith("#"):
+        dtype = entry.get("dtype", "torch.float32")
+        return f"{entry['values']}{'' if dtype == 'torch.float32' else f' ({dtype})'}"[:SHOWN]
+    if "values" in entry:
+        return f"{entry.get('type', '')} {entry.get('shape', '')} {entry.get('dtype', '')} norm {entry.get('norm', 'unknown')}"
+    names = ("items", "value", "keys", "state", "code", "attributes", "alias", "length", "type")
+    is_ordered = entry.get("type") == "OrderedDict" and "keys" in entry
+    name = "keys" if is_ordered else next((name for name in names if entry.get(name)), "")
+    return entry.get(name, entry.get("type", ""))[:SHOWN]

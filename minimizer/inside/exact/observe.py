@@ -1,0 +1,324 @@
+"""The walk over what a script can see: every object by the shortest path that leads to it, described in a few words.
+
+Nothing of the script's own runs while it is looked at: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``. Nothing is
+held on to. The walk is bounded, and says where it stopped.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import io
+import itertools
+import random
+import sys
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .reach import (
+    TEXT,
+    asked,
+    bounded,
+    code_text,
+    counts_scalars,
+    dict_of,
+    factory,
+    hashed,
+    is_shown,
+    listed,
+    locals_of,
+    member,
+    raw,
+    scalar,
+    slots_of,
+)
+from .tensors import TensorWords
+
+Entry = dict[str, str]
+Children = Iterable[tuple[str, Any]]
+
+MOST_ENTRIES = 20_000
+"""Objects that one look takes in."""
+MOST_ITEMS = 1000
+"""Items of one container that are looked at."""
+SCALARS = (int, float, complex, bool, str, bytes, type(None))
+PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
+WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
+"""Objects of which nobody cares whether two are one."""
+UNSEEN = (
+    "torch._", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
+    "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
+    "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib",
+)  # fmt: skip
+"""Modules whose objects are taken as they are: what is in them is the machine's, or the compiler's."""
+OF_MODULES = ("_parameters", "_buffers", "_modules")
+REDUCIBLE: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), enumerate, zip, map, filter, reversed,
+    type(iter({}.keys())), type(iter({}.items())), type(iter({}.values())),
+)  # fmt: skip
+"""Iterators that say by ``__reduce__`` where they stand, without a step."""
+
+
+class Look:
+    """One look at everything that can be reached; ``entries`` is what was seen, by path."""
+
+    def __init__(self, is_own: Any, words: TensorWords) -> None:
+        self._is_own, self._words = is_own, words
+        self._paths: dict[int, str] = {}
+        self._pending: collections.deque[tuple[str, Any]] = collections.deque()
+        self._alive: list[Any] = []
+        """What was made for the walk, which must not give its id to another object before the walk is over."""
+        self.entries: dict[str, Entry] = {}
+        self.truncated = ""
+        """The path at which the walk stopped; empty if it went all the way."""
+
+    def add(self, roots: Children) -> Look:
+        """Take in these, and all that they lead to; what was seen before is an alias."""
+        self._pending.extend(roots)
+        while self._pending:
+            if len(self.entries) >= MOST_ENTRIES:
+                self.truncated = self.truncated or self._pending[0][0]
+                self._pending.clear()
+                break
+            path, value = self._pending.popleft()
+            if path not in self.entries:
+                self.entries[path] = self._enter(path, value)
+        return self
+
+    def close(self) -> None:
+        """Let go of everything that was made for the walk."""
+        self._alive.clear()
+        self._paths.clear()
+
+    # one object ----------------------------------------------------------------------------------------------------------
+
+    def _enter(self, path: str, value: Any) -> Entry:
+        kind = type(value)
+        if kind in SCALARS:
+            return {"type": kind.__name__, "value": scalar(value)}
+        if kind in PLAIN_TEXT:
+            return {"type": kind.__name__, "value": str(value)[:TEXT]}
+        if issubclass(kind, enum.Enum):
+            return {"type": kind.__qualname__, "value": str(raw(value, "_name_"))}
+        value = self._unwrapped(value)
+        if type(value) not in WITHOUT_IDENTITY:
+            if id(value) in self._paths:
+                return {"alias": self._paths[id(value)]}
+            self._paths[id(value)] = path
+        self._alive.append(value)
+        return self._describe(path, value, type(value))
+
+    def _unwrapped(self, value: Any) -> Any:
+        """The module or function that a wrapper of the compiler's stands for."""
+        fields = dict_of(value)
+        if fields is not None and type(value).__name__ == "OptimizedModule" and "_modules" in fields:
+            return fields["_modules"].get("_orig_mod", value)
+        return value
+
+    def _describe(self, path: str, value: Any, kind: type) -> Entry:
+        if issubclass(kind, torch.Tensor):
+            return self._tensor(path, value, kind)
+        if issubclass(kind, dict):
+            return self._dict(path, value, kind)
+        if issubclass(kind, list | tuple | collections.deque):
+            return self._sequence(path, value, kind)
+        if issubclass(kind, set | frozenset):
+            return self._set(value, kind)
+        if issubclass(kind, torch.Generator):
+            return {"type": "Generator", "state": hashed(bytes(value.get_state().tolist()))}
+        if issubclass(kind, random.Random):
+            return {"type": kind.__qualname__, "state": hashed(repr(random.Random.getstate(value)).encode())}
+        if issubclass(kind, types.FunctionType):
+            return self._function(path, value)
+        if issubclass(kind, types.MethodType):
+            self._pending.append((f"{path}.__self__", value.__self__))
+            self._pending.append((f"{path}.__func__", value.__func__))
+            return {"type": "method"}
+        if issubclass(kind, functools.partial):
+            self._pending.extend(
+                [(f"{path}.func", value.func), (f"{path}.args", value.args), (f"{path}.keywords", value.keywords)]
+            )
+            return {"type": "partial"}
+        if issubclass(kind, type):
+            return self._class(path, value)
+        if issubclass(kind, staticmethod | classmethod):
+            self._pending.append((path + ".__func__", value.__func__))
+            return {"type": kind.__name__}
+        if issubclass(kind, types.GeneratorType | types.CoroutineType):
+            return self._generator(path, value)
+        if issubclass(kind, io.StringIO | io.BytesIO):
+            closed = value.closed
+            return {"type": kind.__name__, "value": "closed" if closed else scalar(value.getvalue())}
+        if issubclass(kind, types.CellType):
+            return self._cell(path, value)
+        if kind in REDUCIBLE:
+            return self._iterator(path, value, kind)
+        if kind in (itertools.count, itertools.repeat):
+            return {"type": kind.__name__, "value": repr(value)[:TEXT] if counts_scalars(value) else ""}
+        return self._instance(path, value, kind)
+
+    def _tensor(self, path: str, value: torch.Tensor, kind: type) -> Entry:
+        entry = {"type": kind.__qualname__, **self._words.describe(value)}
+        is_leaf = asked(value, "is_leaf")
+        if (is_leaf or asked(value, "retains_grad")) and asked(value, "requires_grad"):
+            grad = asked(value, "grad")
+            self._pending.append((f"{path}.grad", grad))
+            self._alive.append(grad)
+        fields = dict_of(value) or {}
+        self._pending.extend((f"{path}.{name}", part) for name, part in list(fields.items()) if is_shown(name))
+        return entry
+
+    def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
+        by_key = dict.items(value)
+        order = list(by_key)
+        if issubclass(kind, collections.OrderedDict):
+            items = {id(key): (key, item) for key, item in order}
+            order = [items[id(key)] for key in collections.OrderedDict.__iter__(value) if id(key) in items]
+        self._alive.append(order)
+        entry = {"type": kind.__qualname__, "length": str(len(order))}
+        if issubclass(kind, collections.defaultdict):
+            entry["default"] = getattr(factory(value), "__name__", "")
+        is_plain = all(type(key) in SCALARS for key, _ in order)
+        entry["keys"] = (
+            listed(key for key, _ in order) if is_plain else ", ".join(type(k).__name__ for k, _ in order[:50])
+        )
+        if is_plain and all(type(item) in SCALARS for _, item in order):
+            pairs = ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in order)
+            return {**entry, "items": bounded(f"{{{pairs}}}")}
+        for place, (key, item) in enumerate(order[:MOST_ITEMS]):
+            if type(key) in SCALARS:
+                self._pending.append((f"{path}[{scalar(key)}]", item))
+            else:
+                self._pending.append((f"list({path})[{place}]", key))
+                self._pending.append((f"list({path}.values())[{place}]", item))
+        if kind not in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+            self._attributes(path, value, entry)
+        return entry
+
+    def _sequence(self, path: str, value: Any, kind: type) -> Entry:
+        base = next(b for b in (list, tuple, collections.deque) if issubclass(kind, b))
+        items = list(base.__iter__(value))
+        self._alive.append(items)
+        entry = {"type": kind.__qualname__, "length": str(len(items))}
+        if base is collections.deque:
+            entry["maxlen"] = str(collections.deque.maxlen.__get__(value))
+        if all(type(item) in SCALARS for item in items):
+            return {**entry, "items": listed(items)}
+        self._pending.extend((f"{path}[{place}]", item) for place, item in enumerate(items[:MOST_ITEMS]))
+        return entry
+
+    def _set(self, value: Any, kind: type) -> Entry:
+        items = list((set if issubclass(kind, set) else frozenset).__iter__(value))
+        entry = {"type": kind.__qualname__, "length": str(len(items))}
+        if all(type(item) in SCALARS for item in items):
+            entry["items"] = bounded("{" + ", ".join(sorted(map(scalar, items))) + "}")
+        else:
+            entry["items"] = ", ".join(sorted(type(item).__qualname__ for item in items[:50]))
+        return entry
+
+    def _function(self, path: str, value: types.FunctionType) -> Entry:
+        fields = dict(value.__dict__)
+        original = fields.get("_torchdynamo_orig_callable")
+        entry = {"type": "function", "name": value.__qualname__}
+        extra = [(f"{path}.{name}", part) for name, part in fields.items() if is_shown(name) and name != "__wrapped__"]
+        self._pending.extend(item for item in extra if item[0] != f"{path}.get_compiler_config")
+        if original is not None:
+            self._pending.append((f"{path}.__wrapped__", original))
+            return entry
+        if not self._is_own(value.__code__.co_filename):
+            return entry
+        entry["code"] = hashed(code_text(value.__code__).encode())
+        if value.__defaults__:
+            self._pending.append((f"{path}.__defaults__", value.__defaults__))
+        if value.__kwdefaults__:
+            self._pending.append((f"{path}.__kwdefaults__", value.__kwdefaults__))
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
+            self._pending.append((f"{path}.<closure>.{name}", cell))
+        return entry
+
+    def _cell(self, path: str, value: types.CellType) -> Entry:
+        try:
+            held = value.cell_contents
+        except ValueError:
+            return {"type": "cell", "value": "empty"}
+        return self._enter(path, held)
+
+    def _class(self, path: str, value: type) -> Entry:
+        entry = {"type": "class", "name": value.__qualname__}
+        module = sys.modules.get(str(type.__dict__["__dict__"].__get__(value).get("__module__", "")))
+        if module is None or not self._is_own(getattr(module, "__file__", None) or ""):
+            return entry
+        fields = type.__dict__["__dict__"].__get__(value)
+        names = [
+            n for n in fields if is_shown(n) and not (n.startswith("__") and n.endswith("__")) and n != "_abc_impl"
+        ]
+        entry["attributes"] = bounded(", ".join(sorted(names)))
+        self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
+        return entry
+
+    def _generator(self, path: str, value: Any) -> Entry:
+        is_coroutine = isinstance(value, types.CoroutineType)
+        frame = value.cr_frame if is_coroutine else value.gi_frame
+        entry = {"type": type(value).__name__, "name": value.__qualname__}
+        if frame is None:
+            return {**entry, "state": "finished"}
+        entry["state"] = f"line {frame.f_lineno}, instruction {frame.f_lasti}"
+        if self._is_own(frame.f_code.co_filename):
+            self._pending.extend((f"{path}.<local>.{name}", part) for name, part in locals_of(frame).items())
+        return entry
+
+    def _iterator(self, path: str, value: Any, kind: type) -> Entry:
+        reduced = value.__reduce__()
+        self._alive.append(reduced)
+        for place, part in enumerate(reduced[1:]):
+            self._pending.append((f"{path}.<{'of' if place == 0 else 'at'}>", part))
+        return {"type": kind.__name__}
+
+    def _instance(self, path: str, value: Any, kind: type) -> Entry:
+        entry = {"type": kind.__qualname__}
+        module = str(kind.__module__) if type(kind.__module__) is str else ""
+        if issubclass(
+            kind, weakref.ref | types.ModuleType | types.BuiltinFunctionType | types.CodeType | types.FrameType
+        ):
+            return entry
+        if (
+            any(module == m or module.startswith(m if m.endswith("_") else f"{m}.") for m in UNSEEN)
+            and module != "_thread"
+        ):
+            return entry
+        if module == "_thread" and kind.__name__ != "_local":
+            return entry
+        self._attributes(path, value, entry)
+        return entry
+
+    def _attributes(self, path: str, value: Any, entry: Entry) -> None:
+        fields = {**slots_of(value), **(dict_of(value) or {})}
+        if issubclass(type(value), torch.nn.Module):
+            self._module(path, fields, entry)
+            return
+        names = [name for name in fields if type(name) is str and is_shown(name)]
+        entry["attributes"] = bounded(", ".join(sorted(names)))
+        entry["order"] = bounded(", ".join(names))
+        self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
+        if issubclass(type(value), BaseException):
+            self._pending.append((f"{path}.args", value.args))
+
+    def _module(self, path: str, fields: dict[str, Any], entry: Entry) -> None:
+        """A module's parts are its attributes; of hooks it counts what runs, not the numbers of their handles."""
+        names = [name for name in fields if is_shown(name)]
+        for name in names:
+            part = fields[name]
+            if name in OF_MODULES and type(part) in (dict, collections.OrderedDict):
+                entry[name.strip("_")] = bounded(", ".join(part))
+                self._pending.extend((member(path, inner), value) for inner, value in list(part.items()))
+            elif "_hooks" in name:
+                if part:
+                    entry[name] = bounded(", ".join(getattr(h, "__qualname__", "hook") for h in part.values()))
+            else:
+                self._pending.append((f"{path}.{name}", part))
+        entry["attributes"] = bounded(", ".join(sorted(name for name in names if "_hooks" not in name)))

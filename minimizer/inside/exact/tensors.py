@@ -1,0 +1,103 @@
+"""What can be seen of a tensor, as text: what it is, and its values, to the bit.
+
+Nothing of the script's own runs: modes, hooks and ``__torch_function__`` of a subclass are off while values are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+FEW = 16
+"""So many elements are told by themselves; of more there is a hash."""
+WHOLE_BYTES = 64 << 20
+"""A larger tensor is looked at in samples."""
+SAMPLE = 1 << 18
+"""How many elements of it."""
+Key = tuple[int, int, int, tuple[int, ...], str]
+
+
+class TensorWords:
+    """Descriptions of tensors; the hash of one that was not written to since is remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, dict[str, str]] = {}
+        self.sampled = False
+        """Whether a tensor was too large to be looked at in full."""
+
+    def describe(self, tensor: torch.Tensor) -> dict[str, str]:
+        """Type, dtype, shape and the like, and ``values`` where they can be read."""
+        with plain():
+            words = {
+                "dtype": str(tensor.dtype),
+                "shape": str(list(tensor.shape)),
+                "requires_grad": str(tensor.requires_grad),
+                "device": str(tensor.device),
+            }
+            if tensor.layout is not torch.strided:
+                return {**words, "layout": str(tensor.layout)}
+            steps = zip(tensor.shape, tensor.stride(), strict=True)
+            words["stride"] = str([step for size, step in steps if size > 1] if tensor.numel() else [])
+            if is_readable(tensor):
+                try:
+                    self._add_values(tensor.detach(), words)
+                except (RuntimeError, NotImplementedError):  # a storage that nobody can read
+                    words["values"] = ""
+            return words
+
+    def _add_values(self, tensor: torch.Tensor, words: dict[str, str]) -> None:
+        flat = tensor.resolve_conj().resolve_neg()
+        count = flat.numel()
+        if count <= FEW and not flat.is_quantized:
+            words["values"] = str(flat.tolist())
+            return
+        few = flat.as_strided((min(count, 64),), (1,), flat.storage_offset()) if flat.is_contiguous() else flat
+        key = (id(tensor), tensor.data_ptr(), tensor._version, tuple(tensor.shape), _hashed(few))
+        if key not in self._known:
+            if count * flat.element_size() > WHOLE_BYTES:
+                self.sampled = True
+                flat = flat.reshape(-1)[:: max(1, count // SAMPLE)]
+            self._known[key] = {"values": f"#{_hashed(flat)}", **_figures(flat)}
+        words.update(self._known[key])
+
+
+def _figures(tensor: torch.Tensor) -> dict[str, str]:
+    """Two numbers that move by little where values are rounded otherwise, and by much where they are others."""
+    if not tensor.is_floating_point():
+        return {}
+    exact = tensor.reshape(-1).double()
+    weights = torch.arange(exact.numel(), dtype=torch.float64, device=exact.device).mul_(1.2345).cos_()
+    return {"norm": f"{exact.norm().item():.9g}", "lean": f"{(exact * weights).norm().item():.9g}"}
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Inside, operations do only what they do by themselves."""
+    unhooked = torch._C.DisableTorchFunction(), _disable_current_modes()
+    with unhooked[0], unhooked[1], torch.no_grad(), torch.autocast("cpu", enabled=False):
+        yield
+
+
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Whether its values lie in memory, to be read without asking code of a subclass."""
+    functorch = torch._C._functorch
+    return not (
+        tensor.device.type == "meta"
+        or functorch.is_functorch_wrapped_tensor(tensor)
+        or torch._is_functional_tensor(tensor)
+        or torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python)
+    )
+
+
+def _hashed(tensor: torch.Tensor) -> str:
+    data = tensor.detach().contiguous().cpu()
+    if data.is_quantized:
+        data = data.int_repr()
+    size = data.numel() * data.element_size()
+    raw = ctypes.string_at(data.data_ptr(), size) if size else b""
+    return hashlib.blake2b(raw, digest_size=8).hexdigest()

@@ -1,0 +1,198 @@
+"""Run a script with the compiler or without, and say what it can see of itself at each boundary: the exact runs.
+
+Both sides run eager's own kernels: the compiled one by Dynamo's backend ``eager``, which runs the graphs as they were captured. So what
+differs between the two is Dynamo's, to the bit.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.utils
+
+from ..exact.boundaries import Boundaries, count_frames
+from ..exact.observe import Entry
+from ..failures import describe
+from ..watch.attempts import Attempts
+from ..wire import Channel, Message
+from .script_run import run_script, use_backend
+
+MOST_SENT = 200_000
+"""Entries that one run tells."""
+LONGEST_DELAY = 5.0
+"""Seconds that one call is made to last as long as it did with the compiler."""
+NAME = "minimizer_exact"
+"""Dynamo's own backend ``eager``, watched."""
+OTHERWISE = ("tag_activation_checkpoint", "wrap_activation_checkpoint")
+"""Operators of graphs that this backend runs otherwise than eager, and every other backend as eager does: without the random state of the
+forward, a checkpointed region is computed a second time with other random numbers."""
+IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
+
+
+class Log:
+    """What was seen, told as what has changed since the look before."""
+
+    def __init__(self) -> None:
+        self.looks: list[Message] = []
+        self.entries = 0
+        self._last: dict[str, Entry] = {}
+        self._light: dict[str, Entry] = {}
+
+    def add(self, event: Message, seen: dict[str, Entry]) -> None:
+        """Add a look."""
+        last = self._last if event["full"] else self._light
+        changed = {path: entry for path, entry in seen.items() if last.get(path) != entry}
+        gone = [path for path in last if path not in seen]
+        if self.entries + len(changed) > MOST_SENT:
+            return
+        self.entries += len(changed)
+        self.looks.append({**event, "changed": changed, "gone": gone})
+        if event["full"]:
+            self._last = seen
+        else:
+            self._light = seen
+
+
+def exact_run(message: Message, channel: Channel) -> None:
+    """Task of a forked child: run a script once, and look at it. Message fields:
+
+    ``text``, ``script``, ``args`` (as for `rerun`); ``eager`` (the first and the last call that run without the compiler, by their number
+    from 1, or None; the last may be None for all that follow); ``full`` (numbers of the calls and backwards around which everything is
+    looked at, or None for the 1st, 2nd, 4th, 8th …); ``reset`` (the call before which Dynamo forgets all it has compiled, or None);
+    ``config`` (settings of Dynamo, by name); ``regions`` (false: nested regions are functions like any other); ``moved`` (bool: lay other objects in memory first); ``delays`` (seconds that each call or
+    backward has to last).
+
+    The outcome has ``exact``: the looks.
+    """
+    log = Log()
+    torch._dynamo.utils.counters.default_factory = _Silent  # what a script reads of them is not its own doing
+    torch._dynamo.utils.counters.clear()
+    count_frames()
+    for name, value in message.get("config", {}).items():
+        setattr(torch._dynamo.config, name, value)
+    if not message.get("regions", True):
+        torch.compiler.nested_compile_region = _unmarked
+    random.seed(0)  # Python gives each fork a seed of its own
+    ballast = _ballast() if message.get("moved") else None
+    otherwise: set[str] = set()
+    torch._dynamo.register_backend(_backend(otherwise), name=NAME)
+    use_backend(NAME)
+    first, last = message.get("eager") or (1, 0)
+    if first == 1 and last is None:
+        _pretend_to_compile()
+    full = message.get("full")
+    boundaries = Boundaries(
+        is_own=_ownership(message["script"]),
+        is_eager=lambda call: first <= call and (last is None or call <= last),
+        is_full=(lambda unit: unit & (unit - 1) == 0) if full is None else set(full).__contains__,
+        before=_resetting(message.get("reset"), message.get("delays", ())),
+        on_look=log.add,
+    )
+    attempts = Attempts(lambda: None)
+    error: BaseException | None = None
+    channel.send({"type": "phase", "phase": "exact"})
+    try:
+        run_script(message["script"], message["args"], message["text"])
+    except SystemExit as stop:
+        error = stop if stop.code not in (None, 0) else None
+    except BaseException as raised:
+        error = raised
+    if error is None:
+        boundaries.end()
+    del ballast
+    exact = {
+        "looks": log.looks,
+        "calls": boundaries.calls,
+        "backwards": boundaries.backwards,
+        "seconds": [round(s, 4) for s in boundaries.seconds],
+        "truncated": boundaries.truncated,
+        "sampled": boundaries.sampled,
+        "in_threads": boundaries.in_threads,
+        "otherwise": sorted(otherwise),
+    }
+    word = {"outcome": "same"} if error is None else {"outcome": "runtime_error", "exception": describe(error)}
+    channel.send({"type": "outcome", "attempted": attempts.any, "exact": exact, **word})
+
+
+def _unmarked(fn: Any = None, **_: Any) -> Any:
+    """``nested_compile_region`` that marks nothing."""
+    return fn if fn is not None else lambda function: function
+
+
+def _backend(otherwise: set[str]) -> Callable[..., Any]:
+    def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
+        names = {
+            str(node.target)
+            for part in graph.modules()
+            if isinstance(part, torch.fx.GraphModule)
+            for node in part.graph.nodes
+        }
+        otherwise.update(name for name in OTHERWISE if name in names)
+        return graph.forward
+
+    return eager
+
+
+class _Silent(collections.Counter[Any]):
+    """A counter of the compiler's that counts nothing."""
+
+    def __setitem__(self, key: Any, value: int) -> None:
+        """Nothing is kept."""
+
+
+def _ownership(script: str) -> Callable[[str], bool]:
+    folder = os.path.dirname(os.path.abspath(script)) + os.sep
+    installed = (os.path.dirname(torch.__file__), sys.prefix, sys.base_prefix, os.path.dirname(os.__file__))
+
+    def is_own(file: str) -> bool:
+        is_installed = "-packages" + os.sep in file or file.startswith(tuple(path + os.sep for path in installed))
+        return file.startswith(folder) and not is_installed
+
+    return is_own
+
+
+def _resetting(reset: int | None, delays: list[float] | tuple[()]) -> Callable[[int], None]:
+    """What is done before each call."""
+
+    def before(call: int) -> None:
+        if call == reset:
+            torch._dynamo.reset()
+        if call <= len(delays):
+            time.sleep(min(delays[call - 1], LONGEST_DELAY))
+
+    return before
+
+
+def _pretend_to_compile() -> None:
+    """Let the script's own code take the way that it takes when it is compiled: a branch on it is meant."""
+    inside = os.path.dirname(torch.__file__)
+    for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
+        for name in IS_COMPILING:
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, _pretending(original, inside))
+
+
+def _pretending(original: Callable[[], bool], inside: str) -> Callable[[], bool]:
+    def is_compiling() -> bool:
+        if sys._getframe(1).f_code.co_filename.startswith(inside):
+            return original()
+        return torch._dynamo.eval_frame._stance.stance == "force_eager"
+
+    return is_compiling
+
+
+def _ballast() -> list[Any]:
+    """Objects of all sizes, so that those of the script get other addresses than in the run before."""
+    sizes = random.Random(time.monotonic_ns())
+    return [bytearray(sizes.randrange(1, 512)) for _ in range(100_000)] + [
+        [None] * sizes.randrange(8) for _ in range(50_000)
+    ]

@@ -1,0 +1,193 @@
+"""Exact runs of whole scripts: what is found, by what name, and what is no alarm; with prints and logs, and without."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+from children import script
+
+from minimizer.engine.between.exact_runs import Answer, ExactRuns
+from minimizer.engine.child.executor import Executor
+
+LOST = """
+    import collections, torch
+    events = collections.OrderedDict(a=1, b=2)
+    @torch.compile
+    def f(events, x):
+        events.move_to_end("a")
+        return x + 1
+    for _ in range(1):
+        print(f(events, torch.ones(2)))
+    print(list(events))
+"""
+STALE = """
+    import os, torch
+    os.environ["FACTOR"] = "1"
+    f = torch.compile(lambda x: x * int(os.getenv("FACTOR", "0")))
+    for step in range(6):
+        if step == 4:
+            os.environ["FACTOR"] = "5"
+        print(step, f(torch.ones(1)).item())
+"""
+LEAKED = """
+    import torch
+    @torch.compile
+    def f(x, i):
+        with torch.no_grad():
+            return x.index_select(0, i)
+    try:
+        f(torch.ones(3), torch.tensor([99]))
+    except IndexError:
+        pass
+    print(torch.is_grad_enabled())
+"""
+LATE = """
+    import torch
+    scale = {"s": 1.0}
+    class F(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, g):
+            return g * scale["s"]
+    f = torch.compile(lambda x: F.apply(x).sum())
+    x = torch.ones(1, requires_grad=True)
+    y = f(x)
+    scale["s"] = 5.0
+    y.backward()
+"""
+SKIPPED = """
+    import torch
+    @torch.compile
+    def f(x, i):
+        try:
+            return x.index_select(0, i)
+        except IndexError:
+            return x
+    try:
+        f(torch.ones(3), torch.tensor([99]))
+    except IndexError:
+        pass
+"""
+FAULTS = {
+    "lost": (LOST, "events", "call exit", 1),
+    "stale": (STALE, "result", "call exit", 5),
+    "leaked": (LEAKED, "torch.is_grad_enabled()", "call exit", 1),
+    "late": (LATE, "x.grad", "backward exit", 1),
+    "skipped": (SKIPPED, "raised", "call exit", 1),
+}
+HEALTHY = {
+    "clocks_ids_and_draws": """
+        import random, time, torch, uuid
+        class Run:
+            pass
+        run, log = Run(), {}
+        @torch.compile
+        def f(x):
+            return x.sin()
+        for step in range(3):
+            begun = time.time()
+            y = f(torch.ones(4))
+            run.seconds = int((time.time() - begun) * 10)
+            run.name, run.token = uuid.uuid4().hex, random.random()
+            log[id(y)] = hex(id(run))
+    """,
+    "is_compiling": """
+        import torch
+        ways = []
+        @torch.compile
+        def f(x):
+            if torch.compiler.is_compiling():
+                ways.append("compiled")
+                return x + 1
+            ways.append("eager")
+            return x + 2
+        f(torch.ones(1))
+    """,
+    "training": """
+        import torch
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(), torch.nn.Linear(8, 1))
+        step, seen = torch.compile(model), []
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            loss = step(torch.randn(4, 4)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+    """,
+    "refused_by_dynamo": """
+        import torch
+        @torch.compile
+        def f(x, y):
+            return x @ y
+        for size in (3, 4):
+            try:
+                f(torch.ones(3, 3), torch.ones(size, size))
+            except RuntimeError:
+                pass
+    """,
+    "counters": """
+        import torch
+        from torch.testing import assert_close
+        f = torch.compile(lambda x: x + 1)
+        f(torch.ones(1))
+        graphs = dict(torch._dynamo.utils.counters["stats"])
+    """,
+    "nothing_compiled": "import torch\nx = torch.ones(1) + 1\n",
+    "raises": "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(1))\nraise ValueError\n",
+}
+
+
+class Quiet(ast.NodeTransformer):
+    """Takes all that is printed or logged out; what it computes for that stays."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        call = node.value
+        if not isinstance(call, ast.Call):
+            return node
+        name = ast.unparse(call.func)
+        if name == "print" or name.startswith(("logging.", "logger.", "log.")):
+            return ast.Expr(value=ast.Tuple(elts=list(call.args), ctx=ast.Load())) if call.args else ast.Pass()
+        return node
+
+
+def quiet(text: str) -> str:
+    return ast.unparse(ast.fix_missing_locations(Quiet().visit(ast.parse(text))))
+
+
+def compared(child: Executor, home: Path, text: str) -> Answer:
+    text = textwrap.dedent(text)
+    return ExactRuns(child, script(home, text), [], timeout=120).compare(text)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(child: Executor, home: Path, name: str) -> None:
+    text, path, event, number = FAULTS[name]
+
+    found = compared(child, home, quiet(textwrap.dedent(text))).found
+
+    assert found is not None
+    difference = found.difference
+    assert (difference.first.path, difference.look.event, difference.look.number) == (path, event, number)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_no_alarm(child: Executor, home: Path, name: str) -> None:
+    answer = compared(child, home, HEALTHY[name])
+    assert answer.found is None
+    assert bool(answer.aside) == (name in ("nothing_compiled", "raises"))
+
+
+def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:
+    assert compared(child, home, HEALTHY["training"]).runs == 2
+
+
+def test_prints_and_logs_are_taken_out_and_what_they_compute_is_not() -> None:
+    text = 'print("a", f(x))\nlogging.info(g())\nlogger.warning("b")\nprint()\ny = print\n'
+    assert quiet(text) == "('a', f(x))\n(g(),)\n('b',)\npass\ny = print"

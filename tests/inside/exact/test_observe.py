@@ -1,0 +1,149 @@
+"""The walk over a script's objects: what it sees, what it leaves alone, and that it stays within bounds."""
+
+from __future__ import annotations
+
+import collections
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from minimizer.inside.exact import observe
+from minimizer.inside.exact.observe import Look
+from minimizer.inside.exact.tensors import TensorWords
+
+
+def seen(**roots: Any) -> dict[str, dict[str, str]]:
+    look = Look(lambda file: file == __file__, TensorWords())
+    entries = look.add(roots.items()).entries
+    look.close()
+    return entries
+
+
+class Slotted:
+    __slots__ = ("inside", "never")
+
+    def __init__(self) -> None:
+        self.inside = [1, 2]
+
+
+class Touchy:
+    """Counts what is asked of it."""
+
+    asked = 0
+
+    def __repr__(self) -> str:
+        raise AssertionError
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    def __hash__(self) -> int:
+        Touchy.asked += 1
+        return 7
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+    @property
+    def steps(self) -> int:
+        raise AssertionError
+
+
+def counter() -> Any:
+    n = 0
+
+    def step() -> int:
+        nonlocal n
+        n += 1
+        return n
+
+    return step
+
+
+def items() -> Any:
+    yield from range(5)
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ([1, 2], lambda x: x.reverse()),
+        ({"a": 1, "b": 2}, lambda x: x.update(a=x.pop("a"))),
+        (collections.OrderedDict(a=[], b=[]), lambda x: x.move_to_end("a")),
+        (collections.deque([1], maxlen=2), lambda x: x.append(2)),
+        ({1, 2}, lambda x: x.add(3)),
+        (random.Random(0), lambda x: x.random()),
+        (torch.Generator(), lambda x: torch.rand(1, generator=x)),
+        (torch.zeros(3), lambda x: x.add_(1)),
+        (torch.zeros(100), lambda x: x[99].fill_(1)),
+        (torch.zeros(2, 3), lambda x: x.t_()),
+        (torch.zeros(3), lambda x: setattr(x, "tag", 1)),
+        (torch.zeros(3), lambda x: x.requires_grad_()),
+        (torch.nn.Linear(2, 2), lambda x: x.eval()),
+        (torch.nn.Linear(2, 2), lambda x: x.register_forward_hook(print)),
+        (Slotted(), lambda x: x.inside.append(3)),
+        (counter(), lambda x: x()),
+        (items(), next),
+        (iter([1, 2]), next),
+        (enumerate([1, 2]), next),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_change_is_seen(before: Any, change: Any) -> None:
+    first = seen(x=before)
+    assert seen(x=before) == first
+    change(before)
+    assert seen(x=before) != first
+
+
+def test_gradients_are_seen() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.sum().backward()
+    assert seen(x=x)["x.grad"]["values"] == "[1.0, 1.0]"
+
+
+def test_objects_have_the_shortest_path_and_others_are_aliases() -> None:
+    inner = [1]
+    entries = seen(deep={"a": {"b": inner}}, near=inner)
+    assert entries["near"]["items"] == "[1]"
+    assert entries["deep['a']['b']"] == {"alias": "near"}
+
+
+def test_nothing_of_the_script_runs() -> None:
+    touchy = Touchy()
+    entries = seen(x=touchy, held={touchy: 1})
+    asked = Touchy.asked
+    entries = seen(x=touchy, held={"k": touchy})
+    assert Touchy.asked == asked
+    assert entries["held['k']"] == {"alias": "x"}
+
+
+def test_what_the_compiler_writes_is_not_seen() -> None:
+    x = torch.zeros(3)
+    first = seen(x=x)
+    torch._dynamo.mark_dynamic(x, 0)
+    assert seen(x=x) == first
+
+
+def test_a_compiled_module_is_the_module() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert seen(m=torch.compile(module))["m.weight"] == seen(m=module)["m.weight"]
+
+
+def test_nan_equals_itself() -> None:
+    assert seen(x=float("nan"), t=torch.tensor([float("nan")])) == seen(x=-float("nan"), t=torch.tensor([float("nan")]))
+
+
+def test_a_walk_is_bounded_and_says_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MOST_ENTRIES", 10)
+    look = Look(lambda file: False, TensorWords()).add([("x", [[n] for n in range(100)])])
+    assert len(look.entries) == 10
+    assert look.truncated == "x[9]"
+
+
+def test_an_object_that_holds_itself_ends_the_walk() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert seen(x=loop)["x[0]"] == {"alias": "x"}

@@ -1,0 +1,51 @@
+"""Faults of Dynamo between graphs, in scripts that compare and print nothing, through the command line; and healthy ones.
+
+Each commit runs one of either (`shares`); all if WHOLE_CORPUS is set.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shares import commit, share
+from test_corpus import minimize
+
+HERE = Path(__file__).parent / "between"
+FAULTS: dict[str, tuple[str, str, int]] = {
+    "prefix_cache_order": ("lost_mutation", "recent.entries", 14),
+    "flag_from_environment": ("stale_guard", "what the call returns", 14),
+    "grad_mode_after_a_bad_batch": ("leaked_state", "torch.is_grad_enabled()", 16),
+    "penalty_set_before_backward": ("late_read", "x.grad", 24),
+    "events_in_a_closure": ("lost_mutation", "counts", 20),
+}
+"""Mechanism and object of each, and how many lines its repro may have."""
+HEALTHY = sorted(path.stem for path in HERE.glob("healthy_*.py"))
+
+pytestmark = [pytest.mark.quality, pytest.mark.timeout(900)]
+
+
+@pytest.mark.parametrize("name", share(sorted(FAULTS), 1, str, commit()))
+def test_a_fault_between_graphs_gets_a_repro(name: str, tmp_path: Path) -> None:
+    mechanism, what, lines = FAULTS[name]
+
+    status, report = minimize(HERE / f"{name}.py", tmp_path, "--no-diagnosis")
+
+    assert (status, report["status"]) == (0, "minimized"), report["summary"]
+    failure = report["failure"]
+    assert (failure["stage"], failure["mechanism"], failure["object"]) == ("dynamo", mechanism, what)
+    assert report["verification"]["failed_same"] == report["verification"]["runs"]
+    assert report["verification"]["passes_with_compiler_off"]
+    assert 'backend="eager"' in (tmp_path / "repro.py").read_text()
+    assert report["reduction"]["lines_after"] <= lines
+    assert subprocess.run([sys.executable, "repro.py"], cwd=tmp_path, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", share(HEALTHY, 1, str, commit()))
+def test_no_alarm_between_graphs(name: str, tmp_path: Path) -> None:
+    status, report = minimize(HERE / f"{name}.py", tmp_path)
+
+    assert (status, report["status"]) == (3, "healthy"), report["summary"]
+    assert report["failure"] is None

@@ -1,0 +1,77 @@
+"""What differs, as an assertion that holds without the compiler."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from minimizer.engine.between.assertion import Claim, claims, python_path
+from minimizer.engine.between.difference import Change
+from minimizer.engine.between.public import on_eager
+from minimizer.engine.child.exact_log import Entry
+
+
+def first(path: str, eager: Entry, compiled: Entry) -> str:
+    return next(claims((Change(path, eager, compiled),))).test
+
+
+def of(type_: str, **fields: str) -> Entry:
+    return {"type": type_, **fields}
+
+
+@pytest.mark.parametrize(
+    ("path", "eager", "compiled", "test"),
+    [
+        ("k.n", of("int", value="2"), of("int", value="1"), "k.n == 2"),
+        ("log", of("list", length="1", items="[1]"), of("list", length="0", items="[]"), "len(log) == 1"),
+        ("od", of("OrderedDict", keys="['b', 'a']"), of("OrderedDict", keys="['a', 'b']"), "list(od) == ['b', 'a']"),
+        (
+            "od",
+            of("OrderedDict", keys="['b', 'a']", items="{'b': 1, 'a': 2}"),
+            of("OrderedDict", keys="['a', 'b']", items="{'a': 2, 'b': 1}"),
+            "list(od) == ['b', 'a']",
+        ),
+        ("d", of("deque", items="[1, 2]"), of("deque", items="[1]"), "list(d) == [1, 2]"),
+        ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[3.0]"), "out.item() == 2.0"),
+        ("out", of("Tensor", values="3.0"), of("Tensor", values="4.0"), "out.item() == 3.0"),
+        ("x.grad", of("Tensor", values="[2.0, 1.0]"), of("Tensor", values="[3.0, 1.0]"), "x.grad.tolist() == [2.0, 1.0]"),
+        ("out", of("Tensor", dtype="torch.int64"), of("Tensor", dtype="torch.float32"), "out.dtype == torch.int64"),
+        ("torch.is_grad_enabled()", of("process", value="True"), of("process", value="False"), "torch.is_grad_enabled()"),
+        ("box.n", {}, of("int", value="1"), "not hasattr(box, 'n')"),
+        ("f.__wrapped__.calls", of("int", value="2"), of("int", value="1"), "f.calls == 2"),
+    ],
+)  # fmt: skip
+def test_a_claim_reads_as_a_person_would_write_it(path: str, eager: Entry, compiled: Entry, test: str) -> None:
+    assert first(path, eager, compiled) == test
+
+
+def test_an_assertion_says_what_is_there() -> None:
+    statement = Claim("list(od)", "['b']", "['a']").statement
+    with pytest.raises(AssertionError, match=r"expected \['b'\], actual \['a'\]"):
+        exec(compile(ast.parse(statement), "repro", "exec"), {"od": {"a": 1}})
+
+
+@pytest.mark.parametrize("path", ["result", "args[0]", "f.<closure>.n", "main.<locals>.log", "raised"])
+def test_what_the_end_of_a_script_cannot_reach_is_not_claimed(path: str) -> None:
+    assert python_path(path) is None
+
+
+def test_hashes_and_equal_texts_are_not_claimed() -> None:
+    hashed = Change("x", of("Tensor", values="#ab"), of("Tensor", values="#cd"))
+    assert list(claims((hashed,))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\nf = torch.compile(g)", "torch.compile(g, backend='eager')"),
+        ("import torch\nf = torch.compile(g, mode='max-autotune', fullgraph=True)", "torch.compile(g, fullgraph=True, backend='eager')"),
+        ("import torch\n@torch.compile\ndef f(x): pass", "@torch.compile(backend='eager')"),
+        ("import torch\n@torch.compile(dynamic=True)\ndef f(x): pass", "@torch.compile(dynamic=True, backend='eager')"),
+        ("import torch\nmodel.compile()", "model.compile(backend='eager')"),
+        ("import re\nre.compile('a')", "re.compile('a')"),
+    ],
+)  # fmt: skip
+def test_every_entry_gets_the_eager_backend(text: str, expected: str) -> None:
+    assert expected in on_eager(text)

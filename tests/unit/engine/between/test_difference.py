@@ -1,0 +1,110 @@
+"""The first difference of two runs, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minimizer.engine.between.difference import Change, Noise, difference_at_end, first_difference
+from minimizer.engine.child.exact_log import Entry, ExactLog, Look
+
+
+def number(value: object) -> Entry:
+    return {"type": type(value).__name__, "value": repr(value)}
+
+
+def log(*states: dict[str, Any], event: str = "call exit") -> ExactLog:
+    """A run that sees these states, one after each call."""
+    looks, before = [], dict[str, Entry]()
+    for unit, state in enumerate(states, 1):
+        entries = {path: entry if isinstance(entry, dict) else number(entry) for path, entry in state.items()}
+        changed = {path: entry for path, entry in entries.items() if before.get(path) != entry}
+        gone = [path for path in before if path not in entries]
+        looks.append(Look(event=event, unit=unit, number=unit, full=True, changed=changed, gone=gone))
+        before = entries
+    return ExactLog(looks=looks, calls=len(states))
+
+
+def tensor(*values: float, dtype: str = "torch.float32") -> Entry:
+    return {"type": "Tensor", "dtype": dtype, "values": str(list(values))}
+
+
+def test_equal_runs_differ_nowhere() -> None:
+    assert first_difference(log({"n": 1}, {"n": 2}), log({"n": 1}, {"n": 2})) is None
+
+
+def test_the_first_look_that_differs_counts() -> None:
+    difference = first_difference(log({"n": 1}, {"n": 2}, {"n": 3}), log({"n": 1}, {"n": 1}, {"n": 1}))
+    assert difference is not None
+    assert (difference.look.number, difference.index) == (2, 1)
+    assert difference.first == Change("n", number(2), number(1))
+    assert difference.before is not None and difference.before.number == 1
+
+
+def test_what_is_missing_on_one_side_differs() -> None:
+    difference = first_difference(log({"n": 1}), log({}))
+    assert difference is not None and difference.first.field == "presence"
+
+
+def test_what_a_script_holds_is_named_before_what_a_call_returns() -> None:
+    difference = first_difference(
+        log({"result": 2, "a.long.path": 2, "cache.n": 2}), log({"result": 1, "a.long.path": 1, "cache.n": 1})
+    )
+    assert difference is not None and difference.first.path == "cache.n"
+
+
+def test_what_differs_without_the_compiler_is_noise_with_all_that_is_in_it() -> None:
+    keyed = [{"store": {"type": "dict", "keys": f"[{key}]"}, f"store[{key}].n": 1} for key in (10, 20, 30)]
+    noise = Noise()
+    noise.learn(log(keyed[0]), log(keyed[1]))
+    assert first_difference(log(keyed[0]), log(keyed[2])) is not None
+    assert first_difference(log(keyed[0]), log(keyed[2]), noise) is None
+
+
+@pytest.mark.parametrize("path", ["t[0]", "t.a.b", "list(t)[0]", "list(t.values())[1].n", "t"])
+def test_the_parts_of_what_is_noise_are_noise(path: str) -> None:
+    noise = Noise()
+    noise.learn(log({"t": 1}), log({"t": 2}))
+    assert noise.covers(path)
+    assert not noise.covers("other" + path.removeprefix("t"))
+
+
+def test_runs_that_part_unseen_are_no_evidence() -> None:
+    assert first_difference(log({"n": 1}, {"n": 2}), log({"n": 1})) is None
+
+
+def test_where_two_eager_runs_part_the_comparison_ends() -> None:
+    noise = Noise()
+    noise.learn(log({"n": 1}, {"n": 2}), log({"n": 1}))
+    assert first_difference(log({"n": 1}, {"n": 2}), log({"n": 1}, {"n": 3}), noise) is None
+
+
+def test_rounding_ends_the_comparison() -> None:
+    eager, compiled = log({"x": tensor(1.0), "n": 1}, {"n": 2}), log({"x": tensor(1.0000001), "n": 1}, {"n": 3})
+    assert first_difference(eager, compiled) is None
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        (tensor(1.0), tensor(1.5)),
+        (tensor(1.0), tensor(1.0, dtype="torch.float64")),
+        (tensor(1.0, 2.0), tensor(1.0)),
+        ({"type": "Tensor", "values": "#a", "norm": "1.0", "lean": "1.0"}, {"type": "Tensor", "values": "#b", "norm": "1.0", "lean": "1.3"}),
+    ],
+)  # fmt: skip
+def test_more_than_rounding_is_a_difference(eager: Entry, compiled: Entry) -> None:
+    assert first_difference(log({"x": eager}), log({"x": compiled})) is not None
+
+
+def test_the_end_of_two_runs() -> None:
+    ends = difference_at_end(log({"n": 1, "m": 1}, event="end"), log({"n": 2, "m": 1}, event="end"))
+    assert [change.path for change in ends] == ["n"]
+
+
+def test_an_error_of_the_compilers_own_is_no_silent_fault() -> None:
+    raised = {"raised": {"type": "exception", "value": "RuntimeError"}}
+    refused = {"raised": {"type": "exception", "value": "RuntimeError", "of": "compiler"}}
+    assert first_difference(log(raised), log(refused)) is None
+    assert first_difference(log({"raised": {"type": "exception", "value": ""}}), log(raised)) is not None

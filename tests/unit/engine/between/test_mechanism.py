@@ -1,0 +1,166 @@
+"""How a fault came about, the line that is at fault, and what is said of it."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Any, cast
+
+import pytest
+
+from minimizer.engine.between import words
+from minimizer.engine.between.culprit import culprit_line
+from minimizer.engine.between.difference import Change, Difference, Noise
+from minimizer.engine.between.exact_runs import ExactRuns, Found, reads_compiler
+from minimizer.engine.between.mechanism import HOOKS, mechanism_of
+from minimizer.engine.child.exact_log import Entry, ExactLog, Look
+from minimizer.vocabulary import Kind
+
+
+class Runs:
+    """Runs that are cured by certain changes."""
+
+    def __init__(self, *cures: str) -> None:
+        self._cures = cures
+
+    def cures(self, text: str, found: Found, plan: object, **change: Any) -> bool:
+        return any(name in change and (name != "config" or change[name] == HOOKS) for name in self._cures)
+
+
+def found(*changes: Change, event: str = "call exit", is_reused: bool = False, moves: bool = False) -> Found:
+    look = Look(event=event, unit=2, number=2, full=True)
+    full = [
+        Look(event="call entry", unit=2, number=2, full=True, changed={"box": {"type": "list", "items": "[]"}}),
+        Look(
+            event="call exit",
+            unit=2,
+            number=2,
+            full=True,
+            changed={"box": {"type": "list", "items": "[1]"}} if moves else {},
+        ),
+    ]
+    log = ExactLog(looks=full, calls=2)
+    return Found(Difference(look, changes, None, index=1), 2, 2, log, log, Noise(), is_reused=is_reused)
+
+
+def item(path: str, eager: Entry, compiled: Entry, kind: str) -> Change:
+    return Change(path, {"type": kind, **eager}, {"type": kind, **compiled})
+
+
+RESULT = item("result", {"values": "[1.0]"}, {"values": "[2.0]"}, "Tensor")
+LOST = item("log", {"items": "[1]", "length": "1"}, {"items": "[]", "length": "0"}, "list")
+MOVED = item("order", {"keys": "['b', 'a']"}, {"keys": "['a', 'b']"}, "OrderedDict")
+MODE = item("torch.is_grad_enabled()", {"value": "True"}, {"value": "False"}, "process")
+RAISED = item("raised", {"value": ""}, {"value": "IndexError"}, "exception")
+DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
+
+
+@pytest.mark.parametrize(
+    ("one", "cures", "text", "mechanism"),
+    [
+        (found(LOST), (), "", "lost_mutation"),
+        (found(LOST, is_reused=True), (), "", "lost_mutation"),
+        (found(LOST, is_reused=True), ("config",), "", "missed_hook"),
+        (found(RESULT, is_reused=True), (), "", "stale_guard"),
+        (found(RESULT, DRAWN, is_reused=True), (), "", "stale_guard"),
+        (found(RESULT), (), "", "wrong_constant"),
+        (found(RESULT, moves=True), (), "", "lost_mutation"),
+        (found(RESULT), ("regions",), "nested_compile_region", "stale_guard"),
+        (found(MODE), (), "", "leaked_state"),
+        (found(RAISED, LOST), (), "", "skipped_handler"),
+        (found(RESULT, event="backward exit"), (), "", "late_read"),
+        (found(MOVED), (), "", "wrong_order"),
+    ],
+)  # fmt: skip
+def test_the_mechanism_is_what_experiments_show(one: Found, cures: tuple[str, ...], text: str, mechanism: str) -> None:
+    assert mechanism_of(one, cast(ExactRuns, Runs(*cures)), text) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "line"),
+    [
+        ("def f(d, x):\n    y = x\n    d.entries.move_to_end(1)\n    return y", "cache.entries", 3),
+        ("def f(x):\n    h.n += 1\n    return x", "h.n", 2),
+        ("@torch.compile\ndef f(x):\n    return x + int(os.getenv('K'))", "what the call returns", 3),
+        ("def g(x):\n    pass\n@torch.compile\ndef f(x):\n    return x", "what the call returns", 5),
+        ("x = 1", "x", None),
+    ],
+)
+def test_the_line_at_fault(text: str, what: str, line: int | None) -> None:
+    assert culprit_line(ast.parse(text), what) == line
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (LOST, Kind.WRONG_OUTPUT),
+        (RAISED, Kind.RUNTIME_ERROR),
+        (item("raised", {"value": "IndexError"}, {"value": ""}, "exception"), Kind.MISSING_ERROR),
+        (item("x.grad", {"values": "[1.0]"}, {"values": "[2.0]"}, "Tensor"), Kind.WRONG_GRADIENT),
+        (item("result", {"dtype": "torch.int64"}, {"dtype": "torch.float32"}, "Tensor"), Kind.WRONG_METADATA),
+    ],
+)
+def test_the_kind_of_failure(change: Change, kind: Kind) -> None:
+    assert words.kind_of(found(change).difference) is kind
+
+
+def test_the_message_has_both_sides() -> None:
+    assert words.message(found(LOST)) == "After call 2 the list log has 1 entry in eager, 0 compiled."
+    assert words.message(found(MODE, LOST)).startswith("After call 2 the list log")
+    assert words.message(found(MOVED)) == "After call 2, order: ['b', 'a'] in eager, ['a', 'b'] compiled."
+    assert words.message(found(RAISED)) == (
+        "After call 2, the exception that the call raises: no exception in eager, IndexError compiled."
+    )
+
+
+def test_both_runs_stand_side_by_side_up_to_where_they_part() -> None:
+    empty, full = {"type": "list", "items": "[]", "length": "0"}, {"type": "list", "items": "[1]", "length": "1"}
+    moments = [("call entry", 1), ("call exit", 1), ("call entry", 2), ("call exit", 2)]
+
+    def log(*states: Entry) -> ExactLog:
+        looks = [
+            Look(event=event, unit=unit, number=unit, full=True, changed={"log": state})
+            for (event, unit), state in zip(moments, states, strict=True)
+        ]
+        return ExactLog(looks=looks, calls=2)
+
+    eager, compiled = log(empty, empty, empty, full), log(empty, empty, empty, empty)
+    look = compiled.looks[-1]
+    difference = Difference(look, (Change("log", full, empty),), None, index=3)
+    rows = words.observed(Found(difference, 2, 2, eager, compiled, Noise()))
+    assert [(row.when, row.eager, row.compiled) for row in rows] == [
+        ("before call 1", "[]", "[]"),
+        ("after call 2", "[1]", "[]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("cache.entries", "cache.entries"),
+        ("f.__wrapped__.calls", "f.calls"),
+        ("main.<locals>.log", "log"),
+        ("result[0]", "what the call returns[0]"),
+        ("raised", "the exception that the call raises"),
+    ],
+)
+def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
+    assert words.object_of(item(path, {"value": "1"}, {"value": "2"}, "int")) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("n = torch._dynamo.utils.counters['stats']", False),
+        ("from torch._dynamo.utils import counters", False),
+        ("from torch._dynamo.utils import guard_failures", True),
+        ("torch._dynamo.explain(f)(x)", True),
+        ("torch.compiler.set_stance('force_eager')", True),
+        ("from torch._dynamo.testing import CompileCounter", False),
+        ("torch._dynamo.config.cache_size_limit = 4\ntorch._dynamo.reset()", False),
+        ("torch._dynamo.mark_dynamic(x, 0)", False),
+        ("def f(:", True),
+    ],
+)
+def test_a_script_that_looks_at_the_compiler_is_left_alone(text: str, reads: bool) -> None:
+    assert bool(reads_compiler(textwrap.dedent(text))) == reads

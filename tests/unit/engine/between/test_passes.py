@@ -1,0 +1,87 @@
+"""Edits that let objects give way to what they hold."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import pytest
+
+from minimizer.engine.between import passes
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python import Source
+from minimizer.engine.reduce.python.reducer import Pass
+
+
+def reduced(text: str, by: Pass, needs: Sequence[str]) -> str:
+    """What a pass makes of a script whose fault needs these texts."""
+    source = Source.parse(textwrap.dedent(text))
+
+    def check(candidates: Sequence[Source]) -> list[bool]:
+        return [all(word in candidate.text for word in needs) for candidate in candidates]
+
+    problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=2)
+    by(problem)
+    return problem.best.text.strip()
+
+
+def test_an_object_gives_way_to_the_one_thing_it_holds() -> None:
+    text = """
+        class Cache:
+            def __init__(self, entries):
+                self.entries = OrderedDict(entries)
+        def f(cache):
+            return cache.entries
+        cache = Cache(1)
+        f(cache)
+    """
+    expected = "def f(cache):\n    return cache\ncache = OrderedDict(1)\nf(cache)"
+    assert reduced(text, passes.objects, ["OrderedDict", "f(cache"]) == expected
+
+
+def test_a_method_that_is_called_once_is_written_where_it_is_called() -> None:
+    text = """
+        class Cache:
+            def put(self, key, value):
+                self.entries[key] = value
+        cache = Cache()
+        cache.put('a', 1)
+    """
+    assert "cache.entries['a'] = 1" in reduced(text, passes.objects, ["cache.entries"])
+
+
+def test_a_loop_that_fills_a_container_becomes_one_expression() -> None:
+    text = """
+        d = OrderedDict()
+        for name in ('a', 'b'):
+            d[name] = 1
+        f(d)
+    """
+    expected = "d = OrderedDict(dict.fromkeys(('a', 'b'), 1))\nf(d)"
+    assert reduced(text, passes.objects, ["OrderedDict", "'a'", "'b'", "f(d)"]) == expected
+
+
+def test_a_constructor_without_arguments_becomes_attributes_of_the_class() -> None:
+    text = """
+        class Meter:
+            def __init__(self):
+                self.updates = 0
+                self.rows = []
+        m = Meter()
+    """
+    assert reduced(text, passes.objects, ["class Meter", "updates = 0", "rows"]).startswith(
+        "class Meter:\n    updates = 0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "needs", "expected"),
+    [
+        ("def f(x):\n    return proj(x) + table[k]", ["return"], "return x + 1"),
+        ("f = lambda x: proj(x, 3, 4)", ["lambda"], "lambda x: x + 1"),
+        ("y = f(torch.randn(2, 4))", ["f("], "f(torch.ones(1))"),
+        ("net = nn.Sequential(nn.Linear(3, 3))", ["Sequential"], "Sequential(torch.nn.ReLU())"),
+    ],
+)  # fmt: skip
+def test_the_least_operation_stands_for_what_is_computed(text: str, needs: list[str], expected: str) -> None:
+    assert expected in reduced(text, passes.operations, needs)
