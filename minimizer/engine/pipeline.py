@@ -138,8 +138,8 @@ class _Job:
         self._report = journal.report
         self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
         self._scratch.mkdir()
-        self._unseen: tuple[str, ...] = ()
-        """What the exact runs could not look at."""
+        self._unseen: tuple[str, ...] | None = None
+        """What the exact runs could not look at; None where there were none."""
 
     def run(self) -> None:
         """Every step in order."""
@@ -212,7 +212,7 @@ class _Job:
                 answer = between.compare()
             except ChildFailed as error:
                 answer = Answer(aside=str(error))
-        self._unseen = answer.not_compared
+        self._unseen = None if answer.aside else answer.not_compared
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
         repro = between.repro(answer.found) if answer.found is not None else None
         return Made(Result(repro), None) if repro is not None else None

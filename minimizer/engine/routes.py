@@ -59,8 +59,8 @@ class Routes:
     jobs: int
     """Trials at once."""
     beside: ThreadPoolExecutor
-    unseen: tuple[str, ...] = ()
-    """What the exact runs could not look at."""
+    unseen: tuple[str, ...] | None = None
+    """What the exact runs could not look at; None where there were none."""
     tried: list[Attempt] = field(default_factory=list)
 
     @property
@@ -288,10 +288,10 @@ class Routes:
         self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
 
 
-def checked_of(checked: protocol.Checked, unseen: Sequence[str]) -> Checked:
-    """What was compared in graphs, and what neither that nor the exact runs could look at."""
-    known = Checked(**checked.model_dump())
-    known.not_compared += unseen
+def checked_of(checked: protocol.Checked, unseen: Sequence[str] | None) -> Checked:
+    """What was compared in graphs, and what neither that nor the exact runs could look at; ``unseen`` as in `Routes`."""
+    known = Checked(**checked.model_dump(exclude={"state"}))
+    known.not_compared += checked.state if unseen is None else unseen
     return known
 
 

@@ -185,6 +185,8 @@ class Checked(Loose):
     backward: Count = 0
     largest: Largest | None = None
     not_compared: list[Name] = Field(default_factory=list, max_length=50)
+    state: list[Name] = Field(default_factory=list, max_length=50)
+    """Python state that only exact runs compare."""
 
 
 class Failure(Loose):

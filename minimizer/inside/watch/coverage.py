@@ -110,6 +110,7 @@ class Coverage:
             "instances": len(self.keys.instances.names) or None,
             "largest": self.largest.to_json(),
             "not_compared": list(itertools.islice(self._left_out(), MOST_LEFT_OUT)),
+            "state": self._state.sentences(),
         }
 
     def calls(self) -> list[Message]:
@@ -145,7 +146,6 @@ class Coverage:
         if self._ranks > 1:
             yield f"all ranks but the first of {self._ranks}: only rank 0 is compared"
         yield from self._facts
-        yield from self._state.sentences()
 
 
 def _calls(number: int) -> str:

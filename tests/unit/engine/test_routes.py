@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.child import protocol
 from minimizer.engine.child.protocol import Outcome, parse
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
@@ -19,7 +20,7 @@ from minimizer.engine.oracle.oracle import Signature, signature_of
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
-from minimizer.engine.routes import Made, Routes, unanswered
+from minimizer.engine.routes import Made, Routes, checked_of, unanswered
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, unexamined
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.options import Options
@@ -336,3 +337,14 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
     assert isinstance(end, Settled)
     assert (end.status, end.reason) == (Status.PARTIAL, reason)
     assert (end.kind is Kind.WRONG_OUTPUT) == (reason is Reason.UNEXPLAINED)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "left_out"), [(None, ["calls", "state"]), ((), ["calls"]), (("C",), ["calls", "C"])]
+)
+def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
+    unseen: tuple[str, ...] | None, left_out: list[str]
+) -> None:
+    checked = parse(protocol.Checked, {"calls": 3, "not_compared": ["calls"], "state": ["state"]})
+    known = checked_of(checked, unseen)
+    assert (known.calls, known.not_compared) == (3, left_out)
