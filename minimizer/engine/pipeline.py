@@ -45,7 +45,7 @@ from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool, Unanswered
 from minimizer.options import Options
 from minimizer.report import as_markdown
-from minimizer.report.model import Checked, Failure, Report, Reproducibility
+from minimizer.report.model import AlsoSeen, Checked, Failure, Report, Reproducibility
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -163,10 +163,12 @@ class _Job:
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
                 try:
-                    result = self._between_graphs(executor)
-                    result = result or self._result(executor, surveys, plain, follow_up, beside)
+                    between = self._between_graphs(executor)
+                    result = between or self._result(executor, surveys, plain, follow_up, beside)
                     if result is not None:
                         self._follow(*result, surveys, follow_up)
+                    if between is not None:
+                        self._see_graphs(surveys)
                 finally:
                     self._tell_of_memory(executor)
             if self._options.witness and self._wants_witnesses():
@@ -248,6 +250,24 @@ class _Job:
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
         repro = between.repro(answer.found) if answer.found is not None else None
         return (Result(repro), None) if repro is not None else None
+
+    def _see_graphs(self, surveys: Surveys) -> None:
+        """Whether a graph is wrong besides, where the repro is of what no graph shows; in the time that is left."""
+        triage = Triage(surveys, on_note=self._journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
+        step = self._journal.step(Step.SURVEY)
+        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
+            found = triage.run()
+            if isinstance(found, Case):
+                found.survey.close()
+                seen = AlsoSeen(kind=found.signature.kind, signature=found.signature.text, message=found.message[:2000])
+                self._report.also_seen.append(seen)
+                self._journal.note(
+                    f"A compiled graph fails by itself too ({found.signature.kind}): {found.message.splitlines()[0][:300] if found.message else ''} "
+                    "Once the fault between graphs is worked around, a second run of this script reduces that."
+                )
+            if not isinstance(found, ScriptCase):
+                self._report.checked = self._checked(found.checked)
+        self._journal.keep()
 
     def _follow(self, result: Result, patient: Patient | None, surveys: Surveys, follow_up: FollowUp) -> None:
         """Verify, and find out what is worth knowing beside the repro."""
