@@ -163,11 +163,12 @@ class _Job:
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
                 try:
-                    between = self._between_graphs(executor)
-                    result = between or self._result(executor, surveys, plain, follow_up, beside)
+                    is_between, result = self._between_graphs(executor)
+                    if not is_between:
+                        result = self._result(executor, surveys, plain, follow_up, beside)
                     if result is not None:
                         self._follow(*result, surveys, follow_up)
-                    if between is not None:
+                    if is_between:
                         self._see_graphs(surveys)
                 finally:
                     self._tell_of_memory(executor)
@@ -228,11 +229,12 @@ class _Job:
             return unless_by_layout(self._against(plain, otherwise) if is_asked else otherwise)
         return Result(script_repro), level.patient
 
-    def _between_graphs(self, executor: Executor) -> tuple[Result, Patient | None] | None:
-        """The repro, not verified yet, of what the script sees otherwise with the compiler, where no graph shows it; None where it sees the same."""
+    def _between_graphs(self, executor: Executor) -> tuple[bool, tuple[Result, Patient | None] | None]:
+        """Whether the script sees something otherwise with the compiler that no graph shows, and its repro, not verified yet."""
         if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
-            return None
-        timeout = max(EXACT_SECONDS, EXACT_SHARE * self._options.budget)
+            return False, None
+        budget = self._options.budget
+        timeout = max(min(EXACT_SECONDS, budget / 4), EXACT_SHARE * budget)
         between = BetweenGraphs(
             executor,
             self._script.resolve(),
@@ -248,8 +250,15 @@ class _Job:
                 answer = Answer(aside=str(error))
         self._unseen = answer.not_compared
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
-        repro = between.repro(answer.found) if answer.found is not None else None
-        return (Result(repro), None) if repro is not None else None
+        if answer.found is None:
+            return False, None
+        repro = between.repro(answer.found)
+        if repro is not None:
+            return True, (Result(repro), None)
+        assert self._report.failure is not None
+        how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
+        _end(self._report, Status.PARTIAL, Reason.NOT_VERIFIED, f"{self._report.failure.message} {how}")
+        return True, None
 
     def _see_graphs(self, surveys: Surveys) -> None:
         """Whether a graph is wrong besides, where the repro is of what no graph shows; in the time that is left."""
