@@ -51,6 +51,8 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
+PYTHON_STATE = "Python state that traced code"
+"""How the survey's words begin for what it does not compare, and exact runs do (``inside/watch/python_state.py``)."""
 EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
 """How long one exact run may take: so many seconds, or this share of the budget where that is more."""
 WARM_UP = {
@@ -146,6 +148,8 @@ class _Job:
         self._scratch.mkdir()
         self._unseen: tuple[str, ...] = ()
         """What the exact runs could not look at."""
+        self._has_compared_state = False
+        """Whether exact runs have compared what the script can see of itself."""
 
     def run(self) -> None:
         """Every step in order."""
@@ -248,7 +252,7 @@ class _Job:
                 answer = between.compare()
             except ChildFailed as error:
                 answer = Answer(aside=str(error))
-        self._unseen = answer.not_compared
+        self._unseen, self._has_compared_state = answer.not_compared, not answer.aside
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
         if answer.found is None:
             return False, None
@@ -499,6 +503,8 @@ class _Job:
     def _checked(self, checked: protocol.Checked) -> Checked:
         """What was compared in graphs, and what neither that nor the exact runs could look at."""
         known = Checked(**checked.model_dump())
+        if self._has_compared_state:
+            known.not_compared = [left for left in known.not_compared if not left.startswith(PYTHON_STATE)]
         known.not_compared += self._unseen
         return known
 

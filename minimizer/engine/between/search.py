@@ -34,7 +34,7 @@ from minimizer.vocabulary import Stage, Step
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-PASSES = (passes.objects, passes.operations)
+PASSES = (passes.operations, passes.objects)
 EVIDENCE = "AssertionError"
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 

@@ -12,7 +12,7 @@ import pytest
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.search import BetweenGraphs
-from minimizer.engine.child.protocol import Outcome, Verdict, parse
+from minimizer.engine.child.protocol import Checked, Outcome, Verdict, parse
 from minimizer.engine.emit import Repro
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
@@ -388,3 +388,11 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
     monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
     seen, result = job._between_graphs(cast(Any, None))
     assert (seen, result is not None, job._report.status) == (is_between, repro is not None, status)
+
+
+@pytest.mark.parametrize("has_compared", [True, False])
+def test_state_that_exact_runs_have_compared_is_not_told_as_left_out(job: _Job, has_compared: bool) -> None:
+    left = "Python state that traced code changes (self.log): only what graphs compute is compared"
+    job._unseen, job._has_compared_state = ("large tensors",), has_compared
+    known = job._checked(Checked(not_compared=[left, "sparse tensors"]))
+    assert known.not_compared == [*([] if has_compared else [left]), "sparse tensors", "large tensors"]
