@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from minimizer.engine import budget
@@ -39,7 +39,7 @@ from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool
 from minimizer.options import Options
 from minimizer.report import as_markdown
-from minimizer.report.model import Failure, Report, Reproducibility
+from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -157,11 +157,14 @@ class _Job:
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
                 try:
-                    made = self._between_graphs(executor)
+                    is_between, made = self._between_graphs(executor)
                     routes = self._routes(executor, self._triage(surveys, plain), beside)
-                    made = made or self._made(surveys, plain, follow_up, routes)
+                    if not is_between:
+                        made = self._made(surveys, plain, follow_up, routes)
                     if made is not None:
                         self._follow(made, follow_up, routes)
+                    if is_between:
+                        self._see_graphs(surveys)
                 finally:
                     self._tell_of_memory(executor)
             if self._options.witness and self._wants_witnesses():
@@ -194,11 +197,12 @@ class _Job:
         self._conclude(last, follow_up)
         return None
 
-    def _between_graphs(self, executor: Executor) -> Made | None:
-        """The repro, not verified yet, of what the script sees otherwise with the compiler, where no graph shows it; None where it sees the same."""
+    def _between_graphs(self, executor: Executor) -> tuple[bool, Made | None]:
+        """Whether the script sees something otherwise with the compiler that no graph shows, and its repro, not verified yet."""
         if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
-            return None
-        timeout = max(EXACT_SECONDS, EXACT_SHARE * self._options.budget)
+            return False, None
+        budget = self._options.budget
+        timeout = max(min(EXACT_SECONDS, budget / 4), EXACT_SHARE * budget)
         between = BetweenGraphs(
             executor,
             self._script.resolve(),
@@ -214,8 +218,33 @@ class _Job:
                 answer = Answer(aside=str(error))
         self._unseen = None if answer.aside else answer.not_compared
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
-        repro = between.repro(answer.found) if answer.found is not None else None
-        return Made(Result(repro), None) if repro is not None else None
+        if answer.found is None:
+            return False, None
+        repro = between.repro(answer.found)
+        if repro is not None:
+            return True, Made(Result(repro), None)
+        assert self._report.failure is not None
+        how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
+        _end(self._report, Status.PARTIAL, Reason.NOT_VERIFIED, f"{self._report.failure.message} {how}")
+        return True, None
+
+    def _see_graphs(self, surveys: Surveys) -> None:
+        """Whether a graph is wrong besides, where the repro is of what no graph shows; in the time that is left."""
+        triage = Triage(surveys, on_note=self._journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
+        step = self._journal.step(Step.SURVEY)
+        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
+            found = triage.run()
+            if isinstance(found, Case):
+                found.survey.close()
+                seen = AlsoSeen(kind=found.signature.kind, signature=found.signature.text, message=found.message[:2000])
+                self._report.also_seen.append(seen)
+                self._journal.note(
+                    f"A compiled graph fails by itself too ({found.signature.kind}): {found.message.splitlines()[0][:300] if found.message else ''} "
+                    "Once the fault between graphs is worked around, a second run of this script reduces that."
+                )
+            if not isinstance(found, ScriptCase):
+                self._report.checked = checked_of(found.checked, self._unseen)
+        self._journal.keep()
 
     def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
         """Verify, and find out what is worth knowing beside the repro."""

@@ -71,9 +71,12 @@ class ExactRuns:
     def compare(self, text: str) -> Answer:
         """Both runs of a script, and what follows from them."""
         if why := reads_compiler(text):
-            return Answer(aside=why)
+            return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
         for outcome in (eager, compiled):
+            if outcome.outcome == "timeout":
+                why = f"a run of the script took longer than {self._timeout:.0f} s"
+                return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), runs=self.runs)
             if outcome.outcome != "same" or outcome.exact is None:
                 return Answer(aside=f"a run of the script ended early ({outcome.outcome})", runs=self.runs)
         assert eager.exact is not None and compiled.exact is not None

@@ -14,6 +14,7 @@ from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.protocol import Outcome
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
+from minimizer.report.model import Mechanism
 
 CLOSE = list(range(1, 17))
 """Calls and backwards around which everything is looked at: a candidate that needs more of them is refused until fewer do."""
@@ -33,30 +34,33 @@ BUILT_IN = (
     "str",
     "process",
 )
+GUARDED: tuple[Mechanism, ...] = ("stale_guard", "missed_hook")
+"""Mechanisms by which code that was compiled for an earlier call is used again."""
 Trait = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a candidate must show: at such a moment, one of these traits."""
+    """What a candidate must show: at such a moment, one of these traits, and where a guard is missing in code that is used again."""
 
     event: str
-    is_reused: bool
+    needs_reuse: bool
     traits: frozenset[Trait]
 
     @staticmethod
-    def of(found: Found) -> Target:
+    def of(found: Found, mechanism: Mechanism) -> Target:
         """What a confirmed difference shows."""
         difference = found.difference
         named = difference.first
         same_rank = [c for c in difference.changes if _sort(c) == _sort(named)]
-        return Target(difference.look.event, found.is_reused, frozenset(map(_trait, same_rank)))
+        needs_reuse = found.is_reused and mechanism in GUARDED
+        return Target(difference.look.event, needs_reuse, frozenset(map(_trait, same_rank)))
 
     def is_met(self, difference: Difference | None) -> bool:
         """Whether a candidate's first difference is of this sort."""
         if difference is None or difference.look.event != self.event:
             return False
-        if difference.look.event == "call exit" and (difference.look.compiled == 0) != self.is_reused:
+        if self.needs_reuse and difference.look.compiled > 0:
             return False
         return bool(self.traits & set(map(_trait, difference.changes)))
 
@@ -64,9 +68,9 @@ class Target:
 class ExactOracle:
     """Judges scripts by exact runs."""
 
-    def __init__(self, executor: Executor, path: Path, found: Found) -> None:
+    def __init__(self, executor: Executor, path: Path, found: Found, mechanism: Mechanism) -> None:
         self._executor, self._path, self._target, self._noise = (
-            executor, path, Target.of(found), found.noise.without_moments(),
+            executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
         self._slowest = 0.0
         self.trials = 0

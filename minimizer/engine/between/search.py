@@ -34,7 +34,7 @@ from minimizer.vocabulary import Stage, Step
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-PASSES = (passes.objects, passes.operations)
+PASSES = (passes.operations, passes.objects)
 EVIDENCE = "AssertionError"
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 
@@ -65,7 +65,7 @@ class BetweenGraphs:
         """Reduce the script and write its repro; None where what is left cannot be asserted."""
         mechanism = mechanism_of(found, self._runs, self._text)
         self._announce(found, mechanism)
-        reduced, oracle = self._reduce(found)
+        reduced, oracle = self._reduce(found, mechanism)
         self._blame(reduced)
         with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
             repro = self._emit(reduced, oracle)
@@ -121,9 +121,9 @@ class BetweenGraphs:
             return None
         return model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
 
-    def _reduce(self, found: Found) -> tuple[Source, ExactOracle]:
+    def _reduce(self, found: Found, mechanism: Mechanism) -> tuple[Source, ExactOracle]:
         report = self._report
-        oracle = ExactOracle(self._executor, self._script, found)
+        oracle = ExactOracle(self._executor, self._script, found, mechanism)
         script = Source.parse(self._text)
         before = len(self._text.splitlines())
 

@@ -18,7 +18,8 @@ from .golden import literal
 from .graphs import Opaque
 from .graphs import literal as constant
 
-LITERAL_ELEMENTS = 16
+LITERAL_ELEMENTS = 4
+"""A longer literal is worth less than a draw: each of its numbers is one more thing to reduce."""
 ALIGNMENT = 64
 """Bytes: inductor may assume that a tensor begins at a multiple of so many in its storage."""
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.between import exact_runs
+from minimizer.engine.between.exact_runs import Found
+from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.protocol import Verdict, parse
+from minimizer.engine.emit import Repro
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import verdict_signature
@@ -16,6 +21,7 @@ from minimizer.engine.pipeline import _end, _Job, minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
@@ -191,3 +197,32 @@ def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: _Job, mon
     report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
     assert layouts.against is raised
     assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)
+
+
+def test_a_graph_that_fails_beside_a_fault_between_graphs_is_told(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Held:
+        is_open = True
+
+        def close(self) -> None:
+            self.is_open = False
+
+    case = replace(of_layout(), survey=cast(Any, Held()))
+    monkeypatch.setattr(Triage, "run", lambda self: case)
+    job._see_graphs(cast(Any, None))
+    assert [seen.kind for seen in job._report.also_seen] == [case.signature.kind]
+    assert not cast(Any, case.survey).is_open
+    assert job._report.failure is None
+
+
+@pytest.mark.parametrize(
+    ("found", "repro", "is_between", "status"),
+    [(None, None, False, Status.RUNNING), (Found, None, True, Status.PARTIAL), (Found, Repro, True, Status.RUNNING)],
+)
+def test_a_fault_between_graphs_without_a_repro_is_partial(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, found: Any, repro: Any, is_between: bool, status: Status
+) -> None:
+    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+    monkeypatch.setattr(BetweenGraphs, "compare", lambda self: exact_runs.Answer(found))
+    monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
+    seen, result = job._between_graphs(cast(Any, None))
+    assert (seen, result is not None, job._report.status) == (is_between, repro is not None, status)

@@ -26,10 +26,10 @@ def reduce_script(
     """Reduce a failing script until no single statement, argument, element, name or number can go.
 
     ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best script so
-    far is returned. ``further`` passes come after the others, in each round.
+    far is returned. ``further`` passes come in each round behind those over whole statements.
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
-    return Reduced.by(lambda: _run(problem, (*PASSES, *further)), problem)
+    return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
 
 
 def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
@@ -156,4 +156,5 @@ def _each(
             pending = [name for name, fails in zip(batch, verdicts, strict=True) if fails] + pending
 
 
-PASSES = (_statements, _annotations, _blocks, _functions, _classes, _variables, _items, _expressions, _numbers)
+WHOLE: tuple[Pass, ...] = (_statements, _annotations, _blocks)
+PARTS: tuple[Pass, ...] = (_functions, _classes, _variables, _items, _expressions, _numbers)
