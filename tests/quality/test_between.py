@@ -1,6 +1,6 @@
 """Faults of Dynamo between graphs, in scripts that compare and print nothing, through the command line; and healthy ones.
 
-Each commit runs one of either (`shares`); all if WHOLE_CORPUS is set.
+Each commit runs some of them (`shares`); all if WHOLE_CORPUS is set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from shares import commit, share
 from test_corpus import minimize
 
 HERE = Path(__file__).parent / "between"
@@ -24,10 +23,10 @@ FAULTS: dict[str, tuple[str, str, int]] = {
 """Mechanism and object of each, and how many lines its repro may have."""
 HEALTHY = sorted(path.stem for path in HERE.glob("healthy_*.py"))
 
-pytestmark = [pytest.mark.quality, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.quality("between"), pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("name", share(sorted(FAULTS), 1, str, commit()))
+@pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_fault_between_graphs_gets_a_repro(name: str, tmp_path: Path) -> None:
     mechanism, what, lines = FAULTS[name]
 
@@ -43,7 +42,7 @@ def test_a_fault_between_graphs_gets_a_repro(name: str, tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "repro.py"], cwd=tmp_path, check=False).returncode == 1
 
 
-@pytest.mark.parametrize("name", share(HEALTHY, 1, str, commit()))
+@pytest.mark.parametrize("name", HEALTHY)
 def test_no_alarm_between_graphs(name: str, tmp_path: Path) -> None:
     status, report = minimize(HERE / f"{name}.py", tmp_path)
 
