@@ -8,15 +8,15 @@ and asserts what the comparison found; it is reduced as any script that fails by
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Sequence
 
 from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.emit.inputs import changed, draws, is_random_code
 from minimizer.engine.oracle.oracle import HEADER
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
-
-CHECK = "torch.testing.assert_close(call(compiled), call(f))"
 
 
 def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
@@ -25,38 +25,48 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     made = [_values(originals, call) for call in calls]
     if len(calls) < 2 or any(value is None for values in made for value in values):
         return None
-    names = ", ".join(i.name for i in program.inputs)
     arguments = [", ".join(value for value in values if value is not None) for values in made]
-    needs_no_grad = not program.grad and any("requires_grad_" in value for value in arguments)
     options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
-    earlier = [
-        line
-        for call, values in zip(calls[:-1], arguments, strict=False)
-        for line in (*call.statements, f"compiled({values})")
+    earlier: list[str] = []
+    for call, values in zip(calls[:-1], arguments, strict=False):
+        earlier += [*call.statements, f"compiled({values})"]
+    needs_no_grad = not program.grad and any("requires_grad_" in values for values in arguments)
+    body = [
+        *render.setup(program),
+        render.function(program, "f"),
+        *(["torch.set_grad_enabled(False)"] if needs_no_grad else []),
+        f"compiled = torch.compile(f{options})",
+        *earlier,
+        *_check(program, calls[-1], arguments[-1], made[-1]),
     ]
-    last = [
-        "torch.manual_seed(0)",
-        *calls[-1].statements,
-        *(f"{i.name} = {value}" for i, value in zip(program.inputs, made[-1], strict=True)),
-        f"return f({names}), {names}",
-    ]
-    text = "\n".join(
-        [
-            HEADER,
-            *render.setup(program),
-            render.function(program, "f"),
-            *(["torch.set_grad_enabled(False)"] if needs_no_grad else []),
-            f"compiled = torch.compile(f{options})",
-            *earlier,
-            f"def call(f):\n{textwrap.indent(chr(10).join(last), '    ')}",
-            CHECK,
-        ]
-    )
+    text = "\n".join([*_imports(body), *body, ""])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # of a child that is not to be trusted
         return None
-    return text + "\n"
+    return text
+
+
+def _check(program: Program, call: MadeCall, arguments: str, values: Sequence[str | None]) -> list[str]:
+    """The last call, compiled and in eager, each on inputs of its own; what it writes to is compared too."""
+    seed = ["torch.manual_seed(0)"] if is_random_code([*call.statements, arguments]) or draws(program) else []
+    if changed(program):
+        names = ", ".join(item.name for item in program.inputs)
+        binding = [f"{item.name} = {value}" for item, value in zip(program.inputs, values, strict=True)]
+        lines = [*seed, *call.statements, *binding, f"return f({names}), {names}"]
+    else:
+        lines = [*seed, *call.statements, f"return f({arguments})"]
+    if len(lines) == 1:
+        return [f"torch.testing.assert_close(compiled({arguments}), f({arguments}))"]
+    body = textwrap.indent("\n".join(lines), "    ")
+    return [f"def call(f):\n{body}", "torch.testing.assert_close(call(compiled), call(f))"]
+
+
+def _imports(body: Sequence[str]) -> list[str]:
+    """The imports that a text has a use for; that of torch in any case."""
+    text = "\n".join(body)
+    known = {line.split()[-1]: line for line in HEADER.splitlines() if line}
+    return [line for name, line in known.items() if name == "torch" or re.search(rf"\b{name}\.", text)]
 
 
 def compiled_anew(text: str) -> str:

@@ -11,7 +11,16 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-DRAWN = {"docs": 1, "gpu twins": 1, "corpus": 5, "whole jobs": 3, "between": 2, "unexplained": 1, "healthy": 2, "jumps": 1}
+DRAWN = {
+    "docs": 1,
+    "gpu twins": 1,
+    "corpus": 5,
+    "whole jobs": 3,
+    "between": 2,
+    "unexplained": 1,
+    "healthy": 2,
+    "jumps": 1,
+}
 """How many tests of each share a commit runs, the share with the longest ones first: together 25 minutes on 2 cores at most."""
 
 

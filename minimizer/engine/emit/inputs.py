@@ -93,7 +93,12 @@ def is_random(program: Program) -> bool:
 
 def is_drawn(item: Input) -> bool:
     """Whether an input is drawn at random."""
-    return _RANDOM.search(item.code or "") is not None
+    return is_random_code([item.code or ""])
+
+
+def is_random_code(texts: Sequence[str]) -> bool:
+    """Whether source text draws random numbers."""
+    return any(_RANDOM.search(text) for text in texts)
 
 
 def draws(program: Program) -> bool:

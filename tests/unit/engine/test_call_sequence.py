@@ -31,7 +31,6 @@ def f(x0, x1):
 compiled = torch.compile(f, dynamic=True)
 compiled(torch.ones(4), torch.zeros(4))
 def call(f):
-    torch.manual_seed(0)
     base = torch.ones(6)
     x0 = base[0:4]
     x1 = base[2:6]
@@ -46,6 +45,22 @@ def test_script_makes_the_calls_and_checks_the_last_one_with_its_inputs() -> Non
     assert text.endswith(SCRIPT)
 
 
+def test_function_that_writes_to_nothing_is_called_in_one_line() -> None:
+    pure = replace(UPDATE, nodes=(Node("total", "operator.add", (Ref("l_x_"), Ref("l_y_"))),))
+    text = as_script(pure, [OVERLAPPING, APART])
+    assert text is not None
+    assert text.splitlines()[-1] == (
+        "torch.testing.assert_close(compiled(torch.ones(4), torch.zeros(4)), f(torch.ones(4), torch.zeros(4)))"
+    )
+    assert [line for line in text.splitlines() if line.startswith("import")] == ["import torch"]
+
+
+def test_inputs_that_are_drawn_are_the_same_for_both() -> None:
+    drawn = MadeCall(values={"l_x_": "torch.randn((9,))", "l_y_": "torch.zeros(9)"})
+    text = as_script(UPDATE, [APART, drawn])
+    assert text is not None and "def call(f):\n    torch.manual_seed(0)\n" in text
+
+
 def test_earlier_calls_that_share_storages_bind_them_first() -> None:
     text = as_script(UPDATE, [OVERLAPPING, APART])
     assert text is not None and "base = torch.ones(6)\ncompiled(base[0:4], base[2:6])\n" in text
@@ -56,7 +71,7 @@ def test_number_of_the_program_stays_one() -> None:
     inputs = (*UPDATE.inputs, Input("s", code="0.5"))
     calls = [MadeCall(values={**call.values, "s": "torch.tensor(0.5, dtype=torch.float64)"}) for call in (APART, APART)]
     text = as_script(replace(UPDATE, inputs=inputs), calls)
-    assert text is not None and "x2 = 0.5\n" in text and "compiled(torch.ones(4), torch.zeros(4), 0.5)" in text
+    assert text is not None and "\n    x2 = 0.5\n" in text and "compiled(torch.ones(4), torch.zeros(4), 0.5)" in text
 
 
 def test_program_without_gradients_runs_without_them() -> None:
