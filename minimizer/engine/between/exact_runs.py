@@ -25,8 +25,11 @@ DENSE = 48
 """Calls and backwards around which everything is looked at in one run."""
 READS_COMPILER = re.compile(
     r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
+    r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$"
+    r"|\.(max_)?memory_(allocated|reserved|stats)$"
 )
-"""What says how compilation went, or what it left behind: a script that reads it is about the compiler. Counters are silenced."""
+"""What says how compilation went, what it left behind, or how much memory is in use: a script that reads it sees the compiler. Counters are
+silenced."""
 STANCE = "set_stance"
 
 
@@ -173,10 +176,10 @@ def reads_compiler(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             name = ast.unparse(node)
-            if READS_COMPILER.match(name):
+            if READS_COMPILER.search(name):
                 return f"the script looks at the compiler ({name[:60]})"
         elif isinstance(node, ast.ImportFrom):
-            named = next((n for a in node.names if READS_COMPILER.match(n := f"{node.module}.{a.name}")), None)
+            named = next((n for a in node.names if READS_COMPILER.search(n := f"{node.module}.{a.name}")), None)
             if named is not None:
                 return f"the script looks at the compiler (it imports {named[:60]})"
     return ""

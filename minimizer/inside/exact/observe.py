@@ -14,6 +14,7 @@ import itertools
 import random
 import sys
 import types
+import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -51,7 +52,7 @@ PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torc
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
 """Objects of which nobody cares whether two are one."""
 UNSEEN = (
-    "torch._", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
+    "torch._", "torch.profiler", "torch.autograd.profiler", "torch.autograd.profiler_util", "_weakrefset", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
     "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
     "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib",
 )  # fmt: skip
@@ -202,7 +203,7 @@ class Look:
 
     def _sequence(self, path: str, value: Any, kind: type) -> Entry:
         base = next(b for b in (list, tuple, collections.deque) if issubclass(kind, b))
-        items = list(base.__iter__(value))
+        items = [item for item in base.__iter__(value) if type(item) is not warnings.WarningMessage]  # torch warns too
         self._alive.append(items)
         entry = {"type": kind.__qualname__, "length": str(len(items))}
         if base is collections.deque:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import random
+import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -130,6 +132,17 @@ def test_what_the_compiler_writes_is_not_seen() -> None:
 def test_a_compiled_module_is_the_module() -> None:
     module = torch.nn.Linear(2, 2)
     assert seen(m=torch.compile(module))["m.weight"] == seen(m=module)["m.weight"]
+
+
+def test_warnings_and_what_is_held_weakly_are_not_counted() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        held: Any = weakref.WeakSet()
+        first = seen(caught=caught, held=held)
+        warnings.warn("compiling", stacklevel=1)
+        held.add(torch.nn.ReLU)
+        assert len(caught) == 1
+        assert seen(caught=caught, held=held) == first
 
 
 def test_nan_equals_itself() -> None:
