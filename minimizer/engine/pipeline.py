@@ -28,7 +28,7 @@ from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
 from minimizer.engine.graph_search import FINISH_SECONDS, Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
-from minimizer.engine.routes import Made, Routes, checked_of
+from minimizer.engine.routes import NO_ANSWER, Made, Routes, checked_of
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.survey.plain_runs import PlainRuns
@@ -138,8 +138,7 @@ class _Job:
         self._report = journal.report
         self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
         self._scratch.mkdir()
-        self._unseen: tuple[str, ...] | None = None
-        """What the exact runs could not look at; None where there were none."""
+        self._exact = NO_ANSWER
 
     def run(self) -> None:
         """Every step in order."""
@@ -216,7 +215,7 @@ class _Job:
                 answer = between.compare()
             except ChildFailed as error:
                 answer = Answer(aside=str(error))
-        self._unseen = None if answer.aside else answer.not_compared
+        self._exact = answer
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
         if answer.found is None:
             return False, None
@@ -243,7 +242,7 @@ class _Job:
                     "Once the fault between graphs is worked around, a second run of this script reduces that."
                 )
             if not isinstance(found, ScriptCase):
-                self._report.checked = checked_of(found.checked, self._unseen)
+                self._report.checked = checked_of(found.checked, self._exact)
         self._journal.keep()
 
     def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
@@ -366,7 +365,7 @@ class _Job:
 
     def _routes(self, executor: Executor, triage: Triage, beside: ThreadPoolExecutor) -> Routes:
         jobs = self._settings.trial_jobs
-        return Routes(executor, triage, self._journal, self._options, self._script, jobs, beside, self._unseen)
+        return Routes(executor, triage, self._journal, self._options, self._script, jobs, beside, self._exact)
 
     def _triage(self, surveys: Surveys, plain: PlainRuns) -> Triage:
         repeat_seconds = max(REPEAT_SECONDS, self._options.budget / 10)
@@ -381,7 +380,7 @@ class _Job:
     def _settle(self, found: Settled) -> None:
         report = self._report
         report.status, report.reason, report.summary = found.status, found.reason, found.summary
-        report.checked = checked_of(found.checked, self._unseen)
+        report.checked = checked_of(found.checked, self._exact)
         for note in found.notes:
             self._journal.note(note)
         if found.status is not Status.PARTIAL:

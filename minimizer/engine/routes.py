@@ -7,7 +7,7 @@ noted in the report's ``attempts``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from minimizer.engine import call_sequence
+from minimizer.engine.between.exact_runs import Answer
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose import Patient
@@ -35,6 +36,7 @@ from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")
 
+NO_ANSWER = Answer(aside="there were no exact runs")
 MOST_GRAPHS = 3
 """Failing graphs of a script that are looked into, until one has a repro."""
 
@@ -59,8 +61,8 @@ class Routes:
     jobs: int
     """Trials at once."""
     beside: ThreadPoolExecutor
-    unseen: tuple[str, ...] | None = None
-    """What the exact runs could not look at; None where there were none."""
+    exact: Answer = NO_ANSWER
+    """What the exact runs said."""
     tried: list[Attempt] = field(default_factory=list)
 
     @property
@@ -144,9 +146,12 @@ class Routes:
 
     def _by_sequence(self, case: Case) -> Made | None:
         """The calls of the graph that led to the failing one, as a script of its own."""
-        held = self.triage.held_at(case)
-        if held is None:
-            return None
+        with suppress(ChildFailed):
+            held = self.triage.held_at(case)
+            return self._by_calls(case, held) if held is not None else None
+        return None
+
+    def _by_calls(self, case: Case, held: Case) -> Made | None:
         try:
             text = call_sequence.as_script(held.program, held.survey.calls())
         except ChildFailed:  # an input that has no source text
@@ -164,10 +169,8 @@ class Routes:
             source=next((Source(file=file, line=line, code=code) for file, line, code in places), None),
         )
         level = self._python_level(made)
-        with suppress(ChildFailed):
-            repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
-            return Made(Result(repro), level.patient) if repro is not None else None
-        return None
+        repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
+        return Made(Result(repro), level.patient) if repro is not None else None
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
         """The next failing call of the script, of a graph that was not looked into yet."""
@@ -179,6 +182,7 @@ class Routes:
     def _of_caches(self, case: Case, otherwise: Settled) -> Settled:
         """The verdict on a failure of a run on warm caches, once other runs have shown whether it needs them."""
         surveys = self.triage.surveys
+        surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
             if surveys.fails_again(case) is False and surveys.fails_again(case, caches=True):
                 return of_caches(replace(otherwise, kind=case.signature.kind, exception=case.exception))
@@ -275,7 +279,7 @@ class Routes:
         report, signature = self.report, case.signature
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
         report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
-        report.checked = checked_of(case.checked, self.unseen)
+        report.checked = checked_of(case.checked, self.exact)
         self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         report.failure = Failure(
             kind=signature.kind,
@@ -288,10 +292,10 @@ class Routes:
         self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
 
 
-def checked_of(checked: protocol.Checked, unseen: Sequence[str] | None) -> Checked:
-    """What was compared in graphs, and what neither that nor the exact runs could look at; ``unseen`` as in `Routes`."""
+def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
+    """What was compared in graphs, and what neither that nor the ``exact`` runs could look at."""
     known = Checked(**checked.model_dump(exclude={"state"}))
-    known.not_compared += checked.state if unseen is None else unseen
+    known.not_compared += [*(checked.state if exact.aside else ()), *exact.not_compared]
     return known
 
 

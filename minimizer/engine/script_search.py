@@ -110,7 +110,7 @@ class PythonLevel:
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
-        if (disputed and names_clock(reduced.text)) or not self._needs_earlier_calls(reduced.text):
+        if disputed and names_clock(reduced.text):
             self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)
@@ -125,6 +125,10 @@ class PythonLevel:
         if self._made is not None:
             return self._made.text
         return with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
+
+    def _check(self, candidates: Sequence[Script]) -> list[bool]:
+        verdicts = self._rerun.check(candidates)
+        return [fails and self._needs_earlier_calls(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
 
     def _needs_earlier_calls(self, text: str) -> bool:
         """Whether a script that was made of several calls passes where its last statement uses nothing compiled for others.
@@ -166,7 +170,7 @@ class PythonLevel:
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 
         with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
-            reduced = reduce_script(script, check=rerun.check, on_step=record, jobs=self._jobs)
+            reduced = reduce_script(script, check=self._check, on_step=record, jobs=self._jobs)
         report.reduction = Reduction(
             level="python",
             nodes_before=operators,

@@ -11,7 +11,8 @@ from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 
 ABSENT: Entry = {}
 STATE_FIELDS = ("items", "keys", "length", "attributes", "value", "state", "maxlen", "code")
-WEAK_FIELDS = ("order",)
+WEAK_FIELDS = {"order"}
+"""What alone is no evidence: in which order attributes were set."""
 _PARENT = re.compile(r"^(?:list\((?P<keyed>.*)\)\[\d+\]|(?P<front>.*?)(?:\.[\w<>]+|\[[^\[\]]*\]))$")
 NUMBERS = {"values", "items", "value", "norm", "lean"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
@@ -49,6 +50,12 @@ class Change:
         return (self.eager or self.compiled).get("type", "alias")
 
     @property
+    def is_evidence(self) -> bool:
+        """Whether it says something of what the script does; Dynamo itself starts the random streams of a GPU."""
+        is_of_gpu = self.kind == "stream" and self.field == "presence"
+        return not is_of_gpu and not set(self.fields) <= WEAK_FIELDS
+
+    @property
     def is_result(self) -> bool:
         return self.path.startswith("result")
 
@@ -62,8 +69,6 @@ class Change:
             place = -1
         elif self.kind in ("stream", "environment"):
             place = 6
-        elif set(self.fields) <= {"order"}:
-            place = 7
         elif self.field == "presence" or self.field == "alias":
             place += 1
         elif ("values" in self.fields and self.kind != "result") and place == 0:
@@ -79,9 +84,8 @@ class Change:
     def rounding(self) -> float | None:
         """How far apart the numbers are, relative to the largest; None where there are none to compare."""
         if "norm" in self.eager and "norm" in self.compiled:
-            one = [float(self.eager[name]) for name in ("norm", "lean")]
-            two = [float(self.compiled[name]) for name in ("norm", "lean")]
-            return _apart(one, two)
+            sides = [_numbers(f"{side['norm']} {side.get('lean', '')}") for side in (self.eager, self.compiled)]
+            return _apart(*sides) if len(sides[0]) == len(sides[1]) else None
         for name in ("values", "items", "value"):
             one_text, two_text = self.eager.get(name, ""), self.compiled.get(name, "")
             if one_text != two_text:
@@ -156,7 +160,7 @@ def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = 
     for index, (first, second) in enumerate(zip_longest(eager.states(), compiled.states())):
         if first is None or second is None or first[0].moment != second[0].moment or index == noise.ends_at:
             return None
-        changes = tuple(c for c in _changes(first[1], second[1]) if not noise.covers(c.path))
+        changes = tuple(c for c in _changes(first[1], second[1]) if c.is_evidence and not noise.covers(c.path))
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
             return None  # Dynamo refuses something, and says so: no silent fault
         if any(c.is_value and (c.rounding or 0.0) <= _legal(first[1], changes) for c in changes):

@@ -18,15 +18,18 @@ from minimizer.engine.between.difference import Difference, Noise, first_differe
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)
 """All calls without the compiler."""
+MOST_ROUNDS = 8
+"""How often the calls are looked at more closely at which runs part."""
 DENSE = 48
 """Calls and backwards around which everything is looked at in one run."""
 READS_COMPILER = re.compile(
     r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
-    r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$"
-    r"|\.(max_)?memory_(allocated|reserved|stats)$"
+    r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$|^weakref\.(ref|finalize|proxy)$"
+    r"|\.(max_)?memory_(allocated|reserved|stats|summary|usage|snapshot)$|\.mem_get_info$"
 )
 """What says how compilation went, what it left behind, or how much memory is in use: a script that reads it sees the compiler. Counters are
 silenced."""
@@ -67,8 +70,8 @@ class Answer:
 class ExactRuns:
     """Runs scripts that take the user's file for their own."""
 
-    def __init__(self, executor: Executor, path: Path, args: Sequence[str], *, timeout: float) -> None:
-        self._executor, self._path, self._args, self._timeout = executor, path, list(args), timeout
+    def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
+        self._executor, self._path, self._timeout = executor, path, timeout
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
@@ -95,7 +98,7 @@ class ExactRuns:
     def _examined(self, text: str, eager: ExactLog, compiled: ExactLog) -> Found | None:
         noise = Noise()
         plan: dict[str, Any] = {}
-        while True:
+        for _ in range(MOST_ROUNDS):
             again = self._log(text, {**plan, "eager": ALL, "moved": True, "delays": compiled.seconds[:1000]})
             if again is None:
                 return None
@@ -111,13 +114,14 @@ class ExactRuns:
             if logs[0] is None or logs[1] is None:
                 return None
             eager, compiled = logs[0], logs[1]
+        return None
 
     def _confirmed(
         self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise
     ) -> Found | None:
         """The call without which the difference goes, all others compiled as they were."""
         last = _last_call(compiled, difference)
-        if last == 0:
+        if last == 0 or not self._shows_again(text, plan, difference, noise):
             return None
 
         def is_cured(first: int) -> bool:
@@ -138,6 +142,14 @@ class ExactRuns:
         return replace(
             found, is_cured_by_reset=self.cures(text, found, plan, reset=first), is_reused=_is_reused(compiled, first)
         )
+
+    def _shows_again(self, text: str, plan: dict[str, Any], difference: Difference, noise: Noise) -> bool:
+        """Whether two more runs part in the same way, each with the machine's shared folders to itself."""
+        eager, compiled = self._log(text, {**plan, "eager": ALL, "moved": True}), self._log(text, plan)
+        if eager is None or compiled is None:
+            return False
+        again = first_difference(eager, compiled, noise)
+        return again is not None and (again.index, again.first.path) == (difference.index, difference.first.path)
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change sees what eager sees at that look."""
@@ -161,7 +173,7 @@ class ExactRuns:
 
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)
-        common = {"text": text, "script": str(self._path), "args": self._args}
+        common = {"text": text, "script": str(self._path), "args": []}
         return self._executor.judge([{**common, **r} for r in requests], timeout=self._timeout, op=EXACT)
 
 
@@ -173,16 +185,20 @@ def reads_compiler(text: str) -> str:
         return "it is not Python"
     if STANCE in text:
         return "the script sets a stance of the compiler by itself"
+    names = imported(tree)
+    told = {id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            name = ast.unparse(node)
-            if READS_COMPILER.search(name):
-                return f"the script looks at the compiler ({name[:60]})"
-        elif isinstance(node, ast.ImportFrom):
-            named = next((n for a in node.names if READS_COMPILER.search(n := f"{node.module}.{a.name}")), None)
-            if named is not None:
-                return f"the script looks at the compiler (it imports {named[:60]})"
-    return ""
+        name = ""
+        if isinstance(node, ast.Attribute | ast.Name):
+            name = full_name(node, names)
+        elif isinstance(node, ast.Call) and full_name(node.func, names) == "gc.collect" and id(node) not in told:
+            name = "gc.get_count"  # of what it has found, the compiler's own is a part
+        elif isinstance(node, ast.FunctionDef) and node.name == "__del__":
+            return "the script says when an object is deleted (__del__), and the compiler may hold it for longer"
+        if READS_COMPILER.search(name):
+            return f"the script looks at the compiler, at memory or at what is still alive ({name[:60]})"
+    named = next((name for name in names.values() if READS_COMPILER.search(name)), "")
+    return f"the script looks at the compiler (it imports {named[:60]})" if named else ""
 
 
 def unseen(log: ExactLog) -> tuple[str, ...]:
@@ -205,7 +221,7 @@ def _between(difference: Difference) -> list[int] | None:
     """Calls and backwards to look at more closely; None where nothing lies between this look and the one before."""
     unit = difference.look.unit
     before = difference.before.unit if difference.look.full and difference.before is not None else 0
-    start = before if difference.before is not None and difference.look.full else max(1, unit - DENSE // 2)
+    start = max(1, before) if difference.look.full else max(1, unit - DENSE // 2)
     if difference.look.full and unit - before <= 1:
         return None
     return sorted(

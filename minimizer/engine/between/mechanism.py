@@ -43,7 +43,7 @@ def _plan(found: Found) -> dict[str, object]:
 def _moves_items(found: Found) -> bool:
     """Whether the call changes what a container of the script's holds, without the compiler."""
     states = {
-        look.event.rpartition(" ")[2]: state
+        look.event.rpartition(" ")[2]: dict(state)
         for look, state in found.eager.states()
         if look.full and look.event.startswith("call") and look.number == found.call
     }
@@ -63,8 +63,6 @@ def _is_data(change: Change) -> bool:
 
 def _is_reordered(change: Change, found: Found) -> bool:
     """Whether both sides have moved the same things, each otherwise."""
-    if set(change.fields) <= {"order"}:
-        return True
     name = "keys" if "keys" in change.fields else "items"
     one, two = _literal(change.eager.get(name, "")), _literal(change.compiled.get(name, ""))
     if not isinstance(one, list) or not isinstance(two, list) or sorted(map(repr, one)) != sorted(map(repr, two)):

@@ -47,7 +47,7 @@ class BetweenGraphs:
     ) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
         self._report = journal.report
-        self._runs = ExactRuns(executor, script, (), timeout=timeout)
+        self._runs = ExactRuns(executor, script, timeout=timeout)
         self._rerun = Rerun(executor, script)
         self._text = ""
         self._raised = ("", "")
@@ -223,7 +223,8 @@ def _raising(text: str, eager: str, compiled: str) -> str | None:
     if isinstance(getattr(builtins, named, None), type):
         handler.type = ast.Name(id=named, ctx=ast.Load())
     handler.name, handler.body, last.orelse = None, [ast.Pass()], []
-    said = ast.parse(f'raise SystemExit("expected {eager or "no error"}, actual {compiled or "no error"}")').body
+    words = f"expected {eager or 'no error'}, actual {compiled or 'no error'}"
+    said = ast.parse(f"raise SystemExit({words!r})").body
     if compiled:
         handler.body = said
     else:

@@ -57,11 +57,9 @@ def message(found: Found) -> str:
     change, more = difference.first, len(difference.changes) - 1
     also = f"; {counted(more, 'other thing')} differ{'s' if more == 1 else ''} too" if more else ""
     when = moment(difference.look)
-    if "length" in change.eager and "length" in change.compiled and change.eager["length"] != change.compiled["length"]:
-        one, two = (
-            counted(int(side["length"]), "entry").replace("entrys", "entries")
-            for side in (change.eager, change.compiled)
-        )
+    lengths = [side.get("length", "") for side in (change.eager, change.compiled)]
+    if all(length.isdecimal() for length in lengths) and lengths[0] != lengths[1]:
+        one, two = (counted(int(length), "entry").replace("entrys", "entries") for length in lengths)
         return f"{when[0].upper()}{when[1:]} the {change.kind} {object_of(change)} has {one} in eager, {two.split()[0]} compiled{also}."
     one, two = shown(change.eager), shown(change.compiled)
     return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-MOST_LOOKS, MOST_ENTRIES = 10_000, 250_000
+MOST_LOOKS, MOST_ENTRIES = 5000, 250_000
 Path = Annotated[str, StringConstraints(max_length=2000)]
 Word = Annotated[str, StringConstraints(max_length=1000)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
@@ -46,7 +46,7 @@ class ExactLog(_Loose):
     looks: list[Look] = Field(default_factory=list, max_length=MOST_LOOKS)
     calls: Count = 0
     backwards: Count = 0
-    seconds: list[float] = Field(default_factory=list, max_length=10_000_000)
+    seconds: list[Annotated[float, Field(ge=0, le=10**6)]] = Field(default_factory=list, max_length=1000)
     truncated: Path = ""
     sampled: bool = False
     in_threads: bool = False
@@ -54,12 +54,11 @@ class ExactLog(_Loose):
     """Operators of its graphs that the backend runs otherwise than eager."""
 
     def states(self) -> Iterator[tuple[Look, dict[str, Entry]]]:
-        """Each look with all that it saw."""
+        """Each look with all that it saw, which holds until the next one is asked for."""
         states: dict[bool, dict[str, Entry]] = {True: {}, False: {}}
         for look in self.looks:
-            state = dict(states[look.full])
+            state = states[look.full]
             for path in look.gone:
                 state.pop(path, None)
             state.update(look.changed)
-            states[look.full] = state
             yield look, state

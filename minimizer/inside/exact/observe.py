@@ -47,6 +47,10 @@ MOST_ENTRIES = 20_000
 """Objects that one look takes in."""
 MOST_ITEMS = 1000
 """Items of one container that are looked at."""
+MOST_SCALARS = 20_000
+"""Scalars of one container; of more it is every so manieth."""
+LONGEST_PATH = 1000
+"""Characters of a path behind which the walk goes no further."""
 SCALARS = (int, float, complex, bool, str, bytes, type(None))
 PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
@@ -87,7 +91,9 @@ class Look:
                 self._pending.clear()
                 break
             path, value = self._pending.popleft()
-            if path not in self.entries:
+            if len(path) > LONGEST_PATH:
+                self.truncated = self.truncated or path[:LONGEST_PATH]
+            elif path not in self.entries:
                 self.entries[path] = self._enter(path, value)
         return self
 
@@ -129,7 +135,7 @@ class Look:
         if issubclass(kind, list | tuple | collections.deque):
             return self._sequence(path, value, kind)
         if issubclass(kind, set | frozenset):
-            return self._set(value, kind)
+            return self._set(path, value, kind)
         if issubclass(kind, torch.Generator):
             return {"type": "Generator", "state": hashed(bytes(value.get_state().tolist()))}
         if issubclass(kind, random.Random):
@@ -186,10 +192,12 @@ class Look:
             entry["default"] = getattr(factory(value), "__name__", "")
         is_plain = all(type(key) in SCALARS for key, _ in order)
         entry["keys"] = (
-            listed(key for key, _ in order) if is_plain else ", ".join(type(k).__name__ for k, _ in order[:50])
+            listed(key for key, _ in self._some(path, order))
+            if is_plain
+            else ", ".join(type(k).__name__ for k, _ in order[:50])
         )
         if is_plain and all(type(item) in SCALARS for _, item in order):
-            pairs = ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in order)
+            pairs = ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in self._some(path, order))
             return {**entry, "items": bounded(f"{{{pairs}}}")}
         for place, (key, item) in enumerate(order[:MOST_ITEMS]):
             if type(key) in SCALARS:
@@ -209,15 +217,24 @@ class Look:
         if base is collections.deque:
             entry["maxlen"] = str(collections.deque.maxlen.__get__(value))
         if all(type(item) in SCALARS for item in items):
-            return {**entry, "items": listed(items)}
+            return {**entry, "items": listed(self._some(path, items))}
         self._pending.extend((f"{path}[{place}]", item) for place, item in enumerate(items[:MOST_ITEMS]))
         return entry
 
-    def _set(self, value: Any, kind: type) -> Entry:
+    def _some(self, path: str, items: list[Any]) -> list[Any]:
+        """The items of a container, or of a large one some, evenly."""
+        if len(items) <= MOST_SCALARS:
+            return items
+        self.truncated = self.truncated or path
+        return items[:: -(-len(items) // MOST_SCALARS)]
+
+    def _set(self, path: str, value: Any, kind: type) -> Entry:
         items = list((set if issubclass(kind, set) else frozenset).__iter__(value))
         entry = {"type": kind.__qualname__, "length": str(len(items))}
         if all(type(item) in SCALARS for item in items):
-            entry["items"] = bounded("{" + ", ".join(sorted(map(scalar, items))) + "}")
+            held = sorted(map(scalar, items)) if len(items) <= MOST_SCALARS else []
+            self.truncated = self.truncated or ("" if held or not items else path)
+            entry["items"] = bounded("{" + ", ".join(held) + "}")
         else:
             entry["items"] = ", ".join(sorted(type(item).__qualname__ for item in items[:50]))
         return entry

@@ -41,7 +41,6 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "sys.getrecursionlimit()": sys.getrecursionlimit,
 }
 """Questions without a side effect; one that this torch does not know is left out."""
-STREAMS = "random."
 OURS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TRITON_", "PYTORCH_", "MINIMIZER_", "HOME", "TMPDIR", "PWD", "XDG_")
 """Variables that torch and we set, some for each run anew."""
 

@@ -15,6 +15,8 @@ import torch
 
 TEXT = 200
 """How much of a text is told; of a longer one there is a hash."""
+LONG = 1 << 20
+"""Characters or bytes of a text whose ends alone are looked at, if it is longer."""
 HIDDEN = (
     "_dynamo",
     "_has_dynamo",
@@ -98,6 +100,8 @@ def scalar(value: Any) -> str:
     """A scalar as Python writes it; NaN is NaN, whichever."""
     if type(value) is float and math.isnan(value):
         return "nan"
+    if type(value) in (str, bytes) and len(value) > LONG:
+        return bounded(f"{len(value)}: {value[: LONG // 2]!r} {value[-LONG // 2 :]!r}")
     return (
         bounded(repr(value)) if not isinstance(value, int) or value.bit_length() < 4096 else hashed(hex(value).encode())
     )

@@ -15,18 +15,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 FEW = 16
 """So many elements are told by themselves; of more there is a hash."""
-WHOLE_BYTES = 64 << 20
+WHOLE_BYTES = 16 << 20
 """A larger tensor is looked at in samples."""
 SAMPLE = 1 << 18
-"""How many elements of it."""
-Key = tuple[int, int, int, tuple[int, ...], str]
+"""How many elements of it, about."""
 
 
 class TensorWords:
-    """Descriptions of tensors; the hash of one that was not written to since is remembered."""
+    """Descriptions of tensors."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, dict[str, str]] = {}
         self.sampled = False
         """Whether a tensor was too large to be looked at in full."""
 
@@ -35,10 +33,13 @@ class TensorWords:
         with plain():
             words = {
                 "dtype": str(tensor.dtype),
-                "shape": str(list(tensor.shape)),
                 "requires_grad": str(tensor.requires_grad),
                 "device": str(tensor.device),
             }
+            try:
+                words["shape"] = str(list(tensor.shape))
+            except (RuntimeError, NotImplementedError):  # nested tensors, parameters that are yet to be made
+                return words
             if tensor.layout is not torch.strided:
                 return {**words, "layout": str(tensor.layout)}
             steps = zip(tensor.shape, tensor.stride(), strict=True)
@@ -56,14 +57,16 @@ class TensorWords:
         if count <= FEW and not flat.is_quantized:
             words["values"] = str(flat.tolist())
             return
-        few = flat.as_strided((min(count, 64),), (1,), flat.storage_offset()) if flat.is_contiguous() else flat
-        key = (id(tensor), tensor.data_ptr(), tensor._version, tuple(tensor.shape), _hashed(few))
-        if key not in self._known:
-            if count * flat.element_size() > WHOLE_BYTES:
-                self.sampled = True
-                flat = flat.reshape(-1)[:: max(1, count // SAMPLE)]
-            self._known[key] = {"values": f"#{_hashed(flat)}", **_figures(flat)}
-        words.update(self._known[key])
+        if count * flat.element_size() > WHOLE_BYTES:
+            self.sampled = True
+            flat = _sample(flat)
+        words.update({"values": f"#{_hashed(flat)}", **_figures(flat)})
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of about `SAMPLE` elements, evenly from all dimensions: nothing large is copied."""
+    each = max(1, int(SAMPLE ** (1 / tensor.dim())))
+    return tensor[tuple(slice(None, None, -(-size // each)) for size in tensor.shape)]
 
 
 def _figures(tensor: torch.Tensor) -> dict[str, str]:

@@ -25,8 +25,10 @@ from ..watch.attempts import Attempts
 from ..wire import Channel, Message
 from .script_run import run_script, use_backend
 
-MOST_SENT = 200_000
-"""Entries that one run tells."""
+MOST_SENT = 32 << 20
+"""Characters that one run tells, at most: its message has to fit in a line."""
+MOST_LOOKS = 5000
+MOST_DELAYS = 1000
 LONGEST_DELAY = 5.0
 """Seconds that one call is made to last as long as it did with the compiler."""
 NAME = "minimizer_exact"
@@ -42,7 +44,9 @@ class Log:
 
     def __init__(self) -> None:
         self.looks: list[Message] = []
-        self.entries = 0
+        self.truncated = ""
+        """The moment from which on looks are left out; empty if none is."""
+        self._characters = 0
         self._last: dict[str, Entry] = {}
         self._light: dict[str, Entry] = {}
 
@@ -51,9 +55,11 @@ class Log:
         last = self._last if event["full"] else self._light
         changed = {path: entry for path, entry in seen.items() if last.get(path) != entry}
         gone = [path for path in last if path not in seen]
-        if self.entries + len(changed) > MOST_SENT:
+        told = sum(len(path) + sum(map(len, [*entry, *entry.values()])) + 20 for path, entry in changed.items())
+        self._characters += told + sum(map(len, gone))
+        if self.truncated or self._characters > MOST_SENT or len(self.looks) == MOST_LOOKS:
+            self.truncated = self.truncated or f"{event['event']} {event['number']}"
             return
-        self.entries += len(changed)
         self.looks.append({**event, "changed": changed, "gone": gone})
         if event["full"]:
             self._last = seen
@@ -112,8 +118,8 @@ def exact_run(message: Message, channel: Channel) -> None:
         "looks": log.looks,
         "calls": boundaries.calls,
         "backwards": boundaries.backwards,
-        "seconds": [round(s, 4) for s in boundaries.seconds],
-        "truncated": boundaries.truncated,
+        "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
+        "truncated": boundaries.truncated or log.truncated,
         "sampled": boundaries.sampled,
         "in_threads": boundaries.in_threads,
         "otherwise": sorted(otherwise),

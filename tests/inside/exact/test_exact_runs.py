@@ -163,7 +163,7 @@ def quiet(text: str) -> str:
 
 def compared(child: Executor, home: Path, text: str) -> Answer:
     text = textwrap.dedent(text)
-    return ExactRuns(child, script(home, text), [], timeout=120).compare(text)
+    return ExactRuns(child, script(home, text), timeout=120).compare(text)
 
 
 @pytest.mark.parametrize("name", FAULTS)

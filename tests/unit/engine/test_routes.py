@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.between import exact_runs
 from minimizer.engine.child import protocol
 from minimizer.engine.child.protocol import Outcome, parse
 from minimizer.engine.graph_search import Unreduced
@@ -309,13 +310,17 @@ class Reruns:
 
     def __init__(self, cold: bool | None, warm: bool | None) -> None:
         self._ends = {False: cold, True: warm}
-        self.surveys = self
+        self.surveys, self._passed_by = self, list[int]()
 
     def without(self, graphs: list[int]) -> Settled:
+        self.pass_by(graphs)
         return Settled(Status.HEALTHY, None, "No other.")
 
+    def pass_by(self, graphs: Sequence[int]) -> None:
+        self._passed_by = [*graphs]
+
     def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
-        return self._ends[caches]
+        return self._ends[caches] if case.graph not in self._passed_by else False
 
 
 @pytest.mark.parametrize(
@@ -340,11 +345,17 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
 
 
 @pytest.mark.parametrize(
-    ("unseen", "left_out"), [(None, ["calls", "state"]), ((), ["calls"]), (("C",), ["calls", "C"])]
+    ("exact", "left_out"),
+    [
+        (exact_runs.Answer(aside="it ended early"), ["calls", "state"]),
+        (exact_runs.Answer(aside="too slow", not_compared=("C",)), ["calls", "state", "C"]),
+        (exact_runs.Answer(), ["calls"]),
+        (exact_runs.Answer(not_compared=("C",)), ["calls", "C"]),
+    ],
 )
 def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
-    unseen: tuple[str, ...] | None, left_out: list[str]
+    exact: exact_runs.Answer, left_out: list[str]
 ) -> None:
     checked = parse(protocol.Checked, {"calls": 3, "not_compared": ["calls"], "state": ["state"]})
-    known = checked_of(checked, unseen)
+    known = checked_of(checked, exact)
     assert (known.calls, known.not_compared) == (3, left_out)

@@ -47,6 +47,26 @@ def test_what_is_missing_on_one_side_differs() -> None:
     assert difference is not None and difference.first.field == "presence"
 
 
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        ({}, {"torch.cuda.get_rng_state(0)": {"type": "stream", "value": "a"}}),
+        (
+            {"box": {"type": "Box", "attributes": "a, b", "order": "a, b"}},
+            {"box": {"type": "Box", "attributes": "a, b", "order": "b, a"}},
+        ),
+    ],
+    ids=["random stream of a GPU that Dynamo started", "order in which attributes were set"],
+)
+def test_what_dynamo_may_do_otherwise_is_no_difference(eager: dict[str, Any], compiled: dict[str, Any]) -> None:
+    assert first_difference(log(eager), log(compiled)) is None
+
+
+def test_random_stream_in_another_state_is_a_difference() -> None:
+    streams = [{"torch.get_rng_state()": {"type": "stream", "value": value}} for value in "ab"]
+    assert first_difference(log(streams[0]), log(streams[1])) is not None
+
+
 def test_what_a_script_holds_is_named_before_what_a_call_returns() -> None:
     difference = first_difference(
         log({"result": 2, "a.long.path": 2, "cache.n": 2}), log({"result": 1, "a.long.path": 1, "cache.n": 1})
