@@ -18,7 +18,7 @@ FAULTS: dict[str, tuple[str, str, int]] = {
     "flag_from_environment": ("stale_guard", "what the call returns", 14),
     "grad_mode_after_a_bad_batch": ("leaked_state", "torch.is_grad_enabled()", 16),
     "penalty_set_before_backward": ("late_read", "x.grad", 24),
-    "events_in_a_closure": ("lost_mutation", "counts", 20),
+    "events_in_a_closure": ("lost_mutation", "rows", 20),
 }
 """Mechanism and object of each, and how many lines its repro may have."""
 HEALTHY = sorted(path.stem for path in HERE.glob("healthy_*.py"))

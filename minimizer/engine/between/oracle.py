@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minimizer.engine.between.difference import Change, Difference, first_difference
+from minimizer.engine.between.assertion import claims
+from minimizer.engine.between.difference import Change, Difference, difference_at_end, first_difference
 from minimizer.engine.between.exact_runs import ALL, Found
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
@@ -72,6 +73,8 @@ class ExactOracle:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
+        self._has_name = _has_name(found.eager, found.compiled)
+        """Whether the script's end has a name for what differs: then that of a candidate must have one too."""
         self._slowest = 0.0
         self.trials = 0
 
@@ -94,7 +97,8 @@ class ExactOracle:
     def _shows(self, eager: Outcome, compiled: Outcome) -> bool:
         if compiled.outcome != "same" or eager.exact is None or compiled.exact is None or not compiled.attempted:
             return False
-        return self._target.is_met(first_difference(eager.exact, compiled.exact, self._noise))
+        is_met = self._target.is_met(first_difference(eager.exact, compiled.exact, self._noise))
+        return is_met and (not self._has_name or _has_name(eager.exact, compiled.exact))
 
     def _run(self, texts: Sequence[str], **fields: Any) -> list[Outcome]:
         common = {"script": str(self._path), "args": [], "full": CLOSE, **fields}
@@ -103,6 +107,11 @@ class ExactOracle:
         ) if texts else []  # fmt: skip
         self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.outcome == "same")])
         return outcomes
+
+
+def _has_name(eager: ExactLog, compiled: ExactLog) -> bool:
+    """Whether something that differs at the script's end can be asserted there."""
+    return next(claims(difference_at_end(eager, compiled)), None) is not None
 
 
 def _sort(change: Change) -> str:

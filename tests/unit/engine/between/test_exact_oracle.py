@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from minimizer.engine.between.difference import Change, Difference, Noise
 from minimizer.engine.between.exact_runs import Found
-from minimizer.engine.between.oracle import Target
+from minimizer.engine.between.oracle import ExactOracle, Target
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism
 
 
@@ -56,3 +62,35 @@ def test_where_a_guard_is_missing_the_call_must_run_old_code() -> None:
     fresh = difference(RESULT, compiled=1)
     assert not stale.is_met(fresh) and stale.is_met(difference(RESULT))
     assert lost.is_met(fresh)
+
+
+def seen(path: str, length: int) -> ExactLog:
+    """A run that sees a list of this length at its one call's exit, and at its end."""
+    entry = {path: {"type": "list", "items": str([0] * length), "length": str(length)}}
+    looks = [
+        Look(event=event, unit=unit, number=1, full=True, changed=entry if unit == 1 else {})
+        for unit, event in enumerate(("call exit", "end"), 1)
+    ]
+    return ExactLog(looks=looks, calls=1)
+
+
+@pytest.mark.parametrize(
+    ("path", "candidate", "fails"),
+    [("log", "log", True), ("log", "f.<closure>.log", False), ("f.<closure>.log", "f.<closure>.log", True)],
+)
+def test_what_has_a_name_at_the_end_keeps_one(path: str, candidate: str, fails: bool) -> None:
+    """Or no reader could be shown what is lost."""
+    found = Found(difference(LIST), 1, 1, seen(path, 1), seen(path, 0), Noise())
+    runs = CannedRuns(seen(candidate, 1), seen(candidate, 0))
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
+    assert oracle.check([Source.parse("step()")]) == [fails]
+
+
+class CannedRuns:
+    """An executor whose runs see this without the compiler, and that with it."""
+
+    def __init__(self, eager: ExactLog, compiled: ExactLog) -> None:
+        self._logs = {True: eager, False: compiled}
+
+    def judge(self, requests: list[dict[str, Any]], **_: Any) -> list[Outcome]:
+        return [Outcome(outcome="same", exact=self._logs["eager" in request]) for request in requests]
