@@ -29,6 +29,7 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples/demo.py
 	$(BIN)/lint-imports
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)

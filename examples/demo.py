@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from minimizer.sandbox import Sandbox
+from minimizer.sandbox import choose_sandbox
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / ".demo"
@@ -30,7 +30,7 @@ START_SECONDS = 60
 def main() -> int:
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()
-    if notice := Sandbox.choose("auto").notice:
+    if notice := choose_sandbox("auto").notice:
         print(f"Note: {notice}\n`minimizer doctor` says how to get what is missing.")
     say(f"Starting the service (its log: {WORK / 'serve.log'})")
     with service() as server:
