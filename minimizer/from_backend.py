@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minimizer.engine.child.protocol import parse_program
+from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.user_script.slice import namespaces_of, prelude

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from minimizer.engine.child import protocol
+from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
 from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.journal import Journal
@@ -154,7 +154,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
         return None
     with suppress(ValueError, ChildFailed):
         stored = _Stored.model_validate(json.loads(content))
-        window, best = protocol.parse_program(stored.window), protocol.parse_program(stored.best)
+        window, best = parse_program(stored.window), parse_program(stored.best)
         if stored.signature != case.signature.text:
             return None
         program = case.lowered() if stored.level == "aot" else case.program.as_compiled()  # as the search takes it

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from minimizer.engine.child.protocol import Difference, Outcome
+from minimizer.engine.child.protocol import Difference, Ending, Outcome
 from minimizer.engine.emit import Details
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
@@ -75,7 +75,7 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["backward"] = True
     if outcome.exception is not None:
         raised = outcome.exception.type.rpartition(".")[2]
-        if outcome.outcome == "missing_error":
+        if outcome.ending is Ending.MISSING_ERROR:
             details["eager_error"] = raised
         else:
             details["said"] = f"{raised}: {outcome.exception.message}"
@@ -177,7 +177,7 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
 
     ``shown``: the failure as the script's tolerance has it. ``judged``: the same program by the rule for its dtype.
     """
-    if judged.outcome != "same":
+    if judged.ending is not Ending.SAME:
         return None
     if judged.verdict is not None and judged.verdict.rule == "undefined":
         return f"Disputed: {judged.verdict.note}."

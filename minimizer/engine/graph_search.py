@@ -15,6 +15,7 @@ from functools import partial
 
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Ending
 from minimizer.engine.diagnose.ladder import climb
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import Result, Writer, always
@@ -115,7 +116,7 @@ class Search:
                     reduced = self._reduce_again(start, reduced.best)
                     seen = repeats.result()
                 measured = self._blame(reduced.best, located)
-            if measured.outcome.outcome == "nondeterministic":
+            if measured.outcome.ending is Ending.NONDETERMINISTIC:
                 raise Unreduced(self._nondeterministic())
         finally:
             self._report.also_seen = [

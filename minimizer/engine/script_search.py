@@ -15,7 +15,7 @@ from pathlib import Path
 from minimizer.engine.call_sequence import compiled_anew
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
 from minimizer.engine.diagnose import Original, Patient
 from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
@@ -138,7 +138,7 @@ class PythonLevel:
         if self._made is None:
             return True
         signature, outcome = self._rerun.failure(compiled_anew(text))
-        return signature is None and outcome.outcome == "same"
+        return signature is None and outcome.ending is Ending.SAME
 
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
         """What is diagnosed; a failure that does not always show is gone after several passes in a row."""
@@ -197,9 +197,9 @@ class PythonLevel:
         for name, _ in ladder:
             signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
-            word = "passes" if outcome.outcome == "same" else signature.kind if signature else outcome.outcome
+            word = "passes" if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
             report.ladder.append(Rung(backend=name, outcome=word, seconds=round(outcome.seconds, 2)))
-            fails.append(True if signature is not None else False if outcome.outcome == "same" else None)
+            fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             if signature is not None:
                 break
         report.failure.stage = stage_of(ladder, fails)

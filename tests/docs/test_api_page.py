@@ -19,6 +19,8 @@ def test_every_argument_is_described() -> None:
             assert f"`{parameter.name}`" in text
 
 
+@pytest.mark.quality("docs")
+@pytest.mark.timeout(600)
 def test_the_healthy_block_runs(tmp_path: Path) -> None:
     follow("api.md", tmp_path, only="healthy.py")
 

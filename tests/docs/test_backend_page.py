@@ -8,6 +8,8 @@ import pytest
 from pages import follow
 
 
+@pytest.mark.quality("docs")
+@pytest.mark.timeout(600)
 def test_the_block_for_a_test_suite_runs(tmp_path: Path) -> None:
     follow("backend.md", tmp_path, only="test_model.py")
 

@@ -60,7 +60,7 @@ def judge(child: Executor, *requests: dict[str, Any], timeout: float = SECONDS) 
 def works(child: Executor) -> bool:
     """Whether an ordinary trial is answered as it should be."""
     (outcome,) = judge(child, trial("return x + 1"))
-    return outcome.outcome == "same"
+    return outcome.ending == "same"
 
 
 def test_operators_are_seen_up_to_the_one_that_raises(child: Executor) -> None:
@@ -83,7 +83,7 @@ def test_trap_13_a_crash_is_reported_and_the_next_trial_works(child: Executor, n
             os.kill(os.getpid(), {int(number)})
     """
     (outcome,) = judge(child, trial(body, setup=setup, compile_kwargs="backend=crash"))
-    assert (outcome.outcome, outcome.signal, outcome.phase) == ("crash", number, "compiled")
+    assert (outcome.ending, outcome.signal, outcome.phase) == ("crash", number, "compiled")
     assert works(child)
 
 
@@ -100,16 +100,16 @@ EVERY_OTHER = """
 def test_a_trial_may_compile_several_times(child: Executor) -> None:
     request = trial("return x * 1", setup=EVERY_OTHER.format("pass"), compile_kwargs="backend=backend", compilations=5)
     all_of_it, until_second = child.repeat([{**request, "failures": 9}, {**request, "failures": 2}], timeout=SECONDS)
-    assert [o.outcome for o in all_of_it] == ["different", "same", "different", "same", "different"]
-    assert [o.outcome for o in until_second] == ["different", "same", "different"]
-    assert [o.outcome for o in child.judge([request], timeout=SECONDS)] == ["different"]
+    assert [o.ending for o in all_of_it] == ["different", "same", "different", "same", "different"]
+    assert [o.ending for o in until_second] == ["different", "same", "different"]
+    assert [o.ending for o in child.judge([request], timeout=SECONDS)] == ["different"]
 
 
 def test_what_was_seen_before_a_crash_counts(child: Executor) -> None:
     setup = EVERY_OTHER.format("len(compilations) == 3 and os.abort()")
     request = trial("return x * 1", setup=setup, compile_kwargs="backend=backend", compilations=5, failures=5)
     (outcomes,) = child.repeat([request], timeout=SECONDS)
-    assert [o.outcome for o in outcomes] == ["different", "same", "crash"]
+    assert [o.ending for o in outcomes] == ["different", "same", "crash"]
     assert outcomes[-1].signal == signal.SIGABRT
 
 
@@ -133,8 +133,8 @@ def test_eager_that_changes_its_mind_is_found_where_a_failure_comes_and_goes(chi
     """
     request = trial("return torch.ops.test.sometimes(x)", setup=setup, compilations=4, failures=4)
     (outcomes,) = child.repeat([request], timeout=SECONDS)
-    assert "different" in [o.outcome for o in outcomes]
-    assert outcomes[-1].outcome == "nondeterministic"
+    assert "different" in [o.ending for o in outcomes]
+    assert outcomes[-1].ending == "nondeterministic"
 
 
 def test_a_crash_before_the_compiler_is_told_by_its_phase(child: Executor) -> None:
@@ -143,8 +143,8 @@ def test_a_crash_before_the_compiler_is_told_by_its_phase(child: Executor) -> No
         trial("return x", setup="os.abort()"),
         trial("os.abort() if not torch.compiler.is_compiling() else None\nreturn x"),
     )
-    assert (setup.outcome, setup.phase) == ("crash", "setup")
-    assert (eager.outcome, eager.phase) == ("crash", "eager")
+    assert (setup.ending, setup.phase) == ("crash", "setup")
+    assert (eager.ending, eager.phase) == ("crash", "eager")
 
 
 def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scratch: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scrat
             pass
     """
     (outcome,) = judge(child, trial("return x", setup=setup), timeout=3)
-    assert (outcome.outcome, outcome.phase) == ("timeout", "setup")
+    assert (outcome.ending, outcome.phase) == ("timeout", "setup")
     pid = int(pid_file.read_text())
     looks = f"""
         def is_alive(pid):
@@ -191,7 +191,7 @@ def test_a_trial_says_which_inputs_its_function_changes(child: Executor) -> None
 
 
 def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:
-    forged = json.dumps({"id": 1, "message": {"type": "outcome", "outcome": "different"}})
+    forged = json.dumps({"id": 1, "message": {"type": "outcome", "ending": "different"}})
     setup = f"""
         import sys
         print({forged!r})
@@ -200,14 +200,14 @@ def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> Non
         os.system("echo from a shell")
     """
     (outcome,) = judge(child, trial("return x + 1", setup=setup))
-    assert outcome.outcome == "same"
+    assert outcome.ending == "same"
     for said in ("to stderr", "raw bytes", "from a shell", forged):
         assert said in outcome.log
 
 
 def test_a_trial_that_reads_its_input_finds_none(child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="import sys\nassert sys.stdin.read() == ''"))
-    assert outcome.outcome == "same"
+    assert outcome.ending == "same"
 
 
 def test_trials_leave_nothing_behind(child: Executor) -> None:
@@ -217,7 +217,7 @@ def test_trials_leave_nothing_behind(child: Executor) -> None:
     )
     setup = "assert torch.get_default_dtype() is torch.float32 and 'LEFT' not in os.environ and os.getcwd() != '/'"
     (outcome,) = judge(child, trial("return x", setup=setup))
-    assert outcome.outcome == "same"
+    assert outcome.ending == "same"
 
 
 def test_parallel_trials_come_back_in_order(child: Executor) -> None:
@@ -234,13 +234,13 @@ def test_parallel_trials_come_back_in_order(child: Executor) -> None:
         ),
         "lost": trial("return x", setup="raise SystemExit(3)"),
     }
-    assert [outcome.outcome for outcome in judge(child, *(requests[kind] for kind in kinds))] == kinds
+    assert [outcome.ending for outcome in judge(child, *(requests[kind] for kind in kinds))] == kinds
 
 
 def test_trap_06_an_interrupt_is_no_answer(child: Executor) -> None:
     backend = "def backend(gm, example):\n    raise KeyboardInterrupt"
     (outcome,) = judge(child, trial("return x + 1", setup=backend, compile_kwargs="backend=backend"))
-    assert outcome.outcome == "lost"
+    assert outcome.ending == "lost"
     assert is_noise(outcome)
 
 
@@ -262,7 +262,7 @@ def test_a_truncated_kernel_is_never_taken_for_the_bug(child: Executor, length: 
         Signature(Kind.CRASH, signal=signal.SIGBUS),
     )
     oracle = Oracle(child, cast(Survey, None), targets)
-    assert [o.outcome for o in oracle.judge([RELU])] == ["same"]
+    assert [o.ending for o in oracle.judge([RELU])] == ["same"]
     kernels = list(child.cache.rglob("*.main.so"))
     assert kernels
     whole = {kernel: kernel.read_bytes() for kernel in kernels}
@@ -284,7 +284,7 @@ def test_a_killed_zygote_is_started_again(scratch: Path, child: Executor) -> Non
     assert before.held is not None
     assert child._connection._process is not None
     child.place.sandbox.kill(child._connection._process)
-    assert [o.outcome for o in judge(child, trial("return x + 1"), trial("return x + 2"))] == ["same", "same"]
+    assert [o.ending for o in judge(child, trial("return x + 1"), trial("return x + 2"))] == ["same", "same"]
     with pytest.raises(ChildFailed):
         before.literal("x")
     assert works(child)
@@ -293,7 +293,7 @@ def test_a_killed_zygote_is_started_again(scratch: Path, child: Executor) -> Non
 def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
     """A trial that takes its zygote with it, as far as a trial can."""
     (outcome,) = judge(child, trial("return x", setup="os.kill(os.getppid(), 9)\nimport time\ntime.sleep(600)"))
-    assert outcome.outcome == "lost"
+    assert outcome.ending == "lost"
     assert works(child)
 
 
@@ -306,7 +306,7 @@ def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pyt
         with pytest.raises(ChildFailed, match="nothing was read"):
             while True:
                 stopped._connection._write({"op": Action.KILL.value, "to": 0, "padding": " " * 100_000})
-        assert [o.outcome for o in first.result()] == ["lost"]
+        assert [o.ending for o in first.result()] == ["lost"]
         assert works(stopped)
 
 
@@ -402,7 +402,7 @@ def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
 
 def test_a_memory_limit_is_the_trials_own(scratch: Path, child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="import torch\ntorch.ones(1 << 30)", memory=2 << 30))
-    assert outcome.outcome == "setup_error"
+    assert outcome.ending == "setup_error"
     assert is_noise(outcome)
     assert works(child)
 
@@ -413,7 +413,7 @@ def test_pids_of_trials_are_gone_when_they_are_judged(child: Executor) -> None:
     assert pid is not None
     looks = f"assert not os.path.exists('/proc/{pid[1]}')"
     (after,) = judge(child, trial("return x", setup=looks))
-    assert after.outcome == "same"
+    assert after.ending == "same"
     assert os.getpid() != int(pid[1])
 
 

@@ -49,19 +49,19 @@ def failing(error: str, **changes: Any) -> dict[str, Any]:
 def test_a_process_that_has_lost_its_gpu_compiles_nothing_more(child: Executor, said: str) -> None:
     many = {"compilations": 3, "failures": 3}
     (outcomes,) = child.repeat([failing(f"RuntimeError({said!r})", **many)], timeout=SECONDS)
-    assert [outcome.outcome for outcome in outcomes] == ["runtime_error"]
+    assert [outcome.ending for outcome in outcomes] == ["runtime_error"]
     assert outcomes[0].exception is not None and outcomes[0].exception.device == "context_lost"
 
 
 def test_after_any_other_error_it_goes_on(child: Executor) -> None:
     many = {"compilations": 3, "failures": 3}
     (outcomes,) = child.repeat([failing("RuntimeError('an ordinary one')", **many)], timeout=SECONDS)
-    assert [outcome.outcome for outcome in outcomes] == ["runtime_error"] * 3
+    assert [outcome.ending for outcome in outcomes] == ["runtime_error"] * 3
 
 
 def test_eager_that_loses_the_gpu_is_to_blame_itself(child: Executor) -> None:
     (outcome,) = child.judge([trial(f"raise RuntimeError({ILLEGAL!r})")], timeout=SECONDS)
-    assert outcome.outcome == "eager_error"
+    assert outcome.ending == "eager_error"
 
 
 @pytest.mark.parametrize(("calls", "outcome"), [(1, "eager_error"), (2, "runtime_error")])
@@ -79,7 +79,7 @@ def test_the_error_of_a_kernel_is_raised_where_the_kernel_ran(child: Executor, c
     torch.cuda.synchronize = synchronize
     """
     (found,) = child.judge([trial("return x.sin()", setup=setup)], timeout=SECONDS)
-    assert found.outcome == outcome
+    assert found.ending == outcome
     assert found.exception is not None and found.exception.device == "context_lost"
 
 
@@ -91,7 +91,7 @@ def test_while_a_graph_is_captured_nothing_waits(child: Executor) -> None:
     torch.cuda.synchronize = synchronize
     """
     (found,) = child.judge([trial("return x.sin()", setup=setup)], timeout=SECONDS)
-    assert found.outcome == "same"
+    assert found.ending == "same"
 
 
 # out of memory ----------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_while_a_graph_is_captured_nothing_waits(child: Executor) -> None:
 def test_a_trial_that_always_runs_out_of_memory_is_no_verdict(tmp_path: Path, home: Path, error: str) -> None:
     with executor(tmp_path / "scratch", home) as child:
         outcomes = child.judge([failing(error), trial("return x + 1")], timeout=SECONDS)
-        assert [outcome.outcome for outcome in outcomes] == ["lost", "same"]
+        assert [outcome.ending for outcome in outcomes] == ["lost", "same"]
         assert child.ran_out == 1
 
 
@@ -124,7 +124,7 @@ def test_a_trial_that_runs_out_of_memory_beside_others_is_asked_again_by_itself(
             [trial("return x.sin()", setup=full, compile_kwargs="backend=backend"), trial("return x + 1")],
             timeout=SECONDS,
         )
-        assert (outcome.outcome, other.outcome) == ("same", "same")
+        assert (outcome.ending, other.ending) == ("same", "same")
         assert child.ran_out == 0
 
 
@@ -302,4 +302,4 @@ def test_what_is_imported_in_the_parent_asks_nvml_and_not_cuda(tmp_path: Path) -
     setup = "assert 'PYTORCH_NVML_BASED_CUDA_CHECK' not in os.environ"
     with executor(tmp_path / "scratch", tmp_path / "site", env=env) as child:
         (outcome,) = child.judge([trial("return x + 1", setup=setup)], timeout=SECONDS)
-    assert outcome.outcome == "same", outcome
+    assert outcome.ending == "same", outcome

@@ -80,7 +80,7 @@ def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(chi
         timeout=SECONDS,
         watchdog=lambda: Watchdog(Limits(floor=4.0, apart=0.5)),
     )
-    assert (hangs.outcome, hangs.phase, healthy.outcome, elsewhere.outcome) == (
+    assert (hangs.ending, hangs.phase, healthy.ending, elsewhere.ending) == (
         "timeout",
         "compiled",
         "same",
@@ -252,7 +252,7 @@ def test_what_is_under_way_ends_at_once_when_the_owner_gives_up(tmp_path: Path) 
                 pass
         """
         (outcome,) = owned.judge([trial("return x", setup=waits)], timeout=SECONDS)
-    assert outcome.outcome == "same"
+    assert outcome.ending == "same"
 
 
 STOPS_ITSELF = """

@@ -59,14 +59,14 @@ def rerun(child: Executor, path: Path, **changes: object) -> Outcome:
 def test_no_run_meets_what_an_earlier_one_has_left(child: Executor, leaves: Path) -> None:
     assert ended(survey(child, leaves)).exception is None
     assert ended(survey(child, leaves, compile=False)).exception is None
-    assert rerun(child, leaves).outcome == "same"
-    assert rerun(child, leaves, compile=False).outcome == "same"
+    assert rerun(child, leaves).ending == "same"
+    assert rerun(child, leaves, compile=False).ending == "same"
 
 
 def test_runs_at_once_have_rooms_of_their_own(child: Executor, home: Path) -> None:
     path = script(home, "import os, time\nos.mkdir('checkpoints')\ntime.sleep(0.5)\n", "both.py")
     request = {"text": None, "script": str(path), "args": [], "compile": False}
-    assert [outcome.outcome for outcome in child.judge([request, request], timeout=SECONDS, op="rerun")] == ["same"] * 2
+    assert [outcome.ending for outcome in child.judge([request, request], timeout=SECONDS, op="rerun")] == ["same"] * 2
 
 
 def test_a_held_run_keeps_its_room_until_it_is_closed(child: Executor, home: Path, leaves: Path) -> None:

@@ -253,5 +253,5 @@ def test_trap_11_state_and_constants_are_written_as_source(child: Executor, home
     assert 'float("nan")' in text
     assert "torch.bfloat16" in text
     (outcome,) = Oracle(child, found, ()).judge([program])
-    assert outcome.outcome == "same", outcome
+    assert outcome.ending == "same", outcome
     found.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
+    "slow": 1,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

@@ -8,7 +8,7 @@ from typing import Any
 
 from toy_programs import well_formed
 
-from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.child.protocol import Difference, Ending, Outcome, Verdict
 from minimizer.engine.oracle.oracle import Signature, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.vocabulary import Kind
@@ -34,9 +34,11 @@ class FakeOracle:
     def _outcome(self, program: Program) -> Outcome:
         well_formed(program)
         if not self._rule(program):
-            return Outcome(outcome="same", verdict=Verdict())
+            return Outcome(ending=Ending.SAME, verdict=Verdict())
         difference = Difference(where="output[0]", max_abs=0.5, required_atol=0.25, required_rtol=0.125)
-        return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=[difference]))
+        return Outcome(
+            ending=Ending.DIFFERENT, verdict=Verdict(fault=True, kind="wrong_output", differences=[difference])
+        )
 
     def shows(self, outcome: Outcome) -> bool:
         return signature_of(outcome) is not None
@@ -61,6 +63,6 @@ class Wary(FakeOracle):
     def _outcome(self, program: Program) -> Outcome:
         outcome = super()._outcome(program)
         is_clear = not self._jumps & {node.target for node in program.nodes}
-        if outcome.outcome != "different" or (is_clear or program.size == 1):
+        if outcome.ending != "different" or (is_clear or program.size == 1):
             return outcome
-        return Outcome(outcome="same", verdict=Verdict(discrete=True))
+        return Outcome(ending=Ending.SAME, verdict=Verdict(discrete=True))

@@ -17,7 +17,7 @@ from typing import Any
 from minimizer.engine.between.difference import Difference, Noise, first_difference, states_at
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)
@@ -80,11 +80,11 @@ class ExactRuns:
             return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
         for outcome in (eager, compiled):
-            if outcome.outcome == "timeout":
+            if outcome.ending is Ending.TIMEOUT:
                 why = f"a run of the script took longer than {self._timeout:.0f} s"
                 return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), runs=self.runs)
-            if outcome.outcome != "same" or outcome.exact is None:
-                return Answer(aside=f"a run of the script ended early ({outcome.outcome})", runs=self.runs)
+            if outcome.ending is not Ending.SAME or outcome.exact is None:
+                return Answer(aside=f"a run of the script ended early ({outcome.ending})", runs=self.runs)
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
@@ -161,7 +161,12 @@ class ExactRuns:
     def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """What a script sees without the compiler and with it; None where one of the two does not end well."""
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
-        if eager.outcome != "same" or compiled.outcome != "same" or eager.exact is None or compiled.exact is None:
+        if (
+            eager.ending is not Ending.SAME
+            or compiled.ending is not Ending.SAME
+            or eager.exact is None
+            or compiled.exact is None
+        ):
             return None
         return eager.exact, compiled.exact
 
@@ -169,7 +174,7 @@ class ExactRuns:
 
     def _log(self, text: str, request: dict[str, Any]) -> ExactLog | None:
         (outcome,) = self._ask([request], text)
-        return outcome.exact if outcome.outcome == "same" else None
+        return outcome.exact if outcome.ending is Ending.SAME else None
 
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)

@@ -12,7 +12,7 @@ from minimizer.engine.between.difference import Change, Difference, difference_a
 from minimizer.engine.between.exact_runs import ALL, Found
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism
@@ -82,7 +82,7 @@ class ExactOracle:
         """Which of the scripts show it."""
         self.trials += len(candidates)
         eager = self._run([c.text for c in candidates], eager=ALL)
-        rest = [i for i, outcome in enumerate(eager) if outcome.outcome == "same" and outcome.exact is not None]
+        rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME and outcome.exact is not None]
         rest = [i for i in rest if (log := eager[i].exact) is not None and log.calls > 0]
         compiled = dict(zip(rest, self._run([candidates[i].text for i in rest]), strict=True))
         return [i in compiled and self._shows(eager[i], compiled[i]) for i in range(len(candidates))]
@@ -90,12 +90,22 @@ class ExactOracle:
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """What a script sees without the compiler and with it; None where one of the two does not end well."""
         (eager,), (compiled,) = self._run([text], eager=ALL), self._run([text])
-        if eager.outcome != "same" or compiled.outcome != "same" or eager.exact is None or compiled.exact is None:
+        if (
+            eager.ending is not Ending.SAME
+            or compiled.ending is not Ending.SAME
+            or eager.exact is None
+            or compiled.exact is None
+        ):
             return None
         return eager.exact, compiled.exact
 
     def _shows(self, eager: Outcome, compiled: Outcome) -> bool:
-        if compiled.outcome != "same" or eager.exact is None or compiled.exact is None or not compiled.attempted:
+        if (
+            compiled.ending is not Ending.SAME
+            or eager.exact is None
+            or compiled.exact is None
+            or not compiled.attempted
+        ):
             return False
         is_met = self._target.is_met(first_difference(eager.exact, compiled.exact, self._noise))
         return is_met and (not self._has_name or _has_name(eager.exact, compiled.exact))
@@ -105,7 +115,7 @@ class ExactOracle:
         outcomes = self._executor.judge(
             [{**common, "text": text} for text in texts], timeout=trial_timeout(self._slowest), op=EXACT
         ) if texts else []  # fmt: skip
-        self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.outcome == "same")])
+        self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.ending is Ending.SAME)])
         return outcomes
 
 

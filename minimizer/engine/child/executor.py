@@ -14,7 +14,7 @@ from pathlib import Path
 from minimizer.engine.child import protocol
 from minimizer.engine.child.connection import Connection, Task, Watch
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import Finished, Held, Outcome, Ready
+from minimizer.engine.child.protocol import Ending, Finished, Held, Outcome, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
@@ -97,7 +97,7 @@ class Executor:
                 return outcomes
             outcomes = once(request, self.place.gate.alone)
             self.ran_out += any(outcome.ran_out_of_memory for outcome in outcomes)
-            return [o.model_copy(update={"outcome": "lost"}) if o.ran_out_of_memory else o for o in outcomes]
+            return [o.model_copy(update={"ending": Ending.LOST}) if o.ran_out_of_memory else o for o in outcomes]
 
         if len(requests) == 1:  # it has all cores to itself for building its kernels
             return [trial({**requests[0], "threads": self.jobs})]
@@ -134,7 +134,7 @@ class Executor:
                 if "end" in message:
                     return transcript.outcomes(message["end"], watchdog.seen() if watchdog is not None else None)
                 transcript.hear(message["message"], task.taken)
-            return [Outcome(outcome="lost", phase=transcript.phase)]
+            return [Outcome(ending=Ending.LOST, phase=transcript.phase)]
 
     @contextmanager
     def _ending(self, task: Task) -> Iterator[None]:

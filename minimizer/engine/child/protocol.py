@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from minimizer.engine.child.exact_log import ExactLog
-from minimizer.engine.program.arguments import decode, dotted, identifier
-from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.errors import ChildFailed
 
 MAX_LINE = 64 << 20
@@ -109,13 +108,29 @@ class Figures(Loose):
     nonfinite: NonFinite | None = None
 
 
-class Outcome(Loose):
-    """How one trial ended. ``crash``, ``timeout`` and ``lost`` are the executor's own words, the others are the child's."""
+class Ending(StrEnum):
+    """What one trial came to, in the child's words (``inside/outcome.py``) and three of our own."""
 
-    outcome: Literal[
-        "same", "different", "compile_error", "runtime_error", "missing_error",
-        "setup_error", "eager_error", "nondeterministic", "crash", "timeout", "lost",
-    ]  # fmt: skip
+    SAME = "same"
+    DIFFERENT = "different"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    MISSING_ERROR = "missing_error"
+    SETUP_ERROR = "setup_error"
+    EAGER_ERROR = "eager_error"
+    NONDETERMINISTIC = "nondeterministic"
+    CRASH = "crash"
+    """The process died of a signal."""
+    TIMEOUT = "timeout"
+    """It was ended for taking too long."""
+    LOST = "lost"
+    """It ended without an answer, or with one that says nothing of the program."""
+
+
+class Outcome(Loose):
+    """How one trial ended."""
+
+    ending: Ending
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     ops: list[Text] = Field(default_factory=list, max_length=10_000)
@@ -328,85 +343,3 @@ def parse(model: type[Model], data: Any) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise ChildFailed(f"the child sent a malformed {model.__name__}: {error.errors()[0]['msg']}") from None
-
-
-def parse_program(data: Any) -> Program:
-    """Build a `Program` from the child's JSON; every name that will stand in source text is checked.
-
-    Raises:
-        ChildFailed: it is not what was agreed.
-    """
-    try:
-        if len(data["nodes"]) > MAX_NODES:
-            raise ValueError(f"more than {MAX_NODES:,} nodes")
-        return Program(
-            inputs=tuple(_input(item) for item in data["inputs"]),
-            nodes=tuple(_node(item) for item in data["nodes"]),
-            outputs=tuple(identifier(name) for name in data["outputs"]),
-            level="aot" if data["level"] == "aot" else "dynamo",
-            setup=tuple(str(line) for line in data["setup"]),
-            bodies=tuple(_body(item) for item in data["functions"]),
-            compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
-            grad=bool(data["grad"]),
-            marked=bool(data.get("marked", False)),
-        )
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise ChildFailed(f"the child sent a malformed program: {type(error).__name__}: {str(error)[:500]}") from None
-
-
-def _input(item: Any) -> Input:
-    return Input(
-        name=identifier(item["name"]),
-        meta=_meta(item.get("meta")),
-        golden=_moment(item["golden"]) if "golden" in item else None,
-        code=str(item["code"]) if "code" in item else None,
-    )
-
-
-def _moment(golden: Any) -> str:
-    """The name of a golden value, or ``name@node``: as it is just before that node runs."""
-    name, at, node = str(golden).partition("@")
-    return f"{identifier(name)}@{identifier(node)}" if at else identifier(golden)
-
-
-def _node(item: Any) -> Node:
-    source = item.get("source")
-    return Node(
-        name=identifier(item["name"]),
-        target=dotted(item["target"]),
-        args=tuple(decode(arg) for arg in item["args"]),
-        kwargs=tuple((identifier(key), decode(value)) for key, value in item["kwargs"].items()),
-        meta=_meta(item.get("meta")),
-        module=str(item.get("module", ""))[:1000],
-        module_class=str(item.get("module_class", ""))[:200],
-        source=(str(source[0])[:1000], int(source[1]), str(source[2])[:1000]) if source else None,
-        number=_number(item.get("number")),
-    )
-
-
-def _body(item: Any) -> Body:
-    return Body(
-        name=identifier(item["name"]),
-        parameters=tuple(identifier(name) for name in item["parameters"]),
-        nodes=tuple(_node(node) for node in item["nodes"]),
-        result=decode(item["result"]),
-    )
-
-
-def _number(value: Any) -> bool | int | float | None:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise ValueError(f"not a number: {str(value)[:80]!r}")
-
-
-def _meta(item: Any) -> TensorMeta | None:
-    if item is None:
-        return None
-    return TensorMeta(
-        shape=tuple(int(size) for size in item["shape"]),
-        dtype=dotted(item["dtype"]),
-        stride=tuple(int(step) for step in item["stride"]) if item["stride"] is not None else None,
-        device=identifier(item["device"]),
-        requires_grad=bool(item["requires_grad"]),
-        symbolic=tuple(int(dim) for dim in item.get("symbolic", ())),
-    )

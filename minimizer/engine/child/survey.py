@@ -7,6 +7,7 @@ from pathlib import Path
 from minimizer.engine.child import protocol
 from minimizer.engine.child.connection import Connection, Task
 from minimizer.engine.child.protocol import End, Finished, Held, MadeCall
+from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
@@ -40,9 +41,7 @@ class Survey:
     def program(self, level: str) -> Program:
         """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
         self._files.clear()
-        return protocol.parse_program(
-            self._connection.ask(self._task, {"what": "program", "level": level}).get("program")
-        )
+        return parse_program(self._connection.ask(self._task, {"what": "program", "level": level}).get("program"))
 
     def golden(self, keys: frozenset[str]) -> Path:
         """A file with the golden values of ``keys``, readable by trials."""

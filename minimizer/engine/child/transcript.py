@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import End, Outcome
+from minimizer.engine.child.protocol import End, Ending, Outcome
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
 
@@ -69,8 +69,8 @@ class Transcript:
         outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in self._answers]
         if not broke_off:
             return outcomes
-        word = "timeout" if hangs else "crash" if end.signal is not None else "lost"
-        last = {"outcome": word, "signal": end.signal if word == "crash" else None, "phase": self.phase}
+        ending = Ending.TIMEOUT if hangs else Ending.CRASH if end.signal is not None else Ending.LOST
+        last = {"ending": ending, "signal": end.signal if ending is Ending.CRASH else None, "phase": self.phase}
         places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
         parts = self._parts | self._begun  # it has died or hung in these
         return [*outcomes, Outcome.model_validate({**last, **facts, "places": places, "parts": parts})]

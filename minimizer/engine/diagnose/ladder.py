@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.report.model import Rung
@@ -64,9 +64,9 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         measured = measuring.result()
     outcomes.append(measured.outcome)
     is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in oracle.accepts)
-    healthy = "eager_error" if is_missing else "same"  # eager raises, and so does what is compiled
+    healthy = Ending.EAGER_ERROR if is_missing else Ending.SAME  # eager raises, and so does what is compiled
     shown = [
-        Rung(backend=name, outcome="passes" if o.outcome == healthy else o.outcome, seconds=round(o.seconds, 2))
+        Rung(backend=name, outcome="passes" if o.ending is healthy else o.ending, seconds=round(o.seconds, 2))
         for (name, _), o in zip(ladder, outcomes, strict=True)
     ]
     return stage_of(ladder, [_fails(outcome, healthy) for outcome in outcomes]), shown, measured
@@ -77,6 +77,6 @@ def _under(program: Program, backend: str) -> Program:
     return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
 
 
-def _fails(outcome: Outcome, healthy: str) -> bool | None:
+def _fails(outcome: Outcome, healthy: Ending) -> bool | None:
     """Whether a rung fails in any way; None if it could not be judged."""
-    return True if signature_of(outcome) is not None else False if outcome.outcome == healthy else None
+    return True if signature_of(outcome) is not None else False if outcome.ending is healthy else None

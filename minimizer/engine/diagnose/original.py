@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minimizer.engine.child.protocol import Ending
 from minimizer.engine.diagnose.sets import Setting
 from minimizer.engine.diagnose.trials import switches
 from minimizer.engine.diagnose.workaround import Tried
@@ -94,6 +95,6 @@ class RerunScript:
 
         def once() -> Tried:
             ((signature, outcome),) = self.rerun.switched([(text, off)])
-            return Tried(passes=signature is None and outcome.outcome == "same", frames=1)
+            return Tried(passes=signature is None and outcome.ending is Ending.SAME, frames=1)
 
         return in_a_row(self.repeats, once)

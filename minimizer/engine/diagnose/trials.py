@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.diagnose.paste import paste
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.oracle.oracle import Oracle, Signature
@@ -57,7 +57,7 @@ class ProgramTrials:
         if self.oracle.shows(outcome):
             return Answer.FAILS
         is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in self.oracle.accepts)
-        return Answer.PASSES if outcome.outcome == ("eager_error" if is_missing else "same") else Answer.OTHER
+        return Answer.PASSES if outcome.ending is (Ending.EAGER_ERROR if is_missing else Ending.SAME) else Answer.OTHER
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ScriptTrials:
     def _answer(self, signature: Signature | None, outcome: Outcome) -> Answer:
         if signature is not None and self.target.matches(signature):
             return Answer.FAILS
-        return Answer.PASSES if outcome.outcome == "same" else Answer.OTHER
+        return Answer.PASSES if outcome.ending is Ending.SAME else Answer.OTHER
 
 
 def switches(setting: Setting) -> dict[str, Any]:

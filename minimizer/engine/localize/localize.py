@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.localize.suspects import first_wrong, is_unclear, judge_regions, taken_apart
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program
@@ -166,11 +166,11 @@ def find_root(roots: Sequence[Region], target: str) -> Region | None:
 
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
     """The row of a region; ``failed``: in the way that is looked for. One that fails in another way is no good either."""
-    verdict = "good" if outcome is not None and outcome.outcome == "same" else "unknown"
+    verdict = "good" if outcome is not None and outcome.ending is Ending.SAME else "unknown"
     if failed or (outcome is not None and signature_of(outcome) is not None):
         verdict = "bad"
     differences = outcome.verdict.differences if outcome and outcome.verdict else []
-    judged = outcome is not None and outcome.outcome in ("same", "different")
+    judged = outcome is not None and outcome.ending in (Ending.SAME, Ending.DIFFERENT)
 
     def worst(name: str) -> float | None:
         values = [value for d in differences if (value := getattr(d, name)) is not None]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region, common_module, cut
@@ -131,4 +131,4 @@ def _is_right(outcome: Outcome) -> bool:
     if is_unclear(outcome):
         return False
     signature = signature_of(outcome)
-    return outcome.outcome == "same" or (signature is not None and signature.kind is Kind.WRONG_METADATA)
+    return outcome.ending is Ending.SAME or (signature is not None and signature.kind is Kind.WRONG_METADATA)

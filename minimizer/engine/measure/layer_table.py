@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from minimizer.engine.child.protocol import Figures, Outcome
+from minimizer.engine.child.protocol import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Oracle, signature_of
@@ -49,9 +49,9 @@ class Row:
         local, whole = self.found.get(f"local{tail}"), self.found.get(f"whole{tail}")
         if local is not None and signature_of(local) is not None:
             return "bad"
-        if whole is not None and whole.outcome == "different":
-            return "propagated" if local is not None and local.outcome == "same" else "unknown"
-        return "good" if local is not None and local.outcome == "same" else "unknown"
+        if whole is not None and whole.ending is Ending.DIFFERENT:
+            return "propagated" if local is not None and local.ending is Ending.SAME else "unknown"
+        return "good" if local is not None and local.ending is Ending.SAME else "unknown"
 
     @property
     def fails_only_backward(self) -> bool:
@@ -136,10 +136,10 @@ def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
 def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
     """Whether the whole failed in any of these phases, by what was said of its parts."""
     ends = [whole.get("whole backward" if backward else "whole") for backward in phases]
-    words = ["setup_error" if end is None else end.outcome for end in ends]
-    if any(word not in ("same", "setup_error") for word in words):
+    endings = [Ending.SETUP_ERROR if end is None else end.ending for end in ends]
+    if any(ending not in (Ending.SAME, Ending.SETUP_ERROR) for ending in endings):
         return True
-    return None if "setup_error" in words else False
+    return None if Ending.SETUP_ERROR in endings else False
 
 
 def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | None:
@@ -252,7 +252,7 @@ def _judged(
             if outcome.layer is not None:
                 found.setdefault(outcome.layer, {})[outcome.part] = outcome
         died = outcomes[-1]
-        if died.layer is not None or died.outcome != "crash":
+        if died.layer is not None or died.ending is not Ending.CRASH:
             break
         # It died in the first layer that it did not answer for; in the compiled whole, if there is none.
         open_ = [i for i, r in enumerate(request["regions"]) if r["judged"] and "local" not in found.get(i, {})]

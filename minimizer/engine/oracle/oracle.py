@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
@@ -34,11 +34,11 @@ OOM_SIGNALS = (9,)
 BUS_ERROR = 7
 """Also what a library gives that lost its end after it was written: believed only on a clean cache."""
 KINDS = {
-    "compile_error": Kind.COMPILE_ERROR,
-    "runtime_error": Kind.RUNTIME_ERROR,
-    "missing_error": Kind.MISSING_ERROR,
-    "crash": Kind.CRASH,
-    "timeout": Kind.HANG,
+    Ending.COMPILE_ERROR: Kind.COMPILE_ERROR,
+    Ending.RUNTIME_ERROR: Kind.RUNTIME_ERROR,
+    Ending.MISSING_ERROR: Kind.MISSING_ERROR,
+    Ending.CRASH: Kind.CRASH,
+    Ending.TIMEOUT: Kind.HANG,
 }
 MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
 """How long a program is compiled again and again, to see whether it always fails, and to see how often it does."""
@@ -122,9 +122,9 @@ def verdict_signature(verdict: Verdict) -> Signature:
 
 def signature_of(outcome: Outcome) -> Signature | None:
     """How a trial failed; None if it did not fail, or could not be judged."""
-    if outcome.outcome == "different" and outcome.verdict is not None:
+    if outcome.ending is Ending.DIFFERENT and outcome.verdict is not None:
         return verdict_signature(outcome.verdict)
-    kind = KINDS.get(outcome.outcome)
+    kind = KINDS.get(outcome.ending)
     if kind is None or (kind in (Kind.CRASH, Kind.HANG) and outcome.phase not in ("compiled", "backward")):
         return None
     if kind is Kind.CRASH:
@@ -138,9 +138,9 @@ def is_noise(outcome: Outcome) -> bool:
     """Whether the machine failed rather than the program."""
     said = outcome.exception
     text = f"{said.message}\n{said.root_message}" if said else ""
-    if outcome.outcome in ("crash", "lost"):
+    if outcome.ending in (Ending.CRASH, Ending.LOST):
         text += outcome.log[-2000:]
-    return outcome.outcome == "lost" or NOISE.search(text) is not None
+    return outcome.ending is Ending.LOST or NOISE.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Tally:
         """What to ask of the next trial: no more compilations and failures than may be needed."""
         failed, passed = len(self._failing), len(self._others)
         compilations = self._test.passes_left(failed, passed)
-        fails_otherwise = any(outcome.outcome != "same" for outcome in self._others)
+        fails_otherwise = any(outcome.ending is not Ending.SAME for outcome in self._others)
         failures = compilations if fails_otherwise else self._test.failures_left(failed, passed)
         return {"compilations": compilations, "failures": failures}
 
@@ -177,7 +177,7 @@ class _Tally:
         """Take the outcomes of a trial into account."""
         for outcome in outcomes:
             (self._failing if is_failing(outcome) else self._others).append(outcome)
-            hopeless = outcome.outcome in UNJUDGED
+            hopeless = outcome.ending in UNJUDGED
             self.verdict = False if hopeless else self._test.verdict(len(self._failing), len(self._others))
             if hopeless:
                 break
@@ -277,15 +277,15 @@ class Oracle:
         seconds = seconds or (MEASURE_SECONDS if self.sequential is None else ESTIMATE_SECONDS)
         request, stop = self.request(program), time.monotonic() + seconds
         seen: list[Outcome] = []
-        while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].outcome not in UNJUDGED):
+        while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].ending not in UNJUDGED):
             many = {"compilations": runs - len(seen), "failures": runs - len(seen), "seconds": seconds}
             seen += self._try([{**request, **many}])[0]
         failed = [self.shows(outcome) for outcome in seen]
-        if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].outcome not in UNJUDGED:
+        if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].ending not in UNJUDGED:
             # It seems to need a process that has compiled nothing yet: then only that is asked for.
             seen = [seen[0], *(outcomes[-1] for outcomes in self._try([request] * 3))]
             failed = [self.shows(outcome) for outcome in seen]
-        if seen[-1].outcome == "nondeterministic":
+        if seen[-1].ending is Ending.NONDETERMINISTIC:
             return Measured(seen[-1], Reproducibility(failed=0, runs=len(seen)))
         shown = seen[failed.index(True)] if True in failed else seen[-1]
         return Measured(shown, Reproducibility(failed=sum(failed), runs=len(seen)))
@@ -322,7 +322,7 @@ class Oracle:
             if any(is_noise(outcome) or outcome.signal == BUS_ERROR for outcome in outcomes):
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
                 (again,) = self._run([{**requests[index], "environ": clean}])
-                trials[index] = [o.model_copy(update={"outcome": "lost"}) if is_noise(o) else o for o in again]
+                trials[index] = [o.model_copy(update={"ending": Ending.LOST}) if is_noise(o) else o for o in again]
         self.trials += len(trials)
         return trials
 
@@ -331,14 +331,14 @@ class Oracle:
         watchdog = trial_watchdog(self._slowest) if is_hang else None
         further = max((request.get("compilations", 1) for request in requests), default=1) - 1
         trials = self.executor.repeat(requests, timeout=self.timeout + further * self._slowest, watchdog=watchdog)
-        ended = [o.seconds for outcomes in trials for o in outcomes if o.outcome not in ("timeout", "lost")]
+        ended = [o.seconds for outcomes in trials for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST)]
         self._slowest = max([self._slowest, *ended])
         return trials
 
 
 def is_inside(outcome: Outcome, hang: Signature) -> bool:
     """Whether a trial was stopped somewhere inside of the frame that never returns."""
-    return hang.kind is Kind.HANG and outcome.outcome == "timeout" and hang.where in outcome.places
+    return hang.kind is Kind.HANG and outcome.ending is Ending.TIMEOUT and hang.where in outcome.places
 
 
 def _input(item: Input, marks: tuple[int, ...]) -> dict[str, Any]:

@@ -262,7 +262,7 @@ class Program:
 
 
 def as_json(program: Program) -> dict[str, Any]:
-    """The JSON form of a program, the same in which it came from the child; `protocol.parse_program` undoes it."""
+    """The JSON form of a program, the same in which it came from the child; `parse_program` undoes it."""
     return {
         "inputs": [
             {"name": i.name, "meta": _meta_json(i.meta)}

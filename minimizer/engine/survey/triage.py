@@ -17,6 +17,7 @@ from typing import Any
 from minimizer.engine import coverage
 from minimizer.engine.child import protocol
 from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
@@ -142,7 +143,7 @@ class Triage:
         failure = survey.held.failure
         return Case(
             survey=survey,
-            program=self._with_prelude(protocol.parse_program(survey.held.program), survey.held.program),
+            program=self._with_prelude(parse_program(survey.held.program), survey.held.program),
             signature=signature or held_signature(failure),
             message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,

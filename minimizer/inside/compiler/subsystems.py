@@ -27,15 +27,15 @@ from ..wire import Channel, Message
 ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
 
 
-def install(message: Message, channel: Channel) -> None:
-    """Answer for the rest of this process by the switches that a message holds, if it has some.
+def install(switches: Message | None, channel: Channel) -> None:
+    """Answer for the rest of this process by these switches, if there are some.
 
-    ``switches`` is ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
+    They are ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
     ``only`` nothing is on but what is named. Of each part the first use is told: ``{"type": "part", "name", "acted"}``, of a pass
     each begin too, with ``"acted": None``: one that never returns, or takes the process with it, has made a difference.
     """
-    if message.get("switches") is not None:
-        Switches(message["switches"], channel).install()
+    if switches is not None:
+        Switches(switches, channel).install()
 
 
 class Switches:

@@ -11,7 +11,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ import torch._dynamo.utils
 
 from ..exact.boundaries import Boundaries, count_frames
 from ..exact.observe import Entry
-from ..failures import describe
+from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
-from .script_run import run_script, use_backend
+from .requests import ExactRequest
+from .script_run import use_backend, what_ends
 
 MOST_SENT = 32 << 20
 """Characters that one run tells, at most: its message has to fit in a line."""
@@ -68,49 +70,34 @@ class Log:
 
 
 def exact_run(message: Message, channel: Channel) -> None:
-    """Task of a forked child: run a script once, and look at it. Message fields:
-
-    ``text``, ``script``, ``args`` (as for `rerun`); ``eager`` (the first and the last call that run without the compiler, by their number
-    from 1, or None; the last may be None for all that follow); ``full`` (numbers of the calls and backwards around which everything is
-    looked at, or None for the 1st, 2nd, 4th, 8th …); ``reset`` (the call before which Dynamo forgets all it has compiled, or None);
-    ``config`` (settings of Dynamo, by name); ``regions`` (false: nested regions are functions like any other); ``moved`` (bool: lay other objects in memory first); ``delays`` (seconds that each call or
-    backward has to last).
-
-    The outcome has ``exact``: the looks.
-    """
+    """Task of a forked child: answer an `ExactRequest` with one `Outcome`, whose ``exact`` holds the looks."""
+    request = ExactRequest.read(message)
     log = Log()
     torch._dynamo.utils.counters.default_factory = _Silent  # what a script reads of them is not its own doing
     torch._dynamo.utils.counters.clear()
     count_frames()
-    for name, value in message.get("config", {}).items():
+    for name, value in request.config.items():
         setattr(torch._dynamo.config, name, value)
-    if not message.get("regions", True):
+    if not request.regions:
         torch.compiler.nested_compile_region = _unmarked
     random.seed(0)  # Python gives each fork a seed of its own
-    ballast = _ballast() if message.get("moved") else None
+    ballast = _ballast() if request.moved else None
     otherwise: set[str] = set()
     torch._dynamo.register_backend(_backend(otherwise), name=NAME)
     use_backend(NAME)
-    first, last = message.get("eager") or (1, 0)
+    first, last = request.eager or (1, 0)
     if first == 1 and last is None:
         _pretend_to_compile()
-    full = message.get("full")
     boundaries = Boundaries(
-        is_own=_ownership(message["script"]),
+        is_own=_ownership(request.script),
         is_eager=lambda call: first <= call and (last is None or call <= last),
-        is_full=(lambda unit: unit & (unit - 1) == 0) if full is None else set(full).__contains__,
-        before=_resetting(message.get("reset"), message.get("delays", ())),
+        is_full=(lambda unit: unit & (unit - 1) == 0) if request.full is None else set(request.full).__contains__,
+        before=_resetting(request.reset, request.delays),
         on_look=log.add,
     )
     attempts = Attempts(lambda: None)
-    error: BaseException | None = None
     channel.send({"type": "phase", "phase": "exact"})
-    try:
-        run_script(message["script"], message["args"], message["text"])
-    except SystemExit as stop:
-        error = stop if stop.code not in (None, 0) else None
-    except BaseException as raised:
-        error = raised
+    error = what_ends(request.script, request.args, request.text)
     if error is None:
         boundaries.end()
     del ballast
@@ -124,8 +111,8 @@ def exact_run(message: Message, channel: Channel) -> None:
         "in_threads": boundaries.in_threads,
         "otherwise": sorted(otherwise),
     }
-    word = {"outcome": "same"} if error is None else {"outcome": "runtime_error", "exception": describe(error)}
-    channel.send({"type": "outcome", "attempted": attempts.any, "exact": exact, **word})
+    outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
+    channel.send(replace(outcome, attempted=attempts.any, exact=exact).to_message())
 
 
 def _unmarked(fn: Any = None, **_: Any) -> Any:
@@ -165,7 +152,7 @@ def _ownership(script: str) -> Callable[[str], bool]:
     return is_own
 
 
-def _resetting(reset: int | None, delays: list[float] | tuple[()]) -> Callable[[int], None]:
+def _resetting(reset: int | None, delays: Sequence[float]) -> Callable[[int], None]:
     """What is done before each call."""
 
     def before(call: int) -> None:

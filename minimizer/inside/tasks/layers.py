@@ -18,7 +18,8 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from ..failures import LOST, describe, device_error, raised_while_compiling
+from ..failures import LOST, device_error
+from ..outcome import Ending, Outcome
 from ..referee import referee
 from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.figures import figures, matched
@@ -26,23 +27,17 @@ from ..values import snapshot
 from ..values.device import settle
 from ..values.rounding import tensors
 from ..wire import Channel, Message
+from .requests import LayersRequest
 from .trial import Trial
 
 
 def layers(message: Message, channel: Channel) -> None:
-    """Task of a forked child. Message fields: those of `judge` for the graph as a whole (``name``; what it returns is
-    ``outputs``), and
+    """Task of a forked child: answer a `LayersRequest` with an `Outcome` for each layer and part.
 
-    ``regions`` (the layers in execution order, together the whole graph: ``{function, inputs, outputs, returned, judged}``, where
-    ``source`` defines the function and the others are names of values; ``returned`` of its outputs are tensors; only ``judged``
-    ones are compiled),
-    ``observed`` (None, or the function that returns what the graph does, then the outputs of all regions),
-    ``skip`` (functions that an earlier attempt died in), ``seconds`` (no layer is begun after that time).
-
-    Answers one ``outcome`` for each layer and part: ``layer`` is its index, ``part`` is ``local``, ``local backward``,
-    ``whole`` or ``whole backward``; for the parts of the whole, the outcome of layer -1 is that of what the graph returns.
+    ``part`` is ``local``, ``local backward``, ``whole`` or ``whole backward``; for the parts of the whole, the outcome of layer
+    -1 is that of what the graph returns.
     """
-    _Table(message, channel).run()
+    _Table(LayersRequest.read(message), channel).run()
 
 
 @dataclass(frozen=True)
@@ -54,15 +49,15 @@ class _Layer:
 
 
 class _Table:
-    def __init__(self, message: Message, channel: Channel) -> None:
-        self._message, self._channel = message, channel
-        self._trial = Trial(message, channel)
-        self._grad = bool(message["grad"])
-        self._stop = time.monotonic() + message["seconds"]
+    def __init__(self, request: LayersRequest, channel: Channel) -> None:
+        self._request, self._channel = request, channel
+        self._trial = Trial(request, channel)
+        self._grad = request.grad
+        self._stop = time.monotonic() + request.seconds
         self._compiled: dict[str, Function] = {}
 
     def run(self) -> None:
-        torch._inductor.config.compile_threads = self._message.get("threads", 1)
+        torch._inductor.config.compile_threads = self._request.threads
         whole, inputs = self._trial.load()
         self._functions = whole.__globals__
         call = self._trial.call_of(whole, inputs)
@@ -75,7 +70,7 @@ class _Table:
         for layer in reversed(seen):
             if cotangents and layer.index in cotangents and not self._is_late:
                 self._backward(layer, cotangents[layer.index])
-        if self._message["observed"] and not self._is_late:
+        if self._request.observed and not self._is_late:
             self._whole(call)
 
     @property
@@ -84,15 +79,15 @@ class _Table:
 
     def _walk(self, inputs: list[Any], seen: list[_Layer]) -> dict[int, list[Any]]:
         """Run eager from layer to layer, and every layer compiled beside it; the golden cotangents of each, where it has any."""
-        values = dict(zip((spec["name"] for spec in self._message["inputs"]), inputs, strict=True))
+        values = dict(zip((spec["name"] for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}
-        for index, region in enumerate(self._message["regions"]):
+        for index, region in enumerate(self._request.regions):
             if self._is_late:
                 raise _Ended
-            function = self._functions[region["function"]]
-            args = [values[name] for name in region["inputs"]]
+            function = self._functions[region.function]
+            args = [values[name] for name in region.inputs]
             layer = _Layer(index, self._trial.call_of(function, snapshot.clone(args)))
-            is_judged = region["judged"] and region["function"] not in self._message["skip"]
+            is_judged = region.judged and region.function not in self._request.skip
             try:
                 expected = function(*args)
                 settle()
@@ -101,15 +96,15 @@ class _Table:
                     self._missing(layer, error)
                 raise _Ended from error
             after = snapshot.rng_state()
-            results = list(expected) if len(region["outputs"]) > 1 else [expected]
-            values.update(zip(region["outputs"], results if region["outputs"] else [], strict=True))
+            results = list(expected) if len(region.outputs) > 1 else [expected]
+            values.update(zip(region.outputs, results if region.outputs else [], strict=True))
             made[index] = tensors(expected)
             if is_judged:
                 self._local(layer, Side(expected, args))
                 if self._grad:
                     seen.append(layer)
             snapshot.set_rng_state(after)
-        return self._cotangents([values[name] for name in self._message["outputs"]], made) if self._grad else {}
+        return self._cotangents([values[name] for name in self._request.outputs], made) if self._grad else {}
 
     def _cotangents(self, outputs: list[Any], made: dict[int, list[Any]]) -> dict[int, list[Any]]:
         """What eager's backward of the sum of all outputs hands to each layer; none where eager cannot do it from here."""
@@ -132,7 +127,7 @@ class _Table:
     def _local(self, layer: _Layer, expected: Side) -> None:
         call = layer.call
 
-        def judge() -> Message:
+        def judge() -> Outcome:
             actual = call.run(self._of(layer))
             verdict = _judged(call, expected, actual)
             return _said(verdict, figures(matched(tensors(expected.result), tensors(actual.result), _truth(call))))
@@ -142,19 +137,19 @@ class _Table:
     def _missing(self, layer: _Layer, error: Exception) -> None:
         """Of a layer that raises in eager: whether it does not when compiled."""
 
-        def judge() -> Message:
+        def judge() -> Outcome:
             try:
                 layer.call.run(self._of(layer))
             except Exception:
-                return {"outcome": "eager_error", "exception": describe(error)}
-            return {"outcome": "missing_error", "exception": describe(error)}
+                return Outcome.of_error(Ending.EAGER_ERROR, error)
+            return Outcome.of_error(Ending.MISSING_ERROR, error)
 
         self._answer(layer.index, "local", judge)
 
     def _backward(self, layer: _Layer, cotangents: list[Any]) -> None:
         behind = layer.call.behind(cotangents)
 
-        def judge() -> Message:
+        def judge() -> Outcome:
             expected, actual = behind.run(behind.function), behind.run(self._of(layer))
             verdict = _judged(behind, expected, actual)
             return _said(verdict, figures(matched(expected.gradients, actual.gradients, None)))
@@ -163,9 +158,9 @@ class _Table:
 
     def _whole(self, plain: Call) -> None:
         """The graph as a whole, all layers returned; gradients of what it returns, without them."""
-        call = replace(plain, function=self._functions[self._message["observed"]])
+        call = replace(plain, function=self._functions[self._request.observed])
 
-        def judge() -> Message:
+        def judge() -> Outcome:
             expected, actual = call.run(call.function), call.run(self._trial.compile(call.function))
             verdict = _judged(call, expected, actual)
             triples = matched(tensors(expected.result), tensors(actual.result), _truth(call))
@@ -175,76 +170,67 @@ class _Table:
         if self._grad and not self._is_late:
             self._whole_backward(plain.behind(None))
 
-    def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Message:
+    def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Outcome:
         """Tell of every layer's values in the compiled whole; what is left is said of what the graph returns."""
         wrong = {
             int(place[1] or 0) for d in verdict.differences if (place := re.match(r"output(?:\[(\d+)\])?", d.where))
         }
         wrong = wrong if verdict.fault else set()
-        position = len(self._message["outputs"])
+        position = len(self._request.outputs)
         # Behind those come tensors only, while the graph may return numbers too, which are in no triple.
-        first = len(triples) - sum(region["returned"] for region in self._message["regions"])
-        for index, region in enumerate(self._message["regions"]):
-            count = region["returned"]
+        first = len(triples) - sum(region.returned for region in self._request.regions)
+        for index, region in enumerate(self._request.regions):
+            count = region.returned
             is_wrong = not wrong.isdisjoint(range(position, position + count))
-            said = {"outcome": "different" if is_wrong else "same", "figures": figures(triples[first : first + count])}
-            self._channel.send({"type": "outcome", "layer": index, "part": "whole", **said})
+            self._send(index, "whole", _ending(is_wrong), figures(triples[first : first + count]))
             position, first = position + count, first + count
-        is_wrong = verdict.fault and any(k < len(self._message["outputs"]) for k in wrong)
-        return {"outcome": "different" if is_wrong else "same"}
+        is_wrong = verdict.fault and any(k < len(self._request.outputs) for k in wrong)
+        return Outcome(_ending(is_wrong))
 
     def _whole_backward(self, behind: GradientCall) -> None:
         """Gradients of the graph's inputs, told of the layer that uses an input first."""
 
-        def judge() -> Message:
+        def judge() -> Outcome:
             expected, actual = behind.run(behind.function), behind.run(self._trial.compile(behind.function))
             verdict = _judged(behind, expected, actual)
             places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
             wrong = {int(place[1]) for place in places if place and verdict.fault}
             names = [
                 spec["name"]
-                for spec, value in zip(self._message["inputs"], behind.inputs, strict=True)
+                for spec, value in zip(self._request.inputs, behind.inputs, strict=True)
                 if isinstance(value, torch.Tensor) and value.requires_grad
             ]
             triples = matched(expected.gradients, actual.gradients, None)
-            for index, region in enumerate(self._message["regions"]):
-                mine = [k for k, name in enumerate(names) if name is not None and name in region["inputs"]]
+            for index, region in enumerate(self._request.regions):
+                mine = [k for k, name in enumerate(names) if name is not None and name in region.inputs]
                 names = [None if k in mine else name for k, name in enumerate(names)]
                 if mine and len(triples) == len(names):
-                    said = figures([triples[k] for k in mine])
-                    outcome = "same" if wrong.isdisjoint(mine) else "different"
-                    self._channel.send(
-                        {
-                            "type": "outcome",
-                            "layer": index,
-                            "part": "whole backward",
-                            "outcome": outcome,
-                            "figures": said,
-                        }
-                    )
-            return {"outcome": "different" if wrong else "same"}
+                    is_wrong = not wrong.isdisjoint(mine)
+                    self._send(index, "whole backward", _ending(is_wrong), figures([triples[k] for k in mine]))
+            return Outcome(_ending(bool(wrong)))
 
         self._answer(-1, "whole backward", judge)
 
     # small things ------------------------------------------------------------------------------------------------
 
-    def _answer(self, layer: int, part: str, judge: Callable[[], Message]) -> None:
+    def _answer(self, layer: int, part: str, judge: Callable[[], Outcome]) -> None:
         self._channel.send({"type": "phase", "phase": "compiled"})
         try:
-            said = judge()
+            outcome = judge()
         except Exception as error:
             if device_error(error) == LOST:
                 os.abort()  # as a layer that kills its process: the others are judged in a new one
-            compiling = raised_while_compiling(error)
-            word = "compile_error" if compiling else "runtime_error"
             is_ours = isinstance(error, _Unjudged)
-            said = {"outcome": "setup_error" if is_ours else word, "exception": describe(error)}
-        self._channel.send({"type": "outcome", "layer": layer, "part": part, **said})
+            outcome = Outcome.of_error(Ending.SETUP_ERROR, error) if is_ours else Outcome.raised(error)
+        self._channel.send(replace(outcome, layer=layer, part=part).to_message())
         self._channel.send({"type": "phase", "phase": "eager"})
+
+    def _send(self, layer: int, part: str, ending: Ending, found: Message) -> None:
+        self._channel.send(Outcome(ending, layer=layer, part=part, figures=found).to_message())
 
     def _of(self, layer: _Layer) -> Function:
         """The compiled layer; it is compiled at its first call."""
-        name = self._message["regions"][layer.index]["function"]
+        name = self._request.regions[layer.index].function
         if name not in self._compiled:
             self._compiled[name] = self._trial.compile(layer.call.function)
         return self._compiled[name]
@@ -273,6 +259,10 @@ def _truth(call: Call) -> list[torch.Tensor] | None:
     return None
 
 
-def _said(verdict: referee.Verdict, found: Message) -> Message:
-    word = "nondeterministic" if verdict.nondeterministic else "different" if verdict.fault else "same"
-    return {"outcome": word, "verdict": verdict.to_json(), "figures": found}
+def _said(verdict: referee.Verdict, found: Message) -> Outcome:
+    ending = Ending.NONDETERMINISTIC if verdict.nondeterministic else _ending(verdict.fault)
+    return Outcome(ending, verdict=verdict.to_json(), figures=found)
+
+
+def _ending(is_wrong: bool) -> Ending:
+    return Ending.DIFFERENT if is_wrong else Ending.SAME

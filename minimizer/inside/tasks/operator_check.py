@@ -16,9 +16,11 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from ..outcome import Ending, Outcome
 from ..values import bodies, snapshot
 from ..values.rounding import is_inexact
 from ..wire import Channel, Message
+from .requests import OperatorsRequest
 from .trial import Trial
 
 MOST_CALLS = 3
@@ -35,22 +37,22 @@ Call = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 
 
 def check_operators(message: Message, channel: Channel) -> None:
-    """Task of a forked child. Message fields: those of a trial (`trial.judge`), ``operators`` (packet names, such as
-    ``lib.scale``), and ``differentiates`` (whether gradients are in question, and so how they are registered).
+    """Task of a forked child: answer an `OperatorsRequest`.
 
-    The answer's ``values`` hold, by operator, the test that fails and what it says; nothing where none does.
+    ``values`` hold, by operator, the test that fails and what it says; nothing where none does.
     """
-    function, inputs = Trial(message, channel).load()
-    grad = torch.set_grad_enabled(bool(message["grad"]))
-    with Calls(message["operators"]) as calls, contextlib.suppress(Exception), grad:
+    request = OperatorsRequest.read(message)
+    function, inputs = Trial(request, channel).load()
+    grad = torch.set_grad_enabled(request.grad)
+    with Calls(request.operators) as calls, contextlib.suppress(Exception), grad:
         function(*inputs)
-    tests = [test for test in FINDINGS if message["differentiates"] or test != "test_autograd_registration"]
+    tests = [test for test in FINDINGS if request.differentiates or test != "test_autograd_registration"]
     found: dict[str, str] = {}
     for call in calls.seen:
         name = _packet(call[0])
         if name not in found and (said := finding(call, tests)) is not None:
             found[name] = said
-    channel.send({"type": "outcome", "outcome": "same", "values": found})
+    channel.send(Outcome(Ending.SAME, values=found).to_message())
 
 
 def finding(call: Call, tests: Sequence[str]) -> str | None:

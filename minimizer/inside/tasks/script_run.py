@@ -12,6 +12,7 @@ import threading
 import types
 import unittest
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,57 +22,56 @@ import torch._inductor.config
 from ..backend import backend
 from ..compiler import subsystems
 from ..compiler.operators import Operators, TorchCalls, unusual
-from ..failures import describe, raised_while_compiling
+from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
+from .requests import ScriptRequest
 
 Compile = Callable[..., Any]
 
 
 def rerun(message: Message, channel: Channel) -> None:
-    """Task of a forked child: run a script once. Message fields:
+    """Task of a forked child: answer a `ScriptRequest` with one `Outcome`.
 
-    ``text`` (what to run), ``script`` and ``args`` (whose file and arguments it believes to be its own), ``compile`` (bool),
-    ``backend`` (one to use whatever the script asks for, or None), ``observe`` (bool: report the aten operators that
-    run inside compiled functions; with ``compile`` false), ``switches`` (see `subsystems`).
-
-    The last message has ``outcome``: ``same`` if it ended well, ``eager_error`` without the compiler, else ``compile_error``
-    or ``runtime_error``.
+    It is ``same`` if the script ended well, ``eager_error`` without the compiler, else ``compile_error`` or ``runtime_error``.
     """
-    torch._inductor.config.compile_threads = message.get("threads", 1)
-    subsystems.install(message, channel)
+    request = ScriptRequest.read(message)
+    torch._inductor.config.compile_threads = request.threads
+    subsystems.install(request.switches, channel)
     watch = _Watch()
-    if not message["compile"]:
+    if not request.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
-    if message.get("backend"):
-        use_backend(message["backend"])
-    if message.get("observe"):
+    if request.backend is not None:
+        use_backend(request.backend)
+    if request.observe:
         torch.compile = watch.compile
     # What ends before this is none of the compiler's.
     compiled = {"type": "phase", "phase": "compiled", "doing": "script"}
     attempts = Attempts(lambda: channel.send(compiled))
-    channel.send({**compiled, "phase": "script" if message["compile"] else "eager"})
-    error: BaseException | None = None
-    try:
-        run_script(message["script"], message["args"], message["text"])
-    except SystemExit as stop:
-        error = stop if stop.code not in (None, 0) else None
-    except BaseException as raised:
-        error = raised
+    channel.send({**compiled, "phase": "script" if request.compile else "eager"})
+    error = what_ends(request.script, request.args, request.text)
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
-    end = _outcome(error, compiled=message["compile"])
-    channel.send({"type": "outcome", "graph_breaks": breaks, "attempted": attempts.any, **watch.seen(), **end})
+    outcome = replace(_outcome(error, compiled=request.compile), graph_breaks=breaks, attempted=attempts.any)
+    channel.send(watch.added_to(outcome).to_message())
 
 
-def _outcome(error: BaseException | None, *, compiled: bool) -> Message:
+def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:
     if error is None:
-        return {"outcome": "same"}
-    if not compiled:
-        return {"outcome": "eager_error", "exception": describe(error)}
-    word = "compile_error" if raised_while_compiling(error) else "runtime_error"
-    return {"outcome": word, "exception": describe(error)}
+        return Outcome(Ending.SAME)
+    return Outcome.raised(error) if compiled else Outcome.of_error(Ending.EAGER_ERROR, error)
+
+
+def what_ends(path: str, args: list[str], text: str | None = None) -> BaseException | None:
+    """Run a script; what it ended with, None where it ended well, as by an exit with status 0."""
+    try:
+        run_script(path, args, text)
+    except SystemExit as stop:
+        return stop if stop.code not in (None, 0) else None
+    except BaseException as raised:
+        return raised
+    return None
 
 
 def run_script(path: str, args: list[str], text: str | None = None) -> None:
@@ -172,8 +172,8 @@ class _Watch:
         self._operators, self._calls = Operators(), TorchCalls()
         self._unusual: dict[str, None] = {}
 
-    def seen(self) -> Message:
-        return {"ops": self._operators.seen, "calls": self._calls.count, "unusual": list(self._unusual)}
+    def added_to(self, outcome: Outcome) -> Outcome:
+        return replace(outcome, ops=self._operators.seen, calls=self._calls.count, unusual=list(self._unusual))
 
     def compile(self, model: Any = None, **kwargs: Any) -> Any:
         """Stands in for ``torch.compile``."""

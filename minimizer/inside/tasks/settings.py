@@ -8,22 +8,25 @@ import torch
 import torch._functorch.config
 import torch._inductor.config
 
+from ..outcome import Ending, Outcome
 from ..wire import Channel, Message
+from .requests import SettingsRequest
 
 MAX_TEXT = 200
 
 
 def settings(message: Message, channel: Channel) -> None:
-    """Task of a forked child: evaluate ``expressions`` (texts) after ``setup``; those that cannot be evaluated are left out.
+    """Task of a forked child: answer a `SettingsRequest` with the text of each value, by expression.
 
-    The outcome has ``values``: the text of each value, by expression.
+    What cannot be evaluated is left out.
     """
+    request = SettingsRequest.read(message)
     namespace: dict[str, Any] = {"__name__": "candidate", "torch": torch}
-    exec(compile(message["setup"], "setup", "exec"), namespace)
+    exec(compile(request.setup, "setup", "exec"), namespace)
     values = {}
-    for expression in message["expressions"]:
+    for expression in request.expressions:
         try:
             values[expression] = repr(eval(expression, namespace))[:MAX_TEXT]
         except Exception:  # a flag that this version does not have
             continue
-    channel.send({"type": "outcome", "outcome": "same", "values": values})
+    channel.send(Outcome(Ending.SAME, values=values).to_message())

@@ -42,41 +42,31 @@ from ..watch.lost import LostGpu, is_lost
 from ..watch.ranks import other_ranks
 from ..watch.survey_log import Told, end_with
 from ..wire import STOP, Channel, Message
-from .script_run import let_nothing_check_itself, run_script
+from .requests import SurveyRequest
+from .script_run import let_nothing_check_itself, what_ends
 
 
 def survey(message: Message, channel: Channel) -> None:
     """Task of a forked child: run the script once and report; see `Survey`."""
-    subsystems.install(message, channel)
-    Survey(message, channel).run()
+    request = SurveyRequest.read(message)
+    subsystems.install(request.switches, channel)
+    Survey(request, channel).run()
 
 
 class Survey:
     """The run of one script, with or without the compiler.
 
-    Message fields: ``script`` (path), ``args``, ``nproc`` (ranks in all, this one included; 1 if absent), ``compile`` (bool),
-    ``steps`` and ``calls`` (which calls are compared, see `Coverage`), ``hold`` (None, or graph and call of an earlier run at which to stop before the compiler gets there:
-    how a crash is held), ``passed_by`` (graphs of which no call is compared), ``caches`` (whether graphs are read from the compiler's caches on disk, and left there), ``stance`` (without the compiler: by the stance ``force_eager``, not by the variable), ``tolerance`` (None, or
-    the script's own, which then decides), ``layout`` (whether a difference in nothing but strides ends the script too), ``values`` (whether calls are compared; else only exceptions and crashes count), ``measure`` (time both sides of every graph), ``trace`` (None, or a folder for what
-    ``TORCH_TRACE`` writes), ``text`` (what to run in place of the script's own text, or None), ``switches`` (see `subsystems`).
-
     Between messages about a graph and call come phases (`Line.phase`): what the process does next. ``STOP`` ends the script at the
     next moment at which nothing is being compiled or compared.
     """
 
-    def __init__(self, message: Message, channel: Channel) -> None:
-        self._script, self._args, self._text = message["script"], message["args"], message.get("text")
-        self._ranks = message.get("nproc", 1)
-        self._compile, self._stance = message["compile"], message.get("stance", False)
-        values, self._trace = message.get("values", True), message.get("trace")
-        self._passed_by = frozenset(message.get("passed_by", ()))
-        self._uses_caches = message.get("caches", False)
-        listed = message.get("calls")
-        listed = None if listed is None else {int(graph): calls for graph, calls in listed.items()}
-        self._coverage = Coverage(message["steps"], listed, self._ranks, values=values)
-        self._told, self._health = Told(self._coverage), Health(self._script)
+    def __init__(self, request: SurveyRequest, channel: Channel) -> None:
+        self._request = request
+        listed = None if request.calls is None else {int(graph): calls for graph, calls in request.calls.items()}
+        self._coverage = Coverage(request.steps, listed, request.nproc, values=request.values)
+        self._told, self._health = Told(self._coverage), Health(request.script)
         self._line = Line(channel, self._coverage)
-        self._holder = Holder(self._line, self._told, self._health, self._script, message["hold"])
+        self._holder = Holder(self._line, self._told, self._health, request.script, request.hold)
         self._lost = LostGpu(self._end_lost)
         self._comparer = Comparer(
             self._line,
@@ -84,10 +74,10 @@ class Survey:
             self._holder,
             self._health,
             self._lost,
-            values=values,
-            tolerance=message["tolerance"],
-            measure=message.get("measure", False),
-            stops_at_layout=message.get("layout", False),
+            values=request.values,
+            tolerance=request.tolerance,
+            measure=request.measure,
+            stops_at_layout=request.layout,
         )
         self._attempts: Attempts | None = None
         self._children = Children()
@@ -97,40 +87,36 @@ class Survey:
 
     def run(self) -> None:
         """Run the script to its end, its exception, or its first fault."""
-        if self._uses_caches:
+        request = self._request
+        if request.caches:
             _use_caches()
         state.remember_baseline()
         # Kernels of a whole model are built side by side; `state` knows that this setting is ours.
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
-        if self._compile:
-            if self._trace is not None:
-                trace_to(self._trace)
+        if request.compile:
+            if request.trace is not None:
+                trace_to(request.trace)
             self._install()
             # The signal may come inside of a compiled function, where Dynamo would trace what we do.
             signal.signal(STOP, torch._dynamo.disable(self._on_stop))
             self._attempts = Attempts(lambda: self._line.attempted(True))
             self._line.attempted(False)
-        elif self._stance:
+        elif request.stance:
             torch.compiler.set_stance("force_eager")
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         let_nothing_check_itself()
-        try:
-            watched = contextlib.nullcontext() if self._compile else self._told.raised
-            with watched, other_ranks(self._ranks, self._script, self._args, self._text):
-                run_script(self._script, self._args, self._text)
-        except SystemExit as stop:
-            self._error = stop if stop.code not in (None, 0) else None
-        except BaseException as raised:
-            self._error = raised
+        watched = contextlib.nullcontext() if request.compile else self._told.raised
+        with watched, other_ranks(request.nproc, request.script, request.args, request.text):
+            self._error = what_ends(request.script, request.args, request.text)
         self._finish()
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
-        if self._compile and self._lost.where is None and not is_lost(self._error):
+        if self._request.compile and self._lost.where is None and not is_lost(self._error):
             # The script's own check may have failed after a backward.
             self._comparer.check_gradients(is_over=self._error is not None)
-        health = self._health.to_json() if self._compile else None
+        health = self._health.to_json() if self._request.compile else None
         if self._children.count:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
@@ -214,7 +200,7 @@ class Survey:
         """A call of a graph, compared if that is planned; ``why_not`` says why none is, if so."""
         if is_capturing():
             why_not = f"it {WHY_CAPTURED}"
-        elif graph.index in self._passed_by:
+        elif graph.index in self._request.passed_by:
             why_not = "a failure of it was seen, and another is looked for"
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.is_at(graph, number)

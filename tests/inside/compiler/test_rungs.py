@@ -39,4 +39,4 @@ def test_a_rung_takes_the_place_of_the_scripts_own_backend(entry: str, child: Ex
     assert rerun.failure(text)[0] is not None
     for backend in ("eager", "aot_eager"):
         signature, outcome = rerun.failure(text, backend=backend)
-        assert (signature, outcome.outcome) == (None, "same")
+        assert (signature, outcome.ending) == (None, "same")

@@ -153,9 +153,9 @@ def test_a_trial_that_is_wrong_in_one_aspect_passes_only_a_blind_judge(
     aspect: Aspect, blind: Callable[[Aspect], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = outcome(aspect, monkeypatch)
-    assert (seen["outcome"], seen["verdict"]["kind"]) == ("different", aspect.kind)
+    assert (seen["ending"], seen["verdict"]["kind"]) == ("different", aspect.kind)
     blind(aspect)
-    assert outcome(aspect, monkeypatch)["outcome"] == "same"
+    assert outcome(aspect, monkeypatch)["ending"] == "same"
 
 
 @aspects
@@ -184,16 +184,16 @@ def test_switches_that_a_candidate_leaves_on_count_on_neither_side(
 ) -> None:
     before = global_state()
     request = trial(LEAVES_AUTOCAST_ON, grad=grad, compilations=2, failures=2)
-    assert ended(request, lambda result: result * factor, monkeypatch)["outcome"] == word
+    assert ended(request, lambda result: result * factor, monkeypatch)["ending"] == word
     assert global_state() == before
 
 
 def test_switches_that_the_text_sets_count_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     request = trial("return torch.ones(4) * x", setup="torch.set_default_dtype(torch.float64)")
     with global_state().applied():
-        assert ended(request, lambda result: result.float(), monkeypatch)["outcome"] == "different"
+        assert ended(request, lambda result: result.float(), monkeypatch)["ending"] == "different"
     with global_state().applied():
-        assert ended(request, lambda result: result * 1, monkeypatch)["outcome"] == "same"
+        assert ended(request, lambda result: result * 1, monkeypatch)["ending"] == "same"
 
 
 @pytest.mark.parametrize(("of_gradients", "aspect"), [(False, "values"), (True, "gradients")])
@@ -209,7 +209,7 @@ def test_what_the_referee_cannot_judge_is_not_called_the_same(
 
     monkeypatch.setattr(judging.referee, "judge", cannot)
     said = outcome(ASPECTS[aspect], monkeypatch)
-    assert (said["outcome"], said["exception"]["message"]) == ("setup_error", "no mode of ours here")
+    assert (said["ending"], said["exception"]["message"]) == ("setup_error", "no mode of ours here")
 
 
 def test_every_check_of_values_and_metadata_is_somebodys() -> None:

@@ -180,7 +180,7 @@ def test_an_error_that_is_missing_is_that_of_the_layer_that_raises_in_eager(chil
     layers = (LAYERS[0], ("b", "brittle"), *LAYERS[2:])
     found = table(child, "gm(*args)", layers=layers, setup=BRITTLE)
     assert [row.verdict for row in found.layers()] == ["good", "bad", "unknown", "unknown"]
-    assert found.rows[1].found["local"].outcome == "missing_error"
+    assert found.rows[1].found["local"].ending == "missing_error"
     assert found.observed is None
 
 

@@ -229,5 +229,5 @@ def rounds_wrong(gm, example):
     assert len(program.inputs) == 2 + 2 * 4, "gradients, then parameters with their steps and averages"
     assert ".addcdiv_" in targets(program), "the node that the backend changes"
     (outcome,) = Oracle(child, found, ()).judge([replace(program, compile_kwargs=(("backend", "'aot_eager'"),))])
-    assert outcome.outcome == "same", outcome
+    assert outcome.ending == "same", outcome
     found.close()

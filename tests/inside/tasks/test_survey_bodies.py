@@ -56,7 +56,7 @@ torch.compile(f, backend=wrong)(torch.ones(3, 2), torch.ones(2), torch.tensor(Tr
     public = replace(again, nodes=tuple(_publicly(node) for node in again.nodes))
     assert public != again
     outcomes = Oracle(child, found, ()).judge([again, public])
-    assert [outcome.outcome for outcome in outcomes] == ["same", "same"], outcomes
+    assert [outcome.ending for outcome in outcomes] == ["same", "same"], outcomes
     found.close()
 
 
@@ -93,7 +93,7 @@ torch.compile(f, backend=wrong)(torch.rand(3, 2), torch.rand(2), torch.tensor(Tr
     assert len(ways) == functions
     for candidate in ways:
         (outcome,) = Oracle(child, found, ()).judge([candidate])
-        assert outcome.outcome == "same", outcome
+        assert outcome.ending == "same", outcome
         assert candidate.called == ()
     found.close()
 
@@ -114,7 +114,7 @@ torch.compile(f, backend=wrong)(torch.rand(3))
     program = replace(found.program("aot"), compile_kwargs=(("backend", "'aot_eager'"),))
     assert targets(program).count("torch.ops.aten.log1p.default") == 2
     (outcome,) = Oracle(child, found, ()).judge([program])
-    assert outcome.outcome == "same", outcome
+    assert outcome.ending == "same", outcome
     found.close()
 
 
@@ -148,5 +148,5 @@ with torch.no_grad():
         assert len(ways) == 3
         for candidate in ways:
             (outcome,) = Oracle(child, found, ()).judge([candidate])
-            assert outcome.outcome == "same", outcome
+            assert outcome.ending == "same", outcome
     found.close()

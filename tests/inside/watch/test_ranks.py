@@ -63,6 +63,7 @@ def test_a_fault_of_one_rank_is_held_as_a_program_of_one_process(triage: Any) ->
     found.survey.close()
 
 
+@pytest.mark.quality("slow")
 def test_ranks_that_agree_are_healthy(triage: Any) -> None:
     found = triage(None)
     assert isinstance(found, Settled)

@@ -171,7 +171,7 @@ def recipe() -> str:
 SHELLS = ["bash --noprofile --norc -eo pipefail", "sh"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", [pytest.param(SHELLS[0], marks=pytest.mark.quality("slow")), SHELLS[1]])
 def test_the_curl_recipe(ci: Ci, shell: str) -> None:
     write(ci, train="# wrong aten.relu")
     ran = ci.run(shell, recipe(), MINIMIZER_SERVER=ci.url)

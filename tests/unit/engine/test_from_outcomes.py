@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.protocol import Difference, Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.from_outcomes import culprit_of, details_of, dispute
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -43,12 +43,12 @@ def test_calls_are_blamed_by_name_where_nothing_could_be_watched(target: str, op
 
 
 def differs(outcome: str, **verdict: object) -> Outcome:
-    return Outcome.model_validate({"outcome": outcome, "verdict": verdict})
+    return Outcome.model_validate({"ending": outcome, "verdict": verdict})
 
 
 def test_what_only_the_script_calls_a_failure_is_in_dispute() -> None:
     shown = Outcome(
-        outcome="different", verdict=Verdict(fault=True, differences=[Difference(max_abs=1e-6, required_atol=2e-6)])
+        ending=Ending.DIFFERENT, verdict=Verdict(fault=True, differences=[Difference(max_abs=1e-6, required_atol=2e-6)])
     )
     assert dispute(shown, differs("different", fault=True)) is None
     assert dispute(shown, differs("compile_error")) is None
@@ -68,7 +68,7 @@ def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, 
     wrong = Difference(where="grad[0]", kind="wrong_gradient", what="value", expected="1.0", actual="2.0")
 
     def details(difference: Difference) -> object:
-        return details_of(program, Outcome(outcome="different", verdict=Verdict(differences=[difference])), None)
+        return details_of(program, Outcome(ending=Ending.DIFFERENT, verdict=Verdict(differences=[difference])), None)
 
     assert details(gone) == {"gradients": ["x"], "unused": True}
     assert details(wrong) == {"gradients": ["x"]}
@@ -93,25 +93,25 @@ def test_values_are_compared_plainly_where_nothing_is_wrong_that_would_be_looked
 ) -> None:
     differences = [Difference(where=where, what=what) for where, what in places]
     verdict = Verdict(fault=True, equals_itself=equals_itself, differences=differences)
-    details = details_of(calling(".sin"), Outcome(outcome="different", verdict=verdict), None)
+    details = details_of(calling(".sin"), Outcome(ending=Ending.DIFFERENT, verdict=verdict), None)
     assert details.get("comparable") == comparable
 
 
 def test_a_child_that_says_nothing_of_nan_may_have_some() -> None:
     verdict = Verdict.model_validate({"fault": True, "differences": [{"where": "output"}]})
-    assert "comparable" not in details_of(calling(".sin"), Outcome(outcome="different", verdict=verdict), None)
+    assert "comparable" not in details_of(calling(".sin"), Outcome(ending=Ending.DIFFERENT, verdict=verdict), None)
 
 
 def test_inputs_that_are_written_to_are_named_and_a_child_can_name_no_others() -> None:
     """What a child says is not to be trusted: it runs the user's script."""
-    outcome = Outcome(outcome="same", writes=[0, 7, -1])
+    outcome = Outcome(ending=Ending.SAME, writes=[0, 7, -1])
     assert details_of(calling(".sin_"), outcome, None)["writes"] == ["x"]
 
 
 def found(where: str, what: str, expected: str = "", actual: str = "", outputs: int = 1) -> Mapping[str, object]:
     program = Program(tuple(Input(n, META, code="torch.ones(4)") for n in "xy"), (), ("x", "y")[:outputs])
     difference = Difference(where=where, kind="wrong_metadata", what=what, expected=expected, actual=actual)
-    return details_of(program, Outcome(outcome="different", verdict=Verdict(differences=[difference])), None)
+    return details_of(program, Outcome(ending=Ending.DIFFERENT, verdict=Verdict(differences=[difference])), None)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_another_sort_of_tensor_is_told_by_what_differs(actual: str, aspect: str
 
 def test_a_repro_differentiates_what_the_judge_did_and_no_more_is_believed() -> None:
     values = {"output[0]": "torch.float32", "output[1][0]": "torch.complex64", "output; import os": "torch.float32"}
-    details = details_of(calling(".sin"), Outcome(outcome="different", differentiated=values), None)
+    details = details_of(calling(".sin"), Outcome(ending=Ending.DIFFERENT, differentiated=values), None)
     assert details == {"differentiated": {"[0]": "torch.float32", "[1][0]": "torch.complex64"}}
 
 
 def test_what_reaches_the_caller_is_kept_beside_the_root() -> None:
     error = ExceptionInfo(type="torch.exc.Outer", message="lowering failed", root_type="KeyError", root_message="'f'")
-    assert details_of(calling(".sin"), Outcome(outcome="compile_error", exception=error), None) == {
+    assert details_of(calling(".sin"), Outcome(ending=Ending.COMPILE_ERROR, exception=error), None) == {
         "said": "Outer: lowering failed"
     }
 

@@ -53,7 +53,7 @@ def wrong(*whats: str) -> Outcome:
     differences = [{"where": "output[0]", "kind": "wrong_output", "what": what} for what in whats]
     return parse(
         Outcome,
-        {"outcome": "different", "verdict": {"fault": True, "kind": "wrong_output", "differences": differences}},
+        {"ending": "different", "verdict": {"fault": True, "kind": "wrong_output", "differences": differences}},
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.child.executor import RERUN, Executor
-from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
 from minimizer.engine.oracle.oracle import (
     Signature,
     exception_signature,
@@ -44,7 +44,7 @@ class Rerun:
     def check(self, candidates: Sequence[Source]) -> list[bool]:
         """Which of the scripts end well without the compiler and fail in the target's way with it."""
         eager = self._run([self._request(c.text, compiled=False) for c in candidates])
-        rest = [i for i, outcome in enumerate(eager) if outcome.outcome == "same"]
+        rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME]
         compiled = self._run([self._request(candidates[i].text, compiled=True) for i in rest])
         verdicts = dict(zip(rest, map(self._is_target, compiled), strict=True))
         self.trials += len(candidates)
@@ -71,7 +71,7 @@ class Rerun:
     def ends_well(self, text: str) -> bool:
         """Whether a script runs to its end without the compiler."""
         (outcome,) = self._run([self._request(text, compiled=False)])
-        return outcome.outcome == "same"
+        return outcome.ending is Ending.SAME
 
     def observed(self, text: str) -> Outcome:
         """What eager does inside the functions that the script compiles: ``ops``, ``calls``, ``unusual`` inputs."""
@@ -99,13 +99,13 @@ class Rerun:
         watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
         outcomes = self._executor.judge(requests, timeout=timeout, op=RERUN, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
-            is_late = outcome.outcome == "timeout" and outcome.seconds >= timeout  # of a busy machine, most often
+            is_late = outcome.ending is Ending.TIMEOUT and outcome.seconds >= timeout  # of a busy machine, most often
             if is_noise(outcome) or is_late:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
                 (outcomes[index],) = self._executor.judge(
                     [{**requests[index], "environ": clean}], timeout=timeout, op=RERUN, watchdog=watchdog
                 )
-        self._slowest = max([slowest, *(o.seconds for o in outcomes if o.outcome not in ("timeout", "lost"))])
+        self._slowest = max([slowest, *(o.seconds for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST))])
         return outcomes
 
 
@@ -118,7 +118,7 @@ def script_signature(outcome: Outcome) -> Signature | None:
     if is_noise(outcome) or not outcome.attempted:
         return None
     error = outcome.exception
-    check = _own_check(error) if error is not None and outcome.outcome == "runtime_error" else ""
+    check = _own_check(error) if error is not None and outcome.ending is Ending.RUNTIME_ERROR else ""
     if error is not None and check:
         kind = Kind.WRONG_METADATA if OF_METADATA.search(error.root_message) else Kind.WRONG_OUTPUT
         return replace(exception_signature(kind, error), message="", what=check)

@@ -12,7 +12,7 @@ from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.oracle import ExactOracle, Target
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism
 
@@ -93,4 +93,4 @@ class CannedRuns:
         self._logs = {True: eager, False: compiled}
 
     def judge(self, requests: list[dict[str, Any]], **_: Any) -> list[Outcome]:
-        return [Outcome(outcome="same", exact=self._logs["eager" in request]) for request in requests]
+        return [Outcome(ending=Ending.SAME, exact=self._logs["eager" in request]) for request in requests]

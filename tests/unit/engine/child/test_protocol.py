@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready, parse, parse_program
+from minimizer.engine.child import protocol, sent_program
+from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready, parse
+from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit.layout import setup
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
@@ -206,7 +207,7 @@ def test_sizes_that_are_no_sizes_are_refused() -> None:
 
 
 def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_NODES", 2)
+    monkeypatch.setattr(sent_program, "MAX_NODES", 2)
     parse_program({**PROGRAM, "nodes": [NODE] * 2})
     with pytest.raises(ChildFailed, match="more than 2 nodes"):
         parse_program({**PROGRAM, "nodes": [NODE] * 3})
@@ -256,7 +257,7 @@ MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
             "notes": ["n"],
         },
     ),
-    (Outcome, {"outcome": "different", "verdict": {"fault": True, "kind": "wrong_output"}, "ops": ["aten.relu"], "seconds": 1.0}),
+    (Outcome, {"ending": "different", "verdict": {"fault": True, "kind": "wrong_output"}, "ops": ["aten.relu"], "seconds": 1.0}),
 ]  # fmt: skip
 
 
@@ -288,10 +289,10 @@ def test_no_message_at_all(model: type[protocol.Loose], message: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (Outcome, {"outcome": "minimized"}),
-        (Outcome, {"outcome": "same", "ops": ["x"] * 10_001}),
-        (Outcome, {"outcome": "same", "ops": ["x" * 20_001]}),
-        (Outcome, {"outcome": "same", "seconds": "soon"}),
+        (Outcome, {"ending": "minimized"}),
+        (Outcome, {"ending": "same", "ops": ["x"] * 10_001}),
+        (Outcome, {"ending": "same", "ops": ["x" * 20_001]}),
+        (Outcome, {"ending": "same", "seconds": "soon"}),
         (Finished, {"notes": ["n"] * 101}),
         (Finished, {"checks": [{"rtol": [HARM]}]}),
         (Finished, {"suspects": [{"graph": "first", "call": 0, "verdict": {}}]}),

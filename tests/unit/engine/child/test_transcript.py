@@ -27,7 +27,7 @@ def phase(name: str) -> dict[str, Any]:
 
 
 def outcome(word: str) -> dict[str, Any]:
-    return {"type": "outcome", "outcome": word}
+    return {"type": "outcome", "ending": word}
 
 
 def part(name: str, acted: bool | None) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def outcomes(transcript: Transcript, end: dict[str, Any]) -> list[Outcome]:
 def test_how_a_trial_ended(answers: list[str], end: dict[str, Any], word: str) -> None:
     """What it answered before it died stands; what comes too late does not."""
     last = outcomes(heard(phase("compiled"), *map(outcome, answers)), end)[-1]
-    assert (last.outcome, last.phase, last.log) == (word, "compiled", "said")
+    assert (last.ending, last.phase, last.log) == (word, "compiled", "said")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_every_compilation_of_a_trial_has_an_outcome(
 ) -> None:
     said = heard(phase("compare"), outcome("same"), phase("backward"), outcome("different"), *further)
     found = outcomes(said, end)
-    assert [o.outcome for o in found] == words
+    assert [o.ending for o in found] == words
     assert [o.phase for o in found] == ["compare", "backward", "compiled"][: len(words)]
     assert sum(o.seconds for o in found) == pytest.approx(1.5)
 
@@ -107,7 +107,7 @@ def test_a_forged_end_is_refused(forged: dict[str, Any]) -> None:
         outcomes(heard(), forged)
 
 
-@pytest.mark.parametrize("answer", [{}, {"outcome": "minimized"}, {"outcome": "different", "verdict": 5}])
+@pytest.mark.parametrize("answer", [{}, {"ending": "minimized"}, {"ending": "different", "verdict": 5}])
 def test_a_forged_answer_is_refused(answer: dict[str, Any]) -> None:
     with pytest.raises(ChildFailed, match="malformed Outcome"):
         outcomes(heard({"type": "outcome", **answer}), {})

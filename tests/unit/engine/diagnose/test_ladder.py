@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Outcome, parse
+from minimizer.engine.child.protocol import Ending, Outcome, parse
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
@@ -84,11 +84,11 @@ def test_a_backend_that_another_is_compared_with_is_not_to_blame(text: str, back
 
 PROGRAM = Program((Input("x", None, code="torch.ones(2)"),), (Node("y", "torch.relu", (Ref("x"),)),), ("y",))
 FAILS, LOST, SETUP = (
-    Outcome(outcome="crash", phase="compiled", signal=11),
-    Outcome(outcome="lost"),
-    Outcome(outcome="setup_error"),
+    Outcome(ending=Ending.CRASH, phase="compiled", signal=11),
+    Outcome(ending=Ending.LOST),
+    Outcome(ending=Ending.SETUP_ERROR),
 )
-PASSES = Outcome(outcome="same")
+PASSES = Outcome(ending=Ending.SAME)
 
 
 @dataclass
@@ -130,7 +130,7 @@ def test_the_stage_is_the_first_rung_that_fails_where_the_one_below_passes(
 
 
 def test_a_rung_that_raises_what_eager_raises_passes_where_an_error_is_missing() -> None:
-    raises, missing = Outcome(outcome="eager_error"), Outcome(outcome="missing_error", phase="compiled")
+    raises, missing = Outcome(ending=Ending.EAGER_ERROR), Outcome(ending=Ending.MISSING_ERROR, phase="compiled")
     oracle = Rungs((raises, raises, raises, missing), Kind.MISSING_ERROR)
     stage, ladder, _ = climb(PROGRAM, cast(Oracle, oracle))
     assert stage is Stage.INDUCTOR
@@ -138,7 +138,7 @@ def test_a_rung_that_raises_what_eager_raises_passes_where_an_error_is_missing()
 
 
 def test_of_another_failure_a_rung_that_fails_in_eager_does_not_pass() -> None:
-    stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(outcome="eager_error"), FAILS))))
+    stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(ending=Ending.EAGER_ERROR), FAILS))))
     assert stage is Stage.UNKNOWN
     assert ladder[2].outcome == "eager_error"
 
@@ -200,7 +200,7 @@ def test_a_script_that_fails_once_is_run_no_more(tmp_path: Path) -> None:
 
 def test_a_script_that_takes_long_does_not_hang(tmp_path: Path) -> None:
     """Nobody has seen it stand still."""
-    late = parse(Outcome, {"outcome": "timeout", "phase": "compiled"})
+    late = parse(Outcome, {"ending": "timeout", "phase": "compiled"})
     level, _ = python_level(tmp_path, Scripted({None: late}))
     assert level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "Discrete values differ.")) is None
 
@@ -212,7 +212,7 @@ class Slow(Scripted):
         check = {
             "type": "AssertionError", "root_type": "AssertionError", "message": "", "root_message": "", "frames": [["a.py", "f", ""]],
         }  # fmt: skip
-        fails = parse(Outcome, {"outcome": "runtime_error", "exception": check})
+        fails = parse(Outcome, {"ending": "runtime_error", "exception": check})
         return [fails if r["compile"] and "perf_counter" in r["text"] else PASSES for r in requests]
 
 

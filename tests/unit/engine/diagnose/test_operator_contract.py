@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from toy_programs import chain
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.model import Program
@@ -43,7 +43,7 @@ def ask(outcome: Outcome, program: Program = SMALLEST, **more: Any) -> tuple[Bro
 
 
 def test_the_window_is_asked_for_the_operators_of_the_smallest_program() -> None:
-    broken, requests = ask(Outcome(outcome="same", values={"lib.scale": "test_schema: x\n  was mutated"}))
+    broken, requests = ask(Outcome(ending=Ending.SAME, values={"lib.scale": "test_schema: x\n  was mutated"}))
     assert broken == Broken("lib.scale", "test_schema: x was mutated")
     assert requests == [
         {"program": WINDOW, "operators": ["lib.scale"], "differentiates": False, "op": "check_operators"}
@@ -51,17 +51,17 @@ def test_the_window_is_asked_for_the_operators_of_the_smallest_program() -> None
 
 
 def test_without_such_operators_nothing_is_asked() -> None:
-    assert ask(Outcome(outcome="same"), chain(["torch.relu"])) == (None, [])
+    assert ask(Outcome(ending=Ending.SAME), chain(["torch.relu"])) == (None, [])
 
 
 def test_gradients_are_asked_for_where_they_are_wrong() -> None:
-    _, requests = ask(Outcome(outcome="same"), kind=Kind.WRONG_GRADIENT)
+    _, requests = ask(Outcome(ending=Ending.SAME), kind=Kind.WRONG_GRADIENT)
     assert requests[0]["differentiates"] is True
 
 
 @pytest.mark.parametrize("outcome", ["same", "timeout", "crash", "lost"])
 def test_no_answer_is_no_say(outcome: Any) -> None:
-    assert ask(Outcome(outcome=outcome))[0] is None
+    assert ask(Outcome(ending=outcome))[0] is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_graphs import chain, model
 
-from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.child.protocol import Difference, Ending, Outcome, Verdict
 from minimizer.engine.localize.localize import Localized, localize
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Program
@@ -91,7 +91,7 @@ def test_a_region_that_cannot_be_judged_is_unknown_and_no_root() -> None:
     class Unsure(FakeOracle):
         def _outcome(self, program: Program) -> Outcome:
             if any(node.module.startswith("blocks.0") for node in program.nodes) and program.size < 30:
-                return Outcome(outcome="eager_error")
+                return Outcome(ending=Ending.EAGER_ERROR)
             return super()._outcome(program)
 
     oracle = Unsure(has("torch.bad"))
@@ -103,10 +103,10 @@ def test_a_region_that_cannot_be_judged_is_unknown_and_no_root() -> None:
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
     [
-        (Outcome(outcome="compile_error"), "bad"),
-        (Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_metadata")), "bad"),
-        (Outcome(outcome="nondeterministic", verdict=Verdict(nondeterministic=True)), "unknown"),
-        (Outcome(outcome="same", verdict=Verdict()), "good"),
+        (Outcome(ending=Ending.COMPILE_ERROR), "bad"),
+        (Outcome(ending=Ending.DIFFERENT, verdict=Verdict(fault=True, kind="wrong_metadata")), "bad"),
+        (Outcome(ending=Ending.NONDETERMINISTIC, verdict=Verdict(nondeterministic=True)), "unknown"),
+        (Outcome(ending=Ending.SAME, verdict=Verdict()), "good"),
     ],
 )
 def test_a_region_that_fails_alone_in_another_way_is_not_good(outcome: Outcome, verdict: str) -> None:
@@ -180,10 +180,10 @@ class Showing(FakeOracle):
         if len(program.outputs) < 4 or outcome.verdict is None or not outcome.verdict.differences:
             return outcome
         if self._vanishes:
-            return Outcome(outcome="same", verdict=Verdict())
+            return Outcome(ending=Ending.SAME, verdict=Verdict())
         bad = next(i for i, name in enumerate(program.outputs) if program.node(name).target == "torch.bad")
         places = [Difference(where=f"output[{index}]") for index in range(bad, len(program.outputs))]
-        return Outcome(outcome="different", verdict=Verdict(fault=True, kind="wrong_output", differences=places))
+        return Outcome(ending=Ending.DIFFERENT, verdict=Verdict(fault=True, kind="wrong_output", differences=places))
 
 
 @pytest.mark.parametrize("vanishes", [False, True])

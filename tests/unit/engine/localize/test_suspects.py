@@ -10,7 +10,7 @@ import pytest
 from fake_oracle import FakeOracle, Rule, Wary
 from sample_graphs import chain, model
 
-from minimizer.engine.child.protocol import Outcome, Verdict
+from minimizer.engine.child.protocol import Ending, Outcome, Verdict
 from minimizer.engine.localize.suspects import Answer, first_wrong, taken_apart
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.arguments import Ref
@@ -63,7 +63,9 @@ def test_what_two_operations_do_together_between_jumps_is_found() -> None:
 def test_where_every_part_is_right_the_difference_is_amplified_rounding() -> None:
     class Amplifying(FakeOracle):
         def _outcome(self, program: Program) -> Outcome:
-            return Outcome(outcome="same", verdict=Verdict(discrete=has("torch.floor")(program) and program.size > 1))
+            return Outcome(
+                ending=Ending.SAME, verdict=Verdict(discrete=has("torch.floor")(program) and program.size > 1)
+            )
 
     assert asked(chain([("torch.sin", ""), ("torch.floor", "")]), Amplifying(has(""))) == Answer()
 
@@ -71,7 +73,7 @@ def test_where_every_part_is_right_the_difference_is_amplified_rounding() -> Non
 def test_a_part_that_cannot_be_asked_is_told() -> None:
     class Mute(FakeOracle):
         def _outcome(self, program: Program) -> Outcome:
-            return Outcome(outcome="setup_error" if has("torch.odd")(program) else "same", verdict=Verdict())
+            return Outcome(ending=Ending.SETUP_ERROR if has("torch.odd")(program) else "same", verdict=Verdict())
 
     program = chain([("torch.sin", ""), ("torch.odd", ""), ("torch.cos", "")])
     assert asked(program, Mute(has(""))) == Answer(unasked=(Region(1, 2),))
@@ -85,7 +87,7 @@ def test_a_region_that_is_wrong_in_another_way_than_the_script_is_not_right(kind
         def _outcome(self, program: Program) -> Outcome:
             outcome = super()._outcome(program)
             verdict = Verdict(fault=True, kind=kind, differences=outcome.verdict.differences if outcome.verdict else [])
-            return outcome if outcome.outcome == "same" else replace_verdict(outcome, verdict)
+            return outcome if outcome.ending == "same" else replace_verdict(outcome, verdict)
 
     answer = asked(chain([("torch.bad", "")]), Other(has("torch.bad"), Kind.WRONG_OUTPUT))
     assert (answer.wrong is not None) is counts

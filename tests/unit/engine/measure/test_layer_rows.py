@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from toy_programs import META
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.oracle.sequential import SequentialTest
@@ -37,8 +37,11 @@ def test_too_many_modules_are_taken_together_by_what_they_are_in() -> None:
     assert [(row.start, row.stop) for row in flat] == [(0, MOST_LAYERS + 1)]
 
 
-SAME, WRONG = Outcome(outcome="same"), Outcome(outcome="different", verdict={"fault": True, "kind": "wrong_output"})  # type: ignore[arg-type]
-LOST, DIED = Outcome(outcome="nondeterministic"), Outcome(outcome="crash", signal=11, phase="compiled")
+SAME, WRONG = (
+    Outcome(ending=Ending.SAME),
+    Outcome(ending=Ending.DIFFERENT, verdict={"fault": True, "kind": "wrong_output"}),
+)  # type: ignore[arg-type]
+LOST, DIED = Outcome(ending=Ending.NONDETERMINISTIC), Outcome(ending=Ending.CRASH, signal=11, phase="compiled")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_a_backward_that_is_wrong_behind_a_right_forward(forward: Outcome, backw
 # what is said of a table ----------------------------------------------------------------------------------------------
 
 GRADIENT = (Kind.WRONG_GRADIENT, Kind.WRONG_OUTPUT)  # as the search accepts them
-UNSET, BROKEN = Outcome(outcome="setup_error"), Outcome(outcome="compile_error")
+UNSET, BROKEN = Outcome(ending=Ending.SETUP_ERROR), Outcome(ending=Ending.COMPILE_ERROR)
 
 
 def two_layers(*, grad: bool) -> Program:

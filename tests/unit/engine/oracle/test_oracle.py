@@ -45,7 +45,7 @@ def error(
 
 
 def outcome(word: str, *, phase: str = "compiled", **fields: Any) -> Outcome:
-    return Outcome.model_validate({"outcome": word, "phase": phase, **fields})
+    return Outcome.model_validate({"ending": word, "phase": phase, **fields})
 
 
 def different(kind: str = "wrong_output", what: str = "value") -> Outcome:
@@ -283,7 +283,7 @@ def test_noise_is_retried_on_a_clean_cache_and_then_believed(noisy: Outcome) -> 
 
     executor = FakeExecutor(answer)
     assert is_noise(noisy)
-    assert [o.outcome for o in oracle_for(executor).judge([PROGRAM])] == ["same"]
+    assert [o.ending for o in oracle_for(executor).judge([PROGRAM])] == ["same"]
     assert executor.asked[1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/clean-1"}
     assert executor.asked[1]["source"] == executor.asked[0]["source"]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from toy_programs import chain
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Difference, Outcome, Verdict
+from minimizer.engine.child.protocol import Difference, Ending, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Oracle, Signature
@@ -29,11 +29,11 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
 WRONG = Outcome(
-    outcome="different",
+    ending=Ending.DIFFERENT,
     phase="compare",
     verdict=Verdict(fault=True, kind="wrong_output", differences=[Difference(where="output[0]")]),
 )
-RIGHT = Outcome(outcome="same", phase="compare")
+RIGHT = Outcome(ending=Ending.SAME, phase="compare")
 RATES = st.floats(LEAST_RATE, MOST_RATE)
 Rate = Callable[[dict[str, Any]], float]
 
@@ -58,7 +58,7 @@ class Flaky:
         while len(outcomes) < request.get("compilations", 1) and failures < request.get("failures", 1):
             fails = self._random.random() < self._rate(request)
             outcomes.append(self._wrong if fails else self._other)
-            failures += outcomes[-1].outcome != "same"
+            failures += outcomes[-1].ending != "same"
         self.compilations += len(outcomes)
         return outcomes
 
@@ -177,7 +177,7 @@ def test_the_outcome_shows_the_verdict() -> None:
 
 
 def test_another_failure_does_not_hide_the_one_looked_for() -> None:
-    crash = Outcome(outcome="crash", signal=11, phase="compiled")
+    crash = Outcome(ending=Ending.CRASH, signal=11, phase="compiled")
     asked = oracle(Flaky(5, always(0.6), other=crash))
     assert asked.check([PROGRAM]) == [True]
     never = oracle(Flaky(5, always(0.0), other=crash))
@@ -187,7 +187,7 @@ def test_another_failure_does_not_hide_the_one_looked_for() -> None:
 
 @pytest.mark.parametrize("word", ["setup_error", "eager_error", "nondeterministic", "lost"])
 def test_what_is_no_candidate_is_not_compiled_again(word: str) -> None:
-    executor = Flaky(0, always(0.0), other=Outcome.model_validate({"outcome": word}))
+    executor = Flaky(0, always(0.0), other=Outcome.model_validate({"ending": word}))
     executor.fresh_cache = lambda: Path("/clean")  # type: ignore[method-assign]
     assert oracle(executor).check([PROGRAM]) == [False]
     assert len(executor.asked) <= 2
@@ -196,12 +196,12 @@ def test_what_is_no_candidate_is_not_compiled_again(word: str) -> None:
 def test_eager_that_changes_its_mind_outweighs_every_failure() -> None:
     class Unsteady(Flaky):
         def _trial(self, request: dict[str, Any]) -> list[Outcome]:
-            return [*super()._trial(request), Outcome(outcome="nondeterministic")]
+            return [*super()._trial(request), Outcome(ending=Ending.NONDETERMINISTIC)]
 
     executor = Unsteady(0, always(1.0))
     assert oracle(executor).check([PROGRAM]) == [False]
     measured = oracle(executor).measure(PROGRAM)
-    assert (measured.outcome.outcome, measured.rate.failed) == ("nondeterministic", 0)
+    assert (measured.outcome.ending, measured.rate.failed) == ("nondeterministic", 0)
 
 
 # how often a program fails --------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_failure_that_needs_a_fresh_process_always_shows() -> None:
 
 
 def test_a_crash_ends_its_process_and_is_measured_in_others() -> None:
-    crash = Outcome(outcome="crash", signal=11, phase="compiled")
+    crash = Outcome(ending=Ending.CRASH, signal=11, phase="compiled")
 
     class Crashing(Flaky):
         def _trial(self, request: dict[str, Any]) -> list[Outcome]:

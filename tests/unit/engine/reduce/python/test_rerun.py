@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import ExceptionInfo, Outcome
+from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.rerun import Rerun, script_signature
 from minimizer.vocabulary import Kind
@@ -17,10 +17,12 @@ from minimizer.vocabulary import Kind
 GENERATED = f"c{'a7' * 25}.py"
 
 
-def failed(*frames: str, type_: str = "AssertionError", outcome: str = "runtime_error", message: str = "no") -> Outcome:
+def failed(
+    *frames: str, type_: str = "AssertionError", ending: Ending = Ending.RUNTIME_ERROR, message: str = "no"
+) -> Outcome:
     root = [[file, "f", "assert x"] for file in frames]
     error = ExceptionInfo(type=type_, message=message, root_type="AssertionError", root_message=message, frames=root)
-    return Outcome(outcome=outcome, exception=error)
+    return Outcome(ending=ending, exception=error)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_a_shape_that_differs_is_no_wrong_value() -> None:
 def test_an_assertion_of_the_compiler_is_an_error() -> None:
     """Dynamo asserts that a backend returned something; a script that was reduced to that shows another failure."""
     wrapped = script_signature(
-        failed("script.py", type_="torch._dynamo.exc.BackendCompilerFailed", outcome="compile_error")
+        failed("script.py", type_="torch._dynamo.exc.BackendCompilerFailed", ending=Ending.COMPILE_ERROR)
     )
     assert wrapped is not None and wrapped.kind is Kind.COMPILE_ERROR
     for file in ("torch/_dynamo/output_graph.py", "torch/nn/functional.py", GENERATED):
@@ -58,12 +60,12 @@ class Canned:
 
     def _outcome(self, request: dict[str, Any]) -> Outcome:
         if not request["compile"]:
-            return Outcome(outcome="same")
+            return Outcome(ending=Ending.SAME)
         line = request["text"].strip()
         message = line.partition("'")[2].rstrip("')")
         error = {"type": "RuntimeError", "message": message, "root_type": "RuntimeError", "root_message": message}
         return Outcome(
-            outcome="runtime_error", exception=ExceptionInfo(**error, frames=[("script.py", "<module>", line)])
+            ending=Ending.RUNTIME_ERROR, exception=ExceptionInfo(**error, frames=[("script.py", "<module>", line)])
         )
 
 
