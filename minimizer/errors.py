@@ -8,10 +8,17 @@ MinimizerError
 ├── BudgetExceeded         the time that ``--budget`` allows is used up
 │   └── DiskExceeded       the disk that a job may fill is
 ├── Cancelled              somebody asked us to stop
-└── ChildFailed            the sandboxed child broke its protocol or died as a whole
+├── ChildFailed            the sandboxed child broke its protocol or died as a whole
+│   └── Unanswered         the holder of a graph cannot give what was asked for
+└── WorkerTrouble          the machine is at fault: a full disk, a sandbox that does not come up, a child killed from outside
 """
 
 from __future__ import annotations
+
+import errno
+
+EXHAUSTED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
+"""Errors of the operating system that are the machine's, whoever meets them."""
 
 
 class MinimizerError(Exception):
@@ -50,5 +57,14 @@ class ChildFailed(MinimizerError):
     """The sandboxed child died as a whole or answered with something we do not accept."""
 
 
+class WorkerTrouble(MinimizerError):
+    """The machine is at fault, which says nothing of the script: another one, or this one later, may have an answer."""
+
+
 class Unanswered(ChildFailed):
     """The holder of a graph is there but cannot give what was asked for, such as a tensor that no file can hold."""
+
+
+def is_of_the_machine(error: BaseException) -> bool:
+    """Whether the machine is at fault, not the script and not this program."""
+    return isinstance(error, WorkerTrouble) or (isinstance(error, OSError) and error.errno in EXHAUSTED)

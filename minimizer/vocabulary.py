@@ -73,6 +73,8 @@ class Reason(StrEnum):
     BUDGET = "budget"
     INTERRUPTED = "interrupted"
     INTERNAL_ERROR = "internal_error"
+    WORKER_TROUBLE = "worker_trouble"
+    """The machine, not the script. Never an answer to others who ask the same."""
 
 
 class Step(StrEnum):

@@ -72,6 +72,14 @@ class _StoreCollector(Collector):
         yield jobs
         workers = self._service.store.workers()
         yield GaugeMetricFamily("minimizer_workers", "Workers that have registered.", value=len(workers))
+        unfit = GaugeMetricFamily(
+            "minimizer_worker_trouble",
+            "1 for a worker that takes no jobs, since something is wrong with its machine; else 0.",
+            labels=["worker"],
+        )
+        for worker in workers:
+            unfit.add_metric([worker.name], float(bool(worker.trouble)))
+        yield unfit
         gpus = GaugeMetricFamily(
             "minimizer_worker_gpu",
             "GPUs of workers: 1 where jobs can use it, 0 where something is wrong.",

@@ -40,9 +40,10 @@ def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
     for worker in alive:
         needs |= {(device, tool) for device in (None, *worker.devices) for tool in (None, *worker.toolchains)}
     found = []
+    fit = [worker for worker in alive if not worker.trouble]
     for device, toolchain in sorted(needs, key=lambda need: (need[0] or "", need[1] or "")):
         here = waiting.get((device, toolchain))
-        able = [worker for worker in alive if can_take(worker.devices, worker.toolchains, (device, toolchain))]
+        able = [worker for worker in fit if can_take(worker.devices, worker.toolchains, (device, toolchain))]
         found.append(
             Queue(device, toolchain, here.jobs if here else 0, here.oldest if here else None, workers=len(able))
         )
@@ -68,4 +69,7 @@ def page() -> str:
 def may_start(job: Job, workers: Sequence[WorkerRow]) -> bool:
     """Whether one of them is alive and can take the job."""
     needs = job.options.needs
-    return any(is_alive(worker) and can_take(worker.devices, worker.toolchains, needs) for worker in workers)
+    return any(
+        is_alive(worker) and not worker.trouble and can_take(worker.devices, worker.toolchains, needs)
+        for worker in workers
+    )

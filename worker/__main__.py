@@ -26,6 +26,7 @@ from minimizer.store import Store
 from minimizer.store.tables.migrate import require_current
 from worker.app import create_app
 from worker.courier import Courier
+from worker.fitness import Fitness
 from worker.gpu import OwnGpus, Turns, look
 from worker.reaper import Reaper
 from worker.tasks import Engine, minimize
@@ -68,7 +69,8 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
     name = f"{socket.gethostname()}-{os.getpid()}"
     stopping = threading.Event()
     devices = gpus.devices
-    app = create_app(settings, store, name, devices, stopping, engine, turns)
+    fitness = Fitness.of(settings)
+    app = create_app(settings, store, name, devices, stopping, engine, turns, fitness)
 
     # Celery's handler of SIGTERM sends this in the main thread, in the middle of the running job. Solo runs the job in this
     # very process, so that the engine's next look at its sink sees the flag.
@@ -91,7 +93,9 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
     try:
         register()
         threads += [
-            Reaper(store, settings, name, register=register, ring=bell, stopping=stopping).start(),
+            Reaper(
+                store, settings, name, register=register, ring=bell, stopping=stopping, trouble=fitness.trouble
+            ).start(),
             Courier(store, settings.reap_seconds, stopping).start(),
         ]
         worker = app.Worker(

@@ -11,6 +11,7 @@ from celery import Celery
 from minimizer.service.broker import TASK, broker_config
 from minimizer.settings import Settings
 from minimizer.store import Store
+from worker.fitness import Fitness
 from worker.gpu import Turns
 from worker.tasks import Engine, minimize, take_jobs
 
@@ -25,6 +26,7 @@ def create_app(
     stopping: threading.Event,
     engine: Engine = minimize,
     turns: Turns | None = None,
+    fitness: Fitness | None = None,
 ) -> Celery:
     """A Celery app whose task runs jobs from the store that this worker can do."""
     app = Celery("minimizer-worker")
@@ -45,6 +47,15 @@ def create_app(
     @app.task(name=TASK)  # type: ignore[untyped-decorator]
     def run(job_id: str) -> None:
         log.debug("rung for job %s", job_id)
-        take_jobs(store, settings, worker=worker, devices=devices, stopping=stopping, engine=engine, turns=turns)
+        take_jobs(
+            store,
+            settings,
+            worker=worker,
+            devices=devices,
+            stopping=stopping,
+            engine=engine,
+            turns=turns,
+            fitness=fitness,
+        )
 
     return app

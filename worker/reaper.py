@@ -32,6 +32,7 @@ class Reaper:
         register: Callable[[], None],
         ring: Callable[[Job], None],
         stopping: threading.Event,
+        trouble: Callable[[], str] = str,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -39,6 +40,7 @@ class Reaper:
         self._register = register
         self._ring = ring
         self._stopping = stopping
+        self._trouble = trouble
         self._retire_at = self._collect_at = time.monotonic()
 
     def start(self) -> threading.Thread:
@@ -48,12 +50,15 @@ class Reaper:
 
     def sweep(self) -> None:
         """One round."""
-        if not self._store.worker_seen(self._worker):
+        trouble = self._trouble()
+        if not self._store.worker_seen(self._worker, trouble):
             self._register()
         expired = self._store.requeue_expired(self._settings.max_attempts)
         for job in expired:
             log.warning("job %s: its worker fell silent, it waits again", job.id)
-        for job in [*expired, *self._store.stale_queued(self._settings.lease_seconds, self._worker)]:
+        # One that takes no jobs would hear the bell itself, and nobody else.
+        stale = [] if trouble else self._store.stale_queued(self._settings.lease_seconds, self._worker)
+        for job in [*expired, *stale]:
             self._ring(job)
         if time.monotonic() >= self._retire_at:
             self._retire_at = time.monotonic() + _RETIRE_SECONDS

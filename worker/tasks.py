@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from minimizer.engine.child.scratch import Scratch
+from minimizer.errors import is_of_the_machine
 from minimizer.options import Options
 from minimizer.report.model import Report
 from minimizer.service import archive
@@ -19,6 +20,7 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Claim, Job, Store
 from minimizer.vocabulary import Reason, Status
+from worker.fitness import Fitness
 from worker.gpu import Turns
 from worker.lease import Lease
 from worker.sink import DatabaseSink
@@ -68,14 +70,21 @@ def take_jobs(
     stopping: threading.Event,
     engine: Engine = minimize,
     turns: Turns | None = None,
+    fitness: Fitness | None = None,
 ) -> None:
     """Take one job after the other, whoever's turn it is, until none is left that this worker can do.
+
+    It takes none while something is wrong with its machine, and the others are told that they wait.
 
     When the worker is ``stopping``, it takes none any more, and the running one goes back to the queue. A message that comes
     twice, late, or for a job that was deleted finds nothing to do. Each job waits for its turn on the worker's GPUs, if it has any.
     """
     turns = turns or Turns.of(settings, ())
     while not stopping.is_set():
+        if fitness is not None and (trouble := fitness.trouble()):
+            log.warning("this worker takes no jobs: %s", trouble)
+            store.pass_on(devices=devices, toolchains=settings.interpreters)
+            return
         with turns.taken(stopping) as is_ours:
             if not is_ours:
                 return
@@ -98,9 +107,18 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
         lease.write(lambda: store.release(claim))
         log.info("job %s goes back to the queue", job_id)
+    elif report.reason is Reason.WORKER_TROUBLE and _hand_back(store, claim, lease, settings):
+        log.warning("job %s goes back to the queue, for another worker: %s", job_id, report.summary)
     else:
         lease.write(lambda: store.finish(claim, report))
         log.info("job %s is %s", job_id, report.status)
+
+
+def _hand_back(store: Store, claim: Claim, lease: Lease, settings: Settings) -> bool:
+    """Whether another worker is to try the job; else it has been tried often enough, and ends here."""
+    waits: list[bool] = []
+    lease.write(lambda: waits.append(store.hand_back(claim, settings.max_attempts)))
+    return any(waits)
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, engine: Engine) -> Report:
@@ -124,8 +142,12 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
     except Exception as error:
         log.exception("job %s: the engine failed", job.id)
         what = f"{type(error).__name__}: {error}"
-        summary = f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it."
-        ending = {"status": Status.FAILED, "reason": Reason.INTERNAL_ERROR, "summary": summary}
+        if is_of_the_machine(error):
+            reason, summary = Reason.WORKER_TROUBLE, f"The worker's machine could not do the job ({what})."
+        else:
+            reason = Reason.INTERNAL_ERROR
+            summary = f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it."
+        ending = {"status": Status.FAILED, "reason": reason, "summary": summary}
         return sink.latest.model_copy(update=ending)  # with what was found so far
 
 

@@ -36,7 +36,15 @@ from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
 from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
 from minimizer.engine.witness.adopt import take_up
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MissingTool
+from minimizer.errors import (
+    BudgetExceeded,
+    Cancelled,
+    ChildFailed,
+    DiskExceeded,
+    MissingTool,
+    WorkerTrouble,
+    is_of_the_machine,
+)
 from minimizer.options import Options
 from minimizer.report import as_markdown
 from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility
@@ -52,6 +60,9 @@ WARM_UP = {
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
 }  # fmt: skip
 """A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
+
+AGAIN = (Reason.BUDGET, Reason.INTERRUPTED, Reason.WORKER_TROUBLE)
+"""Ends after which a job may be tried again."""
 
 
 def minimize(
@@ -77,12 +88,11 @@ def minimize(
     """
     report = Report()
     journal = Journal(sink, report, options.budget)
-    scratch = Scratch()
-    journal.guard = scratch.watch
     try:
-        _Job(
-            script, options, settings, journal, scratch.path / "shared", python or Path(sys.executable), binds, network
-        ).run()
+        with Scratch() as scratch:
+            journal.guard = scratch.watch
+            folder, interpreter = scratch.path / "shared", python or Path(sys.executable)
+            _Job(script, options, settings, journal, folder, interpreter, binds, network).run()
     except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, budget.ended(report, journal, "cancelled", is_time=False))
     except BudgetExceeded as error:
@@ -97,15 +107,12 @@ def minimize(
             _end(report, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
     except Exception as error:
         journal.log(traceback.format_exc())
-        _end(
-            report,
-            Status.FAILED,
-            Reason.INTERNAL_ERROR,
-            f"A fault of our own: {type(error).__name__}; run.log has more.",
-        )
-    finally:
-        scratch.remove()
-    if report.reason not in (Reason.BUDGET, Reason.INTERRUPTED):  # those may be tried again, and go on from there
+        if is_of_the_machine(error):
+            _end(report, Status.FAILED, Reason.WORKER_TROUBLE, f"This machine could not do the job: {error}.")
+        else:
+            what = f"A fault of our own: {type(error).__name__}; run.log has more."
+            _end(report, Status.FAILED, Reason.INTERNAL_ERROR, what)
+    if report.reason not in AGAIN:  # those go on from there
         sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
@@ -293,7 +300,10 @@ class _Job:
         )
 
     def _start(self, executor: Executor) -> None:
-        ready = executor.start()
+        try:
+            ready = executor.start()
+        except ChildFailed as error:  # the script has not had a say yet
+            raise WorkerTrouble(str(error)) from None
         if self._options.device == "cuda" and not ready.gpu:
             raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
         self._report.environment = dict(ready.environment)

@@ -38,6 +38,7 @@ NO_FAILURE = {
     Reason.BUDGET: "The time budget was used up before a failure was found.",
     Reason.INTERRUPTED: "The job was interrupted before a failure was found.",
     Reason.INTERNAL_ERROR: "The minimizer itself failed; this says nothing about the script.",
+    Reason.WORKER_TROUBLE: "The machine could not do the job; this says nothing about the script.",
 }
 STAGES = {
     Stage.DYNAMO: "Dynamo", Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.DECOMPOSITION: "the decomposition step",

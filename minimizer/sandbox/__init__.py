@@ -9,7 +9,7 @@ only in mode "off" it is -N, as ``subprocess`` has it.
 """
 
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
-from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
+from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.choice import Mode, choose_sandbox
 from minimizer.sandbox.devices import Devices, devices_for
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
@@ -34,6 +34,7 @@ __all__ = [
     "own_gpus",
     "real_interpreter",
     "runtime_paths",
+    "try_bubblewrap",
     "why_no_bubblewrap",
     "without_bytecode",
 ]

@@ -126,7 +126,7 @@ class Sandbox(ABC):
 
         Raises:
             InvalidOption: a path to bind does not exist, or would undo the sandbox.
-            ChildFailed: the sandbox did not come up.
+            WorkerTrouble: the sandbox did not come up.
         """
         for path in (*read, *write):
             _refuse_bad_bind(path)

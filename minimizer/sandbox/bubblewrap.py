@@ -14,7 +14,7 @@ import weakref
 from contextlib import ExitStack
 from pathlib import Path
 
-from minimizer.errors import ChildFailed, MissingTool
+from minimizer.errors import MissingTool, WorkerTrouble
 from minimizer.sandbox import cgroup
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
 from minimizer.sandbox.devices import Devices
@@ -63,7 +63,7 @@ class Bubblewrap(Sandbox):
                 os.write(gate, b"1")
             except (ProcessLookupError, BrokenPipeError):
                 self.kill(process)
-                raise ChildFailed(f"the sandbox did not come up: bwrap ended with {process.returncode}") from None
+                raise WorkerTrouble(f"the sandbox did not come up: bwrap ended with {process.returncode}") from None
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -125,7 +125,12 @@ def _read_init(info: int) -> int:
 
 @functools.cache
 def why_no_bubblewrap() -> str | None:
-    """Why bubblewrap cannot be used here, or None if it can. Tried, since a machine may forbid user namespaces."""
+    """Why bubblewrap cannot be used here, or None if it can: as `try_bubblewrap` says when it is first asked."""
+    return try_bubblewrap()
+
+
+def try_bubblewrap() -> str | None:
+    """Why bubblewrap cannot be used just now, or None if it can. Tried, since a machine may forbid user namespaces."""
     try:
         sandbox = Bubblewrap()
         process = sandbox.start(
@@ -139,7 +144,9 @@ def why_no_bubblewrap() -> str | None:
         )
     except MissingTool:
         return "bubblewrap is not installed"
-    except ChildFailed:
+    except OSError as error:
+        return f"bubblewrap does not start ({error})"
+    except WorkerTrouble:
         return "bubblewrap cannot create namespaces here"
     errors = process.communicate()[1].decode(errors="replace").strip()
     sandbox.kill(process)

@@ -275,7 +275,7 @@ def _forget_run(session: Session, row: JobRow) -> None:
     """Empty a job of its last run. Fence, event numbers and version go on rising: somebody may still hold old ones."""
     session.execute(delete(EventRecord).where(EventRecord.job_number == row.number))
     row.reason = row.step = None
-    row.started_at = row.finished_at = row.worker = None
+    row.started_at = row.finished_at = row.worker = row.shuns = None
     row.progress = {}
     row.summary = ""
     row.attempt = 0

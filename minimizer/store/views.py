@@ -146,6 +146,8 @@ class WorkerRow:
     torch: str
     toolchains: tuple[str, ...]
     hardware: Hardware
+    trouble: str
+    """Why it takes no jobs at present; empty if it does."""
     job_id: str | None
     project: str | None
     """Of the job it is at, as the next two."""

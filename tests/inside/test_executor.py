@@ -24,7 +24,7 @@ from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle, Signature, is_noise
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.errors import Cancelled, ChildFailed
+from minimizer.errors import Cancelled, ChildFailed, WorkerTrouble
 from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
@@ -384,6 +384,26 @@ def test_a_python_that_has_no_torch_says_so(tmp_path: Path) -> None:
     starting = Executor(place(tmp_path, env={"PYTHONPATH": str(broken.parent)}), jobs=1, watch=lambda: None)
     with pytest.raises(ChildFailed, match=r"did not start: ImportError: libtorch_cpu\.so is not what it was"):
         starting.start()
+
+
+def test_a_child_that_is_killed_before_its_first_word_is_the_machines_trouble(tmp_path: Path) -> None:
+    """As one that the kernel ends for want of memory: the script has not had a say."""
+    (tmp_path / "work").mkdir()
+    shadow = tmp_path / "work" / "shadow"
+    shadow.mkdir()
+    (shadow / "torch.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    starting = Executor(place(tmp_path, env={"PYTHONPATH": str(shadow)}), jobs=1, watch=lambda: None)
+    with pytest.raises(WorkerTrouble, match="did not start"):
+        starting.start()
+
+
+def test_a_child_that_is_killed_while_the_script_runs_is_the_machines_trouble(scratch: Path, child: Executor) -> None:
+    script = scratch / "victim.py"
+    script.write_text("import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)\n")
+    request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
+    with pytest.raises(WorkerTrouble, match="killed while it ran the script"):
+        child.survey(request, timeout=SECONDS)
+    assert works(child)
 
 
 def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:

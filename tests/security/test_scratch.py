@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from minimizer.engine.child.scratch import Scratch, remove
-from minimizer.errors import BudgetExceeded
+from minimizer.errors import DiskExceeded, WorkerTrouble
 
 NOBODY = 65534
 NEST = """
@@ -40,25 +42,37 @@ def own_folder() -> Iterator[Path]:
         os.seteuid(0)
 
 
-def test_a_job_ends_before_the_disk_is_full() -> None:
-    modest, greedy = Scratch(least_free=1), Scratch(least_free=1 << 60)
-    try:
-        modest.watch()
-        with pytest.raises(BudgetExceeded, match="MiB are free on the disk"):
-            greedy.watch()
-    finally:
-        modest.remove()
-        greedy.remove()
-    assert not modest.path.exists()
+MEBIBYTE = 1 << 20
 
 
-def test_a_job_ends_before_the_disk_takes_no_more_files() -> None:
-    greedy = Scratch(least_free=1, least_files=1 << 60)
-    try:
-        with pytest.raises(BudgetExceeded, match="files more"):
-            greedy.watch()
-    finally:
-        greedy.remove()
+class Usage(NamedTuple):
+    """As `shutil.disk_usage` has it."""
+
+    free: int
+
+
+def test_a_job_ends_before_it_has_filled_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Scratch(least_free=64 * MEBIBYTE) as scratch:
+        scratch.watch()
+        (scratch.path / "much").write_bytes(bytes(32 * MEBIBYTE))
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(40 * MEBIBYTE))
+        scratch._looked = 0.0
+        with pytest.raises(DiskExceeded, match="40 MiB are free on the disk"):
+            scratch.watch()
+    assert not scratch.path.exists()
+
+
+def test_a_disk_that_others_have_filled_is_no_verdict_about_the_job() -> None:
+    with Scratch(least_free=1 << 60) as scratch, pytest.raises(WorkerTrouble, match="MiB are free on the disk"):
+        scratch.watch()
+    with Scratch(least_free=1, least_files=1 << 60) as scratch, pytest.raises(WorkerTrouble, match="files more"):
+        scratch.watch()
+
+
+def test_a_folder_that_cannot_be_made_is_no_verdict_about_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    with pytest.raises(WorkerTrouble, match="no folder can be made for a job"):
+        Scratch()
 
 
 def test_folders_nested_without_end_are_removed(tmp_path: Path) -> None:

@@ -177,6 +177,53 @@ def test_nothing_is_written_about_a_deleted_job(store: Store) -> None:
         store.record_event(claimed, "note", {})
 
 
+def test_a_job_that_a_machine_could_not_do_waits_for_another(store: Store) -> None:
+    submit(store)
+    taken = claim(store, "sick")
+
+    assert store.hand_back(taken, max_attempts=3)
+
+    assert store.claim("sick", lease_seconds=60) is None
+    again = claim(store, "well")
+    assert (again.job_id, again.job.attempt) == (taken.job_id, 2)
+
+
+def test_where_no_other_comes_the_same_worker_tries_again(store: Store) -> None:
+    submit(store)
+    taken = claim(store)
+    store.hand_back(taken, max_attempts=3)
+    assert store.claim("w", lease_seconds=60) is None
+
+    again = store.claim("w", lease_seconds=0)
+
+    assert again is not None and again.job.attempt == 2
+
+
+def test_a_job_that_was_tried_often_enough_is_left_to_be_ended(store: Store) -> None:
+    submit(store)
+    taken = claim(store)
+    assert not store.hand_back(taken, max_attempts=1)
+    store.finish(taken, Report(status=Status.FAILED, reason=Reason.WORKER_TROUBLE))
+
+    assert store.retry(taken.job_id).attempt == 0
+    assert claim(store).job_id == taken.job_id, "whoever retries it means anybody"
+
+
+def test_a_cancelled_job_is_not_handed_on(store: Store) -> None:
+    submit(store)
+    taken = claim(store)
+    store.request_cancel(taken.job_id)
+    assert store.hand_back(taken, max_attempts=3)
+    assert store.job(taken.job_id).status is Status.CANCELLED
+
+
+def test_what_a_worker_does_not_take_is_rung_for_anew(store: Store) -> None:
+    job = submit(store)
+    assert store.stale_queued(older_than=60) == []
+    store.pass_on(devices=(), toolchains=())
+    assert [waiting.id for waiting in store.stale_queued(older_than=60)] == [job.id]
+
+
 def test_a_job_that_silences_its_workers_is_given_up(store: Store) -> None:
     submit(store)
     for attempt in (1, 2, 3):
@@ -186,7 +233,7 @@ def test_a_job_that_silences_its_workers_is_given_up(store: Store) -> None:
         requeued = store.requeue_expired(max_attempts=3)
         assert [job.id for job in requeued] == ([claimed.job_id] if attempt < 3 else [])
     job = store.job(claimed.job_id)
-    assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
+    assert (job.status, job.reason) == (Status.FAILED, Reason.WORKER_TROUBLE)
     assert "fell silent 3 times" in job.summary
     assert job.finished_at is not None
     assert store.retry(job.id).attempt == 0
@@ -285,7 +332,7 @@ STOPPED = FOUND.model_copy(update={"status": Status.CANCELLED, "reason": Reason.
         (cancel, "cancelled", "interrupted", "what it has found so far is kept"),
         (cancel_while_it_waits, "cancelled", "interrupted", "what it has found so far is kept"),
         (give_back_when_cancelled, "cancelled", "interrupted", "what it has found so far is kept"),
-        (give_up, "failed", "internal_error", "fell silent 1 times"),
+        (give_up, "failed", "worker_trouble", "fell silent 1 times"),
     ],
 )
 def test_the_report_of_a_job_without_its_worker_ends_with_the_job(

@@ -99,6 +99,19 @@ def test_workers(client: FlaskClient, store: Store) -> None:
     assert (worker["name"], worker["torch"], worker["job_id"]) == ("w1", "2.13.0", None)
 
 
+def test_a_worker_that_takes_no_jobs_says_why(client: FlaskClient, store: Store) -> None:
+    store.register_worker("w1", device="cpu", torch="2.13.0")
+    store.submit(SCRIPT, "model.py", Options())
+    store.worker_seen("w1", "3 MiB are free on the disk of /tmp")
+
+    answer = client.get("/api/v1/workers").get_json()
+    assert answer["workers"][0]["trouble"] == "3 MiB are free on the disk of /tmp"
+    assert answer["queues"][0]["workers"] == 0, "it can take nothing at present"
+    assert 'minimizer_worker_trouble{worker="w1"} 1.0' in client.get("/metrics").text
+    page = client.get("/workers").text
+    assert "takes no jobs" in page and "3 MiB are free on the disk of /tmp" in page
+
+
 def test_queues_say_who_can_take_what_waits(client: FlaskClient, store: Store) -> None:
     store.register_worker("w1", device="cpu", torch="2.13.0")
     store.register_worker("w2", device="cuda", torch="2.13.0", toolchains=["nightly"])

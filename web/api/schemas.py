@@ -195,6 +195,9 @@ class WorkerBody(BaseModel):
     gpu_trouble: str = Field(
         description="Why it takes no job for a GPU although it should have one; empty if all is well."
     )
+    trouble: str = Field(
+        description="What is wrong with its machine (disk, memory, sandbox, interpreter), for which it takes no jobs; empty if all is well."
+    )
     job_id: str | None = Field(description="The job it works on, if that is open to you.")
     started_at: datetime
     last_seen: datetime
@@ -288,6 +291,7 @@ def worker_body(worker: WorkerRow, sees_job: bool) -> WorkerBody:
         cuda=worker.hardware.cuda,
         triton=worker.hardware.triton,
         gpu_trouble=worker.hardware.trouble,
+        trouble=worker.trouble,
         job_id=worker.job_id if sees_job else None,
         started_at=worker.started_at,
         last_seen=worker.last_seen,

@@ -104,6 +104,11 @@ _REASONS: dict[Reason, tuple[str, str]] = {
         "Something went wrong on our side",
         "This is a fault of minimizer, not of your script. The log of the job has the details.",
     ),
+    Reason.WORKER_TROUBLE: (
+        "The machine could not do it",
+        "No worker had the disk, the memory, the sandbox or the interpreter that the job needs; this says nothing about your script. "
+        "Once that is mended, retry the job.",
+    ),
 }
 
 _LABELS: dict[Status, tuple[Tone, str]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import signal
 import subprocess
 import threading
 import time
@@ -22,13 +23,17 @@ from minimizer.engine.child.protocol import Ready
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import Action, Watchdog
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
-from minimizer.errors import ChildFailed, Unanswered
+from minimizer.errors import ChildFailed, Unanswered, WorkerTrouble
 
 INSIDE = Path(__file__).parents[2] / "inside"
 START_SECONDS = 300.0
 """How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
+END_SECONDS = 0.5
+"""How long a zygote may take to end once its pipe has."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit statuses of a sandbox that was killed, and of one in which the zygote was."""
 HEARD = ("phase", "stacks")
 """The messages that a watchdog goes by."""
 
@@ -61,6 +66,8 @@ class Connection:
         self._writing = threading.Lock()
         self._restarting = threading.Lock()
         self._closed = False
+        self.was_killed = False
+        """Whether the last zygote that ended was killed, and not by us: for want of memory, most often."""
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._to_child = -1
@@ -77,7 +84,8 @@ class Connection:
         """Start the zygote and wait until torch is imported.
 
         Raises:
-            ChildFailed: torch cannot be imported there, or the sandbox does not start.
+            ChildFailed: torch cannot be imported there.
+            WorkerTrouble: the process, or its sandbox, ends without a word.
         """
         theirs_in, self._to_child = os.pipe()
         from_child, theirs_out = os.pipe()
@@ -92,9 +100,11 @@ class Connection:
         self._listener.start()
         message = self.next(starting, START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
-            said = message["message"].get("message", "") if message and "message" in message else ""
+            said = str(message["message"].get("message", "")) if message and "message" in message else ""
             self._stop()
-            raise ChildFailed(f"the child did not start: {str(said)[:500] or tail(self._own_log, 2000) or 'no answer'}")
+            if not said:
+                raise WorkerTrouble(f"the child did not start: {tail(self._own_log, 2000) or 'no answer'}")
+            raise ChildFailed(f"the child did not start: {said[:500]}")
         return protocol.parse(Ready, message["message"])
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
@@ -208,6 +218,9 @@ class Connection:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
                     task.messages.put_nowait(line)
+        with suppress(subprocess.TimeoutExpired):  # how it ended by itself cannot be told once it was killed by us
+            process.wait(END_SECONDS)
+        self.was_killed = process.returncode in KILLED
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         for task in list(tasks.values()):
             task.wake()

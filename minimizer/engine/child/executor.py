@@ -19,7 +19,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.child.wire import Message
-from minimizer.errors import ChildFailed
+from minimizer.errors import ChildFailed, WorkerTrouble
 
 RERUN, EXACT = "rerun", "exact_run"
 """The trials that run a whole script."""
@@ -120,6 +120,8 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, held=protocol.parse(Held, body))
                 elif body.get("type") == "finished":
                     return Survey(self._connection, task, phase=phase, finished=protocol.parse(Finished, body))
+            if self._connection.was_killed:
+                raise WorkerTrouble("the child was killed while it ran the script, for want of memory most often")
             raise ChildFailed("the child went away while it ran the script")
 
     def fresh_cache(self) -> Path:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from minimizer.errors import DiskExceeded
+from minimizer.errors import DiskExceeded, WorkerTrouble
 
 LEAST_FREE = 1 << 30
 """Bytes that a job must leave free on the disk."""
@@ -31,10 +31,16 @@ class Scratch:
     """A new folder that is removed on `remove`, or by the next one that is made if its process is killed before.
 
     What scripts may write to lies in folders below it.
+
+    Raises:
+        WorkerTrouble: it cannot be made.
     """
 
     def __init__(self, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        except OSError as error:
+            raise WorkerTrouble(f"no folder can be made for a job: {error}") from None
         self._lock = _locked(self.path)
         if self._lock is not None:
             _remove_abandoned(self.path.parent)
@@ -51,23 +57,16 @@ class Scratch:
         """Look at the disk, at most once a second. The sandbox bounds a file's size, but not how many there are.
 
         Raises:
-            DiskExceeded: too little is free.
+            DiskExceeded: too little is free, and what the job has written is what is missing.
+            WorkerTrouble: too little would be free without the job as well.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        free = shutil.disk_usage(self.path).free
-        if free < self._least_free:
-            raise DiskExceeded(
-                f"{free >> 20} MiB are free on the disk of {self.path.parent}, less than the {self._least_free >> 20} MiB that a job "
-                "must leave"
-            )
-        disk = os.statvfs(self.path)
-        if disk.f_files and disk.f_favail < self._least_files:  # some file systems have no such bound, and say 0
-            raise DiskExceeded(
-                f"the disk of {self.path.parent} has room for {disk.f_favail:,} files more, less than the {self._least_files:,} that a "
-                "job must leave"
-            )
+        if why := why_full(self.path, self._least_free, self._least_files):
+            with_ours = _used(self.path)
+            is_ours = not why_full(self.path, self._least_free, self._least_files, given_back=with_ours)
+            raise DiskExceeded(why) if is_ours else WorkerTrouble(why)
 
     def remove(self) -> None:
         """Remove the folder and all in it."""
@@ -75,6 +74,33 @@ class Scratch:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def why_full(
+    folder: Path, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES, *, given_back: tuple[int, int] = (0, 0)
+) -> str:
+    """What is missing on the disk of a folder for a job; the empty text where nothing is.
+
+    Args:
+        least_free, least_files: bytes, and files and folders, for which there must be room.
+        given_back: as many of both count as free, too.
+    """
+    free = shutil.disk_usage(folder).free
+    if free + given_back[0] < least_free:
+        return f"{free >> 20} MiB are free on the disk of {folder.parent}, less than the {least_free >> 20} MiB that a job must leave"
+    disk = os.statvfs(folder)
+    if disk.f_files and disk.f_favail + given_back[1] < least_files:  # some file systems have no such bound, and say 0
+        return f"the disk of {folder.parent} has room for {disk.f_favail:,} files more, less than the {least_files:,} that a job must leave"
+    return ""
+
+
+def _used(folder: Path) -> tuple[int, int]:
+    """Bytes on the disk, and files and folders, below a folder, as far as they can be counted."""
+    counts = []
+    for unit in ("--block-size=1", "--inodes"):
+        done = subprocess.run(["du", "-sx", unit, "--", str(folder)], capture_output=True, text=True, check=False)
+        counts.append(int(done.stdout.split()[0]) if done.stdout.strip() else 0)
+    return counts[0], counts[1]
 
 
 def _locked(folder: Path) -> IO[str] | None:

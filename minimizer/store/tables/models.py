@@ -122,6 +122,8 @@ class JobRow(Base):
     last_event: Mapped[int]
 
     worker: Mapped[str | None] = mapped_column(String(255))
+    # The last worker whose machine could not do it: others come first.
+    shuns: Mapped[str | None] = mapped_column(String(255))
     fence: Mapped[int]
     attempt: Mapped[int]
     lease_until: Mapped[datetime | None]
@@ -194,6 +196,7 @@ class WorkerRecord(Base):
     toolchains: Mapped[str] = mapped_column(Text)
     hardware: Mapped[dict[str, Any]]
     """See `views.Hardware`."""
+    trouble: Mapped[str] = mapped_column(Text)
     last_seen: Mapped[datetime]
     started_at: Mapped[datetime]
 

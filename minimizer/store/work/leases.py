@@ -38,14 +38,16 @@ class Leases:
         """Take the next job, or ``None`` if none waits that this worker can do.
 
         Projects take turns: the one with the fewest jobs running, then the one that was served longest ago. Within a
-        project the higher priority goes first, then what has waited longer.
+        project the higher priority goes first, then what has waited longer. A job that this worker has handed back waits for
+        others, and for a lease's time at most.
 
         Args:
             devices, toolchains: what the worker has beyond a CPU and the default interpreter; ``None``: whatever it takes.
         """
-        following = _in_turn(devices, toolchains)
         while True:
             with self._database.read() as session:
+                lapsed = self._database.now(session) - timedelta(seconds=lease_seconds)
+                following = _in_turn(devices, toolchains, or_(_is_welcome(worker), JobRow.updated_at < lapsed))
                 job_id = session.scalars(following.limit(1)).one_or_none()
             if job_id is None:
                 return None
@@ -116,6 +118,34 @@ class Leases:
                 replaced = _requeue(session, row, now)
         blobs.collect(self._database, replaced)
 
+    def hand_back(self, claim: Claim, max_attempts: int) -> bool:
+        """Put the job back for another worker, its attempt counted: this one's machine is not fit for it.
+
+        Returns whether that was done. A job that was tried ``max_attempts`` times stays with the worker, to be ended by it.
+
+        Raises:
+            LeaseLost: there is nothing left to give back.
+        """
+        with self._database.write() as session:
+            row = held(session, claim)
+            now = self._database.now(session)
+            if row.cancel_requested:
+                replaced = close_cancelled(session, row, now)
+            elif row.attempt >= max_attempts:
+                return False
+            else:
+                row.shuns = row.worker
+                replaced = _requeue(session, row, now)
+        blobs.collect(self._database, replaced)
+        return True
+
+    def pass_on(self, *, devices: Collection[str], toolchains: Collection[str]) -> None:
+        """Have the jobs rung for anew that a worker with these could take and does not: it may have taken their messages."""
+        with self._database.write() as session:
+            long_ago = self._database.now(session) - timedelta(days=1)
+            waiting = update(JobRow).where(JobRow.status == Status.QUEUED, *_can_take(devices, toolchains))
+            session.execute(waiting.values(rung_at=long_ago), execution_options={"synchronize_session": False})
+
     def requeue_expired(self, max_attempts: int) -> list[Job]:
         """Take the jobs of silent workers from them; returns those that wait again and should be rung for.
 
@@ -168,8 +198,14 @@ class Leases:
             return [view(row) for row in rows]
 
 
-def _in_turn(devices: Collection[str] | None, toolchains: Collection[str] | None) -> Select[str]:
-    """The ids of the jobs that wait, in the order in which they should be taken."""
+def _is_welcome(worker: str) -> ColumnElement[bool]:
+    return or_(JobRow.shuns.is_(None), JobRow.shuns != worker)
+
+
+def _in_turn(
+    devices: Collection[str] | None, toolchains: Collection[str] | None, further: ColumnElement[bool]
+) -> Select[str]:
+    """The ids of the jobs that wait and meet a ``further`` condition, in the order in which they should be taken."""
     other = aliased(JobRow)
     running = (
         select(func.count())
@@ -189,7 +225,7 @@ def _in_turn(devices: Collection[str] | None, toolchains: Collection[str] | None
             JobRow.number,
         )
     )
-    return query.where(*_can_take(devices, toolchains))
+    return query.where(*_can_take(devices, toolchains), further)
 
 
 def _can_take(devices: Collection[str] | None, toolchains: Collection[str] | None) -> list[ColumnElement[bool]]:
@@ -227,4 +263,4 @@ def _give_up(session: Session, row: JobRow, now: datetime) -> list[str]:
         f"The worker died or fell silent {row.attempt} times while it was at this job, so it is not tried again. "
         "Most often the script takes more memory than the worker has: look at the worker's log, then retry the job."
     )
-    return close(session, row, now, Status.FAILED, Reason.INTERNAL_ERROR, summary)
+    return close(session, row, now, Status.FAILED, Reason.WORKER_TROUBLE, summary)

@@ -44,16 +44,22 @@ class Workers:
                     torch=torch,
                     toolchains=",".join(toolchains),
                     hardware=bounds.plain(asdict(hardware)),
+                    trouble="",
                     last_seen=now,
                     started_at=now,
                 )
             )
 
-    def worker_seen(self, name: str) -> bool:
-        """Say that a worker is alive; returns whether it is known. One that was cut off for a day may have been forgotten."""
+    def worker_seen(self, name: str, trouble: str = "") -> bool:
+        """Say that a worker is alive; returns whether it is known. One that was cut off for a day may have been forgotten.
+
+        Args:
+            trouble: why it takes no jobs at present; empty if it does.
+        """
         with self._database.write() as session:
             seen = update(WorkerRecord).where(WorkerRecord.name == name).returning(WorkerRecord.name)
-            return session.scalars(seen.values(last_seen=self._database.now(session))).one_or_none() is not None
+            values = {"last_seen": self._database.now(session), "trouble": bounds.plain(trouble)}
+            return session.scalars(seen.values(values)).one_or_none() is not None
 
     def remove_worker(self, name: str) -> None:
         """Say that a worker has gone in good order."""
@@ -78,6 +84,7 @@ class Workers:
                     row.torch,
                     row.interpreters,
                     Hardware.from_json(row.hardware),
+                    row.trouble,
                     job_id,
                     project,
                     filename,

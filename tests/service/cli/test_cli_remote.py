@@ -197,7 +197,7 @@ def given_up(store: Store, job: Job) -> None:
     [
         (cancelled_while_it_ran, 130, "what it has found so far is kept"),
         (cancelled_while_it_waited, 130, "it had found nothing yet"),
-        (given_up, 1, "fell silent"),
+        (given_up, 5, "fell silent"),
     ],
 )
 def test_a_job_that_ended_without_its_worker_is_told_as_any_other(

@@ -24,11 +24,33 @@ def reaper_of(
     *,
     ring: Callable[[Job], None] = lambda job: None,
     stopping: threading.Event | None = None,
+    trouble: str = "",
 ) -> Reaper:
     def register() -> None:
         store.register_worker(worker, device="cpu", torch="2.13.0")
 
-    return Reaper(store, Settings(), worker, register=register, ring=ring, stopping=stopping or threading.Event())
+    return Reaper(
+        store,
+        Settings(),
+        worker,
+        register=register,
+        ring=ring,
+        stopping=stopping or threading.Event(),
+        trouble=lambda: trouble,
+    )
+
+
+def test_a_worker_says_what_is_wrong_with_its_machine_and_rings_for_others_no_more(store: Store) -> None:
+    store.submit(b"x = 1\n", "a.py", Options())
+    rung: list[Job] = []
+    reaper_of(store, trouble="", ring=rung.append).sweep()
+    store.pass_on(devices=(), toolchains=())
+
+    reaper_of(store, trouble="the disk is full", ring=rung.append).sweep()
+    assert (store.workers()[0].trouble, rung) == ("the disk is full", [])
+
+    reaper_of(store, trouble="", ring=rung.append).sweep()
+    assert (store.workers()[0].trouble, len(rung)) == ("", 1)
 
 
 def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) -> None:

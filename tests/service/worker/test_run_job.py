@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import threading
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from minimizer.errors import WorkerTrouble
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
@@ -18,6 +20,7 @@ from minimizer.sink import Sink
 from minimizer.store import Job, NewJob, Store, Submitter
 from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
+from worker.fitness import Fitness
 from worker.tasks import take_jobs
 
 SETTINGS = Settings(
@@ -134,6 +137,43 @@ def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Sto
     assert "The minimizer itself failed (ZeroDivisionError: division by zero)" in job.summary
     assert job.failure is not None and job.failure["signature"] == "SIGSEGV"
     assert store.artifact(job.id, "repro.py")[1] == b"so far"
+
+
+TROUBLE = Report(status=Status.FAILED, reason=Reason.WORKER_TROUBLE, summary="This machine could not do the job.")
+
+
+@pytest.mark.parametrize("error", [WorkerTrouble("no folder can be made"), OSError(errno.ENOSPC, "No space left")])
+def test_trouble_of_the_machine_is_no_verdict(store: Store, error: Exception) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        raise error
+
+    submitted = submit(store)
+    job = run(store, submitted, work)
+    assert (job.status, job.attempt) == (Status.QUEUED, 1)
+
+    take_jobs(store, SETTINGS, worker="another", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE)
+    assert store.job(job.id).status is Status.MINIMIZED
+
+
+def test_trouble_of_every_machine_ends_the_job_and_is_no_answer(store: Store) -> None:
+    submitted = submit(store)
+    for worker in ("one", "two", "three"):
+        take_jobs(
+            store, SETTINGS, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: TROUBLE
+        )
+    job = store.job(submitted.id)
+    assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.WORKER_TROUBLE, 3)
+    assert submit(store).id != job.id, "who asks the same gets an attempt of his own"
+
+
+def test_a_worker_that_is_not_fit_takes_no_job(store: Store) -> None:
+    job = submit(store)
+    sick = Fitness(lambda: "the disk is full")
+    take_jobs(
+        store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE, fitness=sick
+    )
+    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
+    assert [waiting.id for waiting in store.stale_queued(older_than=60)] == [job.id], "others are told"
 
 
 def test_an_engine_without_an_end_is_our_fault(store: Store) -> None:

@@ -81,7 +81,7 @@ def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
         service.let_lease_expire(job)
     service.start_worker()
     ended = service.until_status(job, Status.FAILED)
-    assert ended.reason is Reason.INTERNAL_ERROR
+    assert ended.reason is Reason.WORKER_TROUBLE
     assert "fell silent 2 times" in ended.summary
     assert len(service.runs()) == 2
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.errors import Cancelled, ChildFailed, InvalidOption, MissingTool
+from minimizer.errors import Cancelled, InvalidOption, MissingTool, WorkerTrouble
 from minimizer.sandbox import (
     Bubblewrap,
     Limits,
@@ -251,7 +251,7 @@ def test_a_sandbox_that_does_not_come_up(tmp_path: Path, monkeypatch: pytest.Mon
     fake.write_text("#!/bin/sh\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
-    with pytest.raises(ChildFailed, match="did not come up"):
+    with pytest.raises(WorkerTrouble, match="did not come up"):
         start(Bubblewrap(), "true", cwd=tmp_path)
 
 

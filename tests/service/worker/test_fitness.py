@@ -1,0 +1,60 @@
+"""Whether a machine can do a job at all: what is looked at before one is claimed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from minimizer.settings import Settings
+from worker import fitness
+from worker.fitness import Fitness, why_unfit
+
+
+def test_this_machine_is_fit() -> None:
+    assert why_unfit({"own": Path(sys.executable)}, needs_sandbox=True) == ""
+    assert Fitness.of(Settings()).trouble() == ""
+
+
+def test_a_folder_for_a_job_is_made_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    assert "no folder can be made for a job" in why_unfit({}, needs_sandbox=False)
+
+
+def test_memory_that_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "meminfo"
+    monkeypatch.setattr(fitness, "MEMINFO", file)
+    file.write_text("MemTotal:  8000000 kB\nMemAvailable:  102400 kB\n")
+    assert "100 MiB of memory are available" in why_unfit({}, needs_sandbox=False)
+    file.write_text("MemTotal:  8000000 kB\n")
+    assert why_unfit({}, needs_sandbox=False) == "", "nothing is known"
+
+
+def test_a_sandbox_that_stopped_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimizer.sandbox.bubblewrap.bwrap", lambda: str(tmp_path / "bwrap"))
+    assert "bubblewrap does not start" in why_unfit({}, needs_sandbox=True)
+    assert why_unfit({}, needs_sandbox=False) == ""
+
+
+@pytest.mark.parametrize("body", ["exit 3", None])
+def test_an_interpreter_that_does_not_run(tmp_path: Path, body: str | None) -> None:
+    python = tmp_path / "python"
+    if body is not None:
+        python.write_text(f"#!/bin/sh\n{body}\n")
+        python.chmod(0o755)
+    assert f"{python} does not run" in why_unfit({"nightly": python}, needs_sandbox=False)
+
+
+def test_the_machine_is_not_asked_for_every_job() -> None:
+    asked: list[int] = []
+
+    def look() -> str:
+        asked.append(os.getpid())
+        return "the disk is full"
+
+    sick = Fitness(look)
+    assert [sick.trouble() for _ in range(3)] == ["the disk is full"] * 3
+    assert len(asked) == 1

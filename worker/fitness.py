@@ -1,0 +1,90 @@
+"""Whether this machine can do a job at all, asked before one is claimed: what fails here says nothing of a script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from minimizer.engine.child.scratch import why_full
+from minimizer.sandbox import try_bubblewrap
+from minimizer.settings import Settings
+
+LEAST_MEMORY = 1 << 30
+"""Bytes that must be available: torch and the compiler take as much before a script has done anything."""
+LOOK_SECONDS = 5.0
+"""How long an answer holds."""
+INTERPRETER_SECONDS = 60.0
+MEMINFO = Path("/proc/meminfo")
+
+
+class Fitness:
+    """What is wrong with this machine, looked at anew every few seconds at most."""
+
+    def __init__(self, look: Callable[[], str]) -> None:
+        self._look = look
+        self._looked = float("-inf")
+        self._trouble = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Fitness:
+        """Of a worker with these settings.
+
+        Where bubblewrap is missing from the beginning and need not be there, that is a choice; where it stops working, it is trouble.
+        """
+        needs_sandbox = settings.sandbox != "off" and (settings.sandbox == "required" or try_bubblewrap() is None)
+        return cls(lambda: why_unfit(settings.interpreters, needs_sandbox=needs_sandbox))
+
+    def trouble(self) -> str:
+        """What is wrong, as a sentence for the operator; empty if nothing is."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._trouble = self._look()
+            self._looked = time.monotonic()
+        return self._trouble
+
+
+def why_unfit(interpreters: Mapping[str, Path], *, needs_sandbox: bool) -> str:
+    """The first thing that is wrong: disk, memory, sandbox, interpreters by name, our own among them; empty if nothing is."""
+    return (
+        _disk()
+        or _memory()
+        or (needs_sandbox and try_bubblewrap())
+        or next(filter(None, (_interpreter(python) for python in (Path(sys.executable), *interpreters.values()))), "")
+        or ""
+    )
+
+
+def _disk() -> str:
+    try:
+        with tempfile.TemporaryDirectory(prefix="minimizer-fitness-") as folder:
+            return why_full(Path(folder))
+    except OSError as error:
+        return f"no folder can be made for a job: {error}"
+
+
+def _memory() -> str:
+    try:
+        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+        available = int(lines["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):  # no Linux, or an odd one: then nothing is known
+        return ""
+    if available >= LEAST_MEMORY:
+        return ""
+    return f"{available >> 20} MiB of memory are available, less than the {LEAST_MEMORY >> 20} MiB that a job takes at least"
+
+
+def _interpreter(python: Path) -> str:
+    try:
+        done = subprocess.run(
+            [python, "-I", "-S", "-c", ""],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=INTERPRETER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{python} does not run: {error}"
+    return "" if done.returncode == 0 else f"{python} does not run: it ended with status {done.returncode}"
