@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,6 +16,8 @@ from minimizer.settings import Settings
 from minimizer.store import Claim, LeaseLost, Store
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Lease:
@@ -66,6 +69,18 @@ class Lease:
                 )
                 self._lost.wait(self._settings.heartbeat_seconds)
         return None
+
+    def read(self, what: Callable[[], T]) -> T:
+        """Read something that the job needs: waits for a database that is away, as `write` does.
+
+        Raises:
+            LeaseLost: it was away for too long, and the job is somebody else's.
+        """
+        found: list[T] = []
+        self.write(lambda: found.append(what()))
+        if not found:
+            raise LeaseLost(self._claim.job_id)
+        return found[0]
 
     def _keep(self) -> None:
         renewed = time.monotonic()

@@ -102,7 +102,7 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
     log.info("job %s: attempt %d", job_id, claim.job.attempt)
     with Lease(store, claim, settings) as lease:
         sink = DatabaseSink(store, claim, lease, stopping)
-        report = _answer(store, settings, claim, sink, engine)
+        report = _answer(store, settings, claim, lease, sink, engine)
     # After the last heartbeat: one that comes later than the end of the job would find the lease lost.
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
         lease.write(lambda: store.release(claim))
@@ -121,7 +121,7 @@ def _hand_back(store: Store, claim: Claim, lease: Lease, settings: Settings) -> 
     return any(waits)
 
 
-def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, engine: Engine) -> Report:
+def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: DatabaseSink, engine: Engine) -> Report:
     """The engine's final report, or one that says why there is none."""
     job = claim.job
     if settings.access == "on" or job.submitted_by:
@@ -131,7 +131,7 @@ def _answer(store: Store, settings: Settings, claim: Claim, sink: DatabaseSink, 
         with Scratch() as scratch:
             folder = scratch.path / "submitted"
             folder.mkdir()
-            script = _lay_out(store, job, folder)
+            script = lease.read(lambda: _lay_out(store, job, folder))
             toolchain = job.options.toolchain
             python = None if toolchain is None else settings.interpreters[toolchain]
             binds = [folder]  # of an archive all files, wherever in it the main script is
