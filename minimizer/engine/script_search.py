@@ -25,7 +25,7 @@ from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.from_outcomes import BOOKKEEPING
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature
-from minimizer.engine.reduce.python import Rerun, reduce_script
+from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.entries import is_method
@@ -171,17 +171,7 @@ class PythonLevel:
 
         with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
             reduced = reduce_script(script, check=self._check, on_step=record, jobs=self._jobs)
-        report.reduction = Reduction(
-            level="python",
-            nodes_before=operators,
-            nodes_after=0,
-            lines_before=before,
-            trials=reduced.trials,
-            cache_hits=reduced.cache_hits,
-            seconds=round(reduced.seconds, 2),
-            one_minimal=reduced.one_minimal,
-            history=reduced.history,
-        )
+        report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
         report.also_seen = [
             AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
             for s, n in rerun.also_seen.most_common(20)

@@ -68,6 +68,14 @@ def python_path(path: str) -> str | None:
     return path if _is_python(path) else None
 
 
+def draw_from(change: Change) -> str:
+    """An expression that draws from a random generator whose state differs; empty for other changes."""
+    path = python_path(change.path)
+    if path is None or change.field != "state":
+        return ""
+    return {"Random": f"{path}.random()", "Generator": f"torch.rand(1, generator={path}).item()"}.get(change.kind, "")
+
+
 def _claims(path: str, change: Change) -> Iterator[Claim]:
     eager, compiled = change.eager, change.compiled
     if not eager or not compiled:
@@ -101,6 +109,7 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
                 yield Claim(f"{path}.item()", one_item[0][1], one_item[1][1])
             else:
                 yield Claim(f"{path}.tolist()", one, two)
+                yield from _of_one_element(path, one, two)
         elif name == "shape":
             yield Claim(f"list({path}.shape)", one, two)
         elif name in ("dtype", "requires_grad"):
@@ -123,12 +132,33 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
         yield Claim(path, one, two)
 
 
-def _sorted(text: str) -> object:
+def _of_one_element(path: str, one: str, two: str) -> Iterator[Claim]:
+    """The first element of two tensors that differs, where all of them are too many to tell."""
+    place: list[int] = []
+    expected, actual = _literal(one), _literal(two)
+    while isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        at = next((i for i, (a, b) in enumerate(zip(expected, actual, strict=True)) if a != b), None)
+        if at is None:
+            return
+        place.append(at)
+        expected, actual = expected[at], actual[at]
+    if place:
+        yield Claim(f"{path}[{', '.join(map(str, place))}].item()", repr(expected), repr(actual))
+
+
+def _literal(text: str) -> object:
     try:
-        value = ast.literal_eval(text)
-        return value if isinstance(value, dict) else sorted(value, key=repr)
+        value: object = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError):
-        return text
+        return None
+    return value
+
+
+def _sorted(text: str) -> object:
+    value = _literal(text)
+    return (
+        value if isinstance(value, dict) else sorted(value, key=repr) if isinstance(value, list | set | tuple) else text
+    )
 
 
 def _is_python(text: str) -> bool:

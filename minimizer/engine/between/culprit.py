@@ -12,9 +12,9 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
     """The line that changes ``what`` in a function that is compiled, or else the first that such a function still has."""
     statements = list(_inside_functions(tree))
     name = what.rpartition(".")[2]
-    for statement in statements:
-        if name.isidentifier() and _changes(statement, name):
-            return statement.lineno
+    changing = [s for s in statements if name.isidentifier() and _changes(s, name)]
+    for statement in sorted(changing, key=lambda s: _makes(s, name)):
+        return statement.lineno
     compiled = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and _is_decorated(node)]
     for function in [*compiled, *(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))]:
         first = function.body[0] if isinstance(function.body, list) else function.body
@@ -40,6 +40,12 @@ def _changes(statement: ast.stmt, name: str) -> bool:
         function = statement.value.func
         places = [function.value] if isinstance(function, ast.Attribute) else []
     return any(_names(node) == name for place in places for node in ast.walk(place))
+
+
+def _makes(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement gives something this name: what changes it afterwards is more to blame."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in [t, *getattr(t, "elts", ())])
 
 
 def _names(node: ast.AST) -> str:

@@ -26,7 +26,7 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
     is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
-    if found.is_reused and not is_held:
+    if found.is_reused and found.is_cured_by_reset and not is_held:
         return "stale_guard"
     if "nested_compile_region" in text and runs.cures(text, found, _plan(found), regions=False):
         return "stale_guard"

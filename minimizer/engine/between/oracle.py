@@ -52,7 +52,8 @@ class Target:
     def of(found: Found, mechanism: Mechanism) -> Target:
         """What a confirmed difference shows."""
         difference = found.difference
-        named = difference.first
+        tellable = [c for c in difference.changes if c.field != "state"] or difference.changes  # a state is a hash
+        named = min(tellable, key=lambda change: change.rank)
         same_rank = [c for c in difference.changes if _sort(c) == _sort(named)]
         needs_reuse = found.is_reused and mechanism in GUARDED
         return Target(difference.look.event, needs_reuse, frozenset(map(_trait, same_rank)))
@@ -76,11 +77,9 @@ class ExactOracle:
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the script's end has a name for what differs: then that of a candidate must have one too."""
         self._slowest = 0.0
-        self.trials = 0
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
         """Which of the scripts show it."""
-        self.trials += len(candidates)
         eager = self._run([c.text for c in candidates], eager=ALL)
         rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME and outcome.exact is not None]
         rest = [i for i in rest if (log := eager[i].exact) is not None and log.calls > 0]

@@ -73,7 +73,7 @@ def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | No
     values = [call.func.value, *call.args]
     if len(values) != len(names) or call.keywords:
         return None
-    *body, last = [_renamed(inner, dict(zip(names, values, strict=True))) for inner in method.body]
+    *body, last = [renamed(inner, dict(zip(names, values, strict=True))) for inner in method.body]
     if any(isinstance(n, ast.Return) for inner in body for n in ast.walk(inner)):
         return None
     end: list[ast.AST] = [last]
@@ -95,13 +95,13 @@ def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
     if not isinstance(setting, ast.Assign) or not isinstance(setting.targets[0], ast.Attribute):
         return None
     attribute, value = setting.targets[0].attr, setting.value
-    makers = [n for n in source.nodes() if isinstance(n, ast.Call) and _is(n.func, made.name)]
+    makers = [n for n in source.nodes() if isinstance(n, ast.Call) and is_name(n.func, made.name)]
     if len(makers) != 1:
         return None
     names = [p.arg for p in constructor.args.args[1:]]
     if len(makers[0].args) != len(names):
         return None
-    given = _renamed(value, dict(zip(names, makers[0].args, strict=True)))
+    given = renamed(value, dict(zip(names, makers[0].args, strict=True)))
     inside = set(ast.walk(made))
     reads = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == attribute and n not in inside]
     edits: dict[int, Edit] = {number_of(n): lambda node: node.value for n in reads}  # type: ignore[attr-defined]
@@ -117,7 +117,11 @@ def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
     fields: list[ast.stmt] = []
     for statement in constructor.body:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Attribute) or not _is(target.value, own):
+        if (
+            not isinstance(statement, ast.Assign)
+            or not isinstance(target, ast.Attribute)
+            or not is_name(target.value, own)
+        ):
             return None
         fields.append(ast.Assign(targets=[ast.Name(target.attr, ast.Store())], value=statement.value))
     return source.edited({number_of(constructor): lambda _: fields})
@@ -137,7 +141,7 @@ def _filled(source: Source, loop: ast.For) -> Source | None:
     makers = [
         s.value
         for s in source.statements
-        if isinstance(s, ast.Assign) and _is(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
+        if isinstance(s, ast.Assign) and is_name(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
     ]
     if len(makers) != 1 or ast.dump(place.slice) != ast.dump(ast.Name(_name(loop.target), ast.Load())):
         return None
@@ -164,7 +168,7 @@ def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:
     pairs = [
         ast.Assign(targets=[one], value=two)
         for one, two in zip(target.elts, value.elts, strict=True)
-        if isinstance(one, ast.Name) and any(_is(n, one.id) and isinstance(n.ctx, ast.Load) for n in source.nodes())  # type: ignore[attr-defined]
+        if isinstance(one, ast.Name) and any(is_name(n, one.id) and isinstance(n.ctx, ast.Load) for n in source.nodes())  # type: ignore[attr-defined]
     ]
     return source.edited({number_of(assignment): lambda _: pairs}) if len(pairs) < len(target.elts) else None
 
@@ -172,18 +176,34 @@ def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:
 def _simpler_operations(source: Source) -> Iterator[Source | None]:
     functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef | ast.Lambda)]
     for function in functions:
-        parameters = {p.arg for p in function.args.args}
         body = function.body if isinstance(function.body, list) else [function.body]
+        own = {p.arg for p in function.args.args}
+        own |= {
+            n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         for node in (n for part in body for n in ast.walk(part)):
             value = node.value if isinstance(node, ast.Return | ast.Assign) else node if node is function.body else None
             if isinstance(value, ast.expr):
-                for name in sorted({n.id for n in ast.walk(value) if isinstance(n, ast.Name)} & parameters):
+                for name in sorted({n.id for n in ast.walk(value) if isinstance(n, ast.Name)} & own):
                     yield source.edited({number_of(value): lambda _, name=name: _plus_one(name)})  # type: ignore[misc]
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call | ast.Compare):
+                least = ast.Constant(1 if isinstance(node.value, ast.Call) else True)
+                yield source.edited({number_of(node.value): lambda _, least=least: least})  # type: ignore[misc]
+            if isinstance(node, ast.IfExp):
+                yield from _simpler_branches(source, node, own)
     for node in source.nodes():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS:
             yield source.edited({number_of(node): lambda _: ast.parse(ONE, mode="eval").body})
         elif isinstance(node, ast.Call) and _makes_layer(node):
             yield source.edited({number_of(node): lambda _: ast.parse("torch.nn.ReLU()", mode="eval").body})
+
+
+def _simpler_branches(source: Source, choice: ast.IfExp, own: set[str]) -> Iterator[Source | None]:
+    """With a variable as it is on one side of a choice: what the two sides compute does not matter as long as they differ."""
+    for branch in (choice.body, choice.orelse):
+        for name in sorted({n.id for n in ast.walk(branch) if isinstance(n, ast.Name)} & own):
+            yield source.edited({number_of(branch): lambda _, name=name: ast.Name(name, ast.Load())})  # type: ignore[misc]
+            yield source.edited({number_of(branch): lambda _, name=name: _plus_one(name)})  # type: ignore[misc]
 
 
 def _makes_layer(call: ast.Call) -> bool:
@@ -199,7 +219,7 @@ def _plus_one(name: str) -> ast.BinOp:
     return ast.BinOp(ast.Name(name, ast.Load()), ast.Add(), ast.Constant(1))
 
 
-def _renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
+def renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
     """A copy with expressions in the place of names."""
 
     class Rename(ast.NodeTransformer):
@@ -210,5 +230,5 @@ def _renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
     return renamed
 
 
-def _is(node: ast.AST | None, name: str) -> bool:
+def is_name(node: ast.AST | None, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name

@@ -9,6 +9,11 @@ from minimizer.engine.user_script.syntax import full_name, imported
 
 CHOICES = ("backend", "mode", "options")
 ENTRY = "torch.compile"
+NAMES = ("f", "compiled")
+"""For what an entry returns, where the script has no name for it."""
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+INDENT, WIDTH = 4, 88
+"""How far a line of a repro is indented, and how long it may become: a longer one is wrapped, and nothing is won."""
 
 
 def on_eager(text: str) -> str:
@@ -29,6 +34,46 @@ def on_eager(text: str) -> str:
             return node
 
     return ast.unparse(ast.fix_missing_locations(Entries().visit(tree))) + "\n"
+
+
+def with_word(entry: ast.AST, name: str, value: bool | str) -> ast.Call:
+    """An entry to the compiler, called or as a decorator, with an argument of this name."""
+    assert isinstance(entry, ast.expr)
+    call = entry if isinstance(entry, ast.Call) else ast.Call(func=entry, args=[], keywords=[])
+    call.keywords = [*(word for word in call.keywords if word.arg != name), ast.keyword(name, ast.Constant(value))]
+    return call
+
+
+def named_entries(text: str) -> str:
+    """The script with ``f = torch.compile(...)`` before a statement that calls ``torch.compile(...)(x)`` in a loop, or in a line too long."""
+    tree = ast.parse(text)
+    names = imported(tree)
+    body: list[ast.stmt] = []
+    taken = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    for statement in tree.body:
+        called = [n.func for n in ast.walk(statement) if isinstance(n, ast.Call) and isinstance(n.func, ast.Call)]
+        entry = next((call for call in called if full_name(call.func, names) == ENTRY), None)
+        is_simple = not isinstance(statement, ast.For | ast.While)
+        fits = max(map(len, ast.unparse(statement).splitlines())) + INDENT <= WIDTH
+        name = next((name for name in NAMES if name not in taken), None)
+        if entry is None or (is_simple and fits) or name is None or isinstance(statement, DEFINITIONS):
+            body.append(statement)
+            continue
+        taken.add(name)
+        body.append(ast.Assign(targets=[ast.Name(name, ast.Store())], value=entry))
+        body.append(_with_name_for(statement, entry, name))
+    tree.body = body
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _with_name_for(statement: ast.stmt, entry: ast.Call, name: str) -> ast.stmt:
+    class Name(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            self.generic_visit(node)
+            return ast.Name(name, ast.Load()) if node is entry else node
+
+    named: ast.stmt = Name().visit(statement)
+    return named
 
 
 def _decorator(node: ast.expr, name: str) -> ast.expr:

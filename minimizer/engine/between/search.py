@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from minimizer.engine.between import passes, words
-from minimizer.engine.between.assertion import OUT, Claim, claims
+from minimizer.engine.between import passes, shorter, words
+from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
 from minimizer.engine.between.culprit import culprit_line
-from minimizer.engine.between.difference import difference_at_end
+from minimizer.engine.between.difference import Change, difference_at_end
 from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
-from minimizer.engine.between.public import on_eager
+from minimizer.engine.between.public import named_entries, on_eager
 from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
-from minimizer.engine.reduce.python import Rerun, Source, reduce_script
+from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
 from minimizer.errors import BudgetExceeded, ChildFailed
@@ -34,7 +34,7 @@ from minimizer.vocabulary import Stage, Step
 FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-PASSES = (passes.operations, passes.objects)
+PASSES = (passes.operations, passes.objects, shorter.statements)
 EVIDENCE = "AssertionError"
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 
@@ -133,29 +133,26 @@ class BetweenGraphs:
 
         with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
             reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs, further=PASSES)
-        report.reduction = Reduction(
-            level="python",
+        report.reduction = reduction_of(
+            reduced,
+            lines_before=before,
             nodes_before=self._rerun.observed(self._text).calls,
             nodes_after=self._rerun.observed(reduced.best.text).calls,
-            lines_before=before,
-            trials=reduced.trials,
-            cache_hits=reduced.cache_hits,
-            seconds=round(reduced.seconds, 2),
-            one_minimal=reduced.one_minimal,
-            history=reduced.history,
         )
         return reduced.best, oracle
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         report, journal = self._report, self._journal
         assert report.reduction is not None
-        for text in self._asserted(on_eager(reduced.text), oracle):
-            repro = self._written(text)
-            if self._keeps_its_promise(repro):
-                report.reduction.lines_after = repro.lines
-                keep_repro(repro, None, journal)
-                journal.event("repro", lines=repro.lines, nodes=0, verified=False)
-                return repro
+        plain = on_eager(reduced.text)
+        for script in dict.fromkeys((named_entries(plain), plain)):
+            for text in self._asserted(script, oracle):
+                repro = self._written(text)
+                if self._keeps_its_promise(repro):
+                    report.reduction.lines_after = repro.lines
+                    keep_repro(repro, None, journal)
+                    journal.event("repro", lines=repro.lines, nodes=0, verified=False)
+                    return repro
         return None
 
     def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
@@ -163,12 +160,20 @@ class BetweenGraphs:
         raising = _raising(text, *self._raised) if any(self._raised) else None
         if raising is not None:
             yield raising
+        drawn: list[str] = []
         for shown in _ways_to_show(text):
-            logs = oracle.logs(shown)
-            end = difference_at_end(*logs) if logs is not None else None
-            for claim in claims(end) if end is not None else ():
+            end = self._end(shown, oracle)
+            drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
+            for claim in claims(end):
                 needs_name = re.search(rf"\b{OUT}\b", claim.expression) is not None
                 yield _with_claim(shown if needs_name else text, claim)
+        for shown in drawn:
+            yield from (_with_claim(shown, claim) for claim in claims(self._end(shown, oracle)))
+
+    def _end(self, text: str, oracle: ExactOracle) -> tuple[Change, ...]:
+        """What differs at the end of a script."""
+        logs = oracle.logs(text)
+        return difference_at_end(*logs) if logs is not None else ()
 
     def _written(self, text: str) -> Repro:
         report = self._report
@@ -230,21 +235,39 @@ def _raising(text: str, eager: str, compiled: str) -> str | None:
     else:
         last.orelse = said
     last.handlers, last.finalbody = [handler], []
-    before, doing = _parts(ast.unparse(ast.fix_missing_locations(tree)))
-    return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}"
+    return _guarded(ast.unparse(ast.fix_missing_locations(tree)))
 
 
 def _with_claim(text: str, claim: Claim) -> str:
     """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
-    before, doing = _parts(text)
+    return f"{_guarded(text)}{claim.statement}\n"
+
+
+def _guarded(text: str) -> str:
+    """The script, which ends with 125 where what it does, and not only defines, cannot run here."""
+    body = sorted(
+        ast.parse(text).body,
+        key=lambda s: 0 if isinstance(s, ast.Import | ast.ImportFrom) else 1 if _is_plain_function(s) else 2,
+    )
+    defined = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
+    first = next((i for i, s in enumerate(body[:defined]) if not isinstance(s, (*DECLARATIONS, ast.Assign))), defined)
+    before, doing = body[:first], body[first:]
     if not doing:
-        return f"{before}{claim.statement}\n"
-    return f"{before}try:\n{textwrap.indent(doing, '    ')}{CANNOT_RUN}{claim.statement}\n"
+        return _lines(before)
+    last, handlers, otherwise = doing[-1], "", ""
+    if isinstance(last, ast.Try) and not last.finalbody:  # one ``try`` then does for both
+        doing = [*doing[:-1], *last.body]
+        handlers = "".join(f"{ast.unparse(handler).lstrip()}\n" for handler in last.handlers)
+        otherwise = f"else:\n{_lines(last.orelse, indent=4)}" if last.orelse else ""
+    return f"{_lines(before)}try:\n{_lines(doing, indent=4)}{handlers}{CANNOT_RUN}{otherwise}"
 
 
-def _parts(text: str) -> tuple[str, str]:
-    """A script up to its last definition, and what it then does."""
-    body = ast.parse(text).body
-    first = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
-    before, doing = ("".join(f"{ast.unparse(s)}\n" for s in part) for part in (body[:first], body[first:]))
-    return before, doing
+def _is_plain_function(statement: ast.stmt) -> bool:
+    """Whether it may stand before all that is done: nothing runs where it is defined."""
+    if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
+        return False
+    return not statement.args.defaults and not any(statement.args.kw_defaults)
+
+
+def _lines(statements: Sequence[ast.stmt], indent: int = 0) -> str:
+    return "".join(textwrap.indent(f"{ast.unparse(statement)}\n", " " * indent) for statement in statements)

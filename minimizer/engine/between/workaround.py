@@ -19,6 +19,7 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
     "wrong_constant": (f"{CONFIG}.assume_static_by_default = True\n{CONFIG}.automatic_dynamic_shapes = False",),
 }
 DISABLE = "@torch.compiler.disable"
+RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
 NONE = "None was found: the script does the same with every change that was tried."
 
@@ -32,13 +33,14 @@ def find_workaround(runs: ExactRuns, text: str, found: Found, mechanism: Mechani
             return Tried(passes=False)
         return Tried(passes=True, frames=sum(look.compiled for look in logs[1].looks))
 
-    helped = first_that_helps(_changes(text, mechanism, line), try_)
+    helped = first_that_helps(_changes(text, mechanism, line, found.difference.look.line), try_)
     if helped is None:
         return Workaround(code="", verified=False, what=NONE)
     return Workaround(code=helped.pasted.code, verified=True, where=helped.pasted.where, what=helped.what)
 
 
-def _changes(text: str, mechanism: Mechanism, line: int | None) -> Iterator[Change]:
+def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> Iterator[Change]:
+    """What may help, the cheapest first. ``line`` is at fault, ``call`` the line of the call that shows it."""
     for setting in SETTINGS.get(mechanism, ()):
         yield Change(paste(text, setting), "a setting that holds for all that is compiled")
     if line is None:
@@ -47,7 +49,9 @@ def _changes(text: str, mechanism: Mechanism, line: int | None) -> Iterator[Chan
         yield Change(one, "the graph breaks there, and what is lost or stale runs in eager")
     if (one := disable_function(text, line)) is not None:
         yield Change(one, "one function runs in eager")
-    if (one := disabled_below(text, line)) is not None:
+    if mechanism == "stale_guard" and (one := forgotten_before(text, call)) is not None:
+        yield Change(one, "everything is compiled anew each time that this line is reached")
+    if (one := not_compiled(text, line)) is not None:
         yield Change(one, "this function is not compiled", is_eager=True)
 
 
@@ -89,16 +93,30 @@ def moved_out(text: str, line: int) -> Pasted | None:
     return Pasted("".join(lines), code, f"in line {line}, in place of: {row.strip()[:100]}")
 
 
-def disabled_below(text: str, line: int) -> Pasted | None:
-    """``@torch.compiler.disable`` on the compiled function around a line, below its other decorators."""
+def not_compiled(text: str, line: int) -> Pasted | None:
+    """``@torch.compiler.disable`` on the function around a line, above its other decorators: ``torch.compile`` undoes one below it."""
     function = _around(ast.parse(text), line)
     if function is None:
         return None
     lines = lines_of(text)
     row = lines[function.lineno - 1]
     indent = row[: len(row) - len(row.lstrip())]
-    lines.insert(function.lineno - 1, f"{indent}{DISABLE}\n")
-    return Pasted("".join(lines), DISABLE, f"above line {function.lineno}: {row.strip().removesuffix(':')[:100]}")
+    first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    lines.insert(first - 1, f"{indent}{DISABLE}\n")
+    return Pasted("".join(lines), DISABLE, f"above line {first}, on {row.strip().removesuffix(':')[:100]}")
+
+
+def forgotten_before(text: str, line: int) -> Pasted | None:
+    """With ``torch._dynamo.reset()`` before the statement in which a call uses stale code; None where no statement begins there."""
+    statement = next((s for s in ast.walk(ast.parse(text)) if isinstance(s, ast.stmt) and s.lineno == line), None)
+    if statement is None:
+        return None
+    lines = lines_of(text)
+    row = lines[line - 1]
+    if row[: statement.col_offset].strip():
+        return None
+    lines.insert(line - 1, f"{row[: statement.col_offset]}{RESET}\n")
+    return Pasted("".join(lines), RESET, f"before line {line}: {row.strip()[:100]}")
 
 
 def _around(tree: ast.Module, line: int) -> ast.FunctionDef | None:

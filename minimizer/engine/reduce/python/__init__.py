@@ -5,8 +5,8 @@ It is reduced by edits of its syntax tree, under the same rule as a graph: witho
 must fail in the same way. Comments and layout never decide: a candidate is its text as ``ast.unparse`` writes it.
 """
 
-from minimizer.engine.reduce.python.reducer import reduce_definitions, reduce_script
+from minimizer.engine.reduce.python.reducer import reduce_definitions, reduce_script, reduction_of
 from minimizer.engine.reduce.python.rerun import Rerun
 from minimizer.engine.reduce.python.source import Source
 
-__all__ = ["Rerun", "Source", "reduce_definitions", "reduce_script"]
+__all__ = ["Rerun", "Source", "reduce_definitions", "reduce_script", "reduction_of"]

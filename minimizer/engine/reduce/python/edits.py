@@ -26,12 +26,19 @@ Edit = Callable[[ast.AST], Replacement]
 
 
 def items(source: Source) -> Iterator[int]:
-    """Everything that stands in a list and is no statement: arguments, keywords, elements, entries, decorators, imported names."""
+    """Everything that stands in a list and is no statement: arguments, keywords, elements, entries, decorators, imported names.
+
+    Not ``@staticmethod`` and the like: a method may do without where it is called by its class, but nobody writes it so.
+    """
     for node in source.nodes():
         for field in LISTS:
             value = getattr(node, field, None)
             if isinstance(value, list) and not isinstance(node, ast.arguments):
-                yield from (number_of(item) for item in value if isinstance(item, ast.AST))
+                yield from (number_of(item) for item in value if isinstance(item, ast.AST) and not _is_of_method(item))
+
+
+def _is_of_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("staticmethod", "classmethod")
 
 
 def positions(source: Source) -> list[tuple[int, int]]:
@@ -225,6 +232,10 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         return [node.body, node.orelse]
     if isinstance(node, ast.BoolOp):
         return node.values
+    if isinstance(node, ast.JoinedStr):
+        return [value.value for value in node.values if isinstance(value, ast.FormattedValue)]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return [node.value]
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and not isinstance(node.value, ast.Name):

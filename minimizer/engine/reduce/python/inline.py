@@ -47,11 +47,12 @@ def with_inlined(source: Source, name: str) -> Source | None:
 
 
 def without_names(source: Source) -> Iterator[Source | None]:
-    """With each assignment to a name that nobody reads replaced by its value alone."""
+    """With each assignment to a name that nobody reads, or addition to it, replaced by its value alone."""
     read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for node in source.nodes():
-        if isinstance(node, ast.Assign):
-            names = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
             if names and not names & read:
                 yield source.edited({number_of(node): lambda node: ast.Expr(node.value)})  # type: ignore[attr-defined]
 

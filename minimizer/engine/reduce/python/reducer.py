@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import OnStep, Problem
 from minimizer.engine.reduce.python import edits, inline, modules
 from minimizer.engine.reduce.python.source import Source, number_of
+from minimizer.report.model import Reduction
 
 Check = Callable[[Sequence[Source]], Sequence[bool]]
 Pass = Callable[[Problem[Source]], None]
@@ -30,6 +32,21 @@ def reduce_script(
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
     return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
+
+
+def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: int, nodes_after: int = 0) -> Reduction:
+    """What the report says of a reduced script; its nodes are the operators that its compiled functions call."""
+    return Reduction(
+        level="python",
+        nodes_before=nodes_before,
+        nodes_after=nodes_after,
+        lines_before=lines_before,
+        trials=reduced.trials,
+        cache_hits=reduced.cache_hits,
+        seconds=round(reduced.seconds, 2),
+        one_minimal=reduced.one_minimal,
+        history=reduced.history,
+    )
 
 
 def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
@@ -110,18 +127,13 @@ def _items(problem: Problem[Source]) -> None:
     """Drop arguments, elements, entries, decorators, imported names, parameters."""
     problem.shrink(list(edits.items(problem.best)), Source.without, "items", whole=False)
     problem.shrink(edits.empty_calls(problem.best), edits.uncalled, "items")
-    while problem.first((edits.without_parameter(problem.best, *p) for p in edits.parameters(problem.best)), "items"):
-        pass
-    while problem.first((edits.without_position(problem.best, *p) for p in edits.positions(problem.best)), "items"):
-        pass
+    _sweep(problem, edits.parameters, edits.without_parameter, "items")
+    _sweep(problem, edits.positions, edits.without_position, "items")
 
 
 def _expressions(problem: Problem[Source]) -> None:
     """Let a part of an expression stand for the whole."""
-    while problem.first(
-        (edits.with_part(problem.best, *site) for site in edits.stand_ins(problem.best)), "expressions"
-    ):
-        pass
+    _sweep(problem, edits.stand_ins, edits.with_part, "expressions")
 
 
 def _numbers(problem: Problem[Source]) -> None:
@@ -141,6 +153,21 @@ def _shrink(problem: Problem[Source], number: int | float) -> None:
         return
     base = problem.best
     problem.largest(0, number - 4, lambda less: edits.with_number(base, number, number - less), "numbers")
+
+
+def _sweep(
+    problem: Problem[Source],
+    sites: Callable[[Source], Iterable[tuple[int, int]]],
+    edit: Callable[[Source, int, int], Source | None],
+    by: str,
+) -> None:
+    """Try an edit at each site, once; behind one that was accepted go on with the sites of what is left."""
+    place = 0
+    while batch := list(islice(sites(problem.best), place, place + problem.jobs)):
+        base = problem.best
+        candidates = [edit(base, *site) for site in batch]
+        problem.judge(candidates, by)
+        place += len(batch) if problem.best is base else candidates.index(problem.best)
 
 
 def _each(

@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from minimizer.engine.between.assertion import Claim, claims, python_path
+from minimizer.engine.between.assertion import Claim, claims, draw_from, python_path
 from minimizer.engine.between.difference import Change
-from minimizer.engine.between.public import on_eager
+from minimizer.engine.between.public import named_entries, on_eager
 from minimizer.engine.child.exact_log import Entry
 
 
@@ -36,6 +36,12 @@ def of(type_: str, **fields: str) -> Entry:
         ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[3.0]"), "out.item() == 2.0"),
         ("out", of("Tensor", values="3.0"), of("Tensor", values="4.0"), "out.item() == 3.0"),
         ("x.grad", of("Tensor", values="[2.0, 1.0]"), of("Tensor", values="[3.0, 1.0]"), "x.grad.tolist() == [2.0, 1.0]"),
+        (
+            "out",
+            of("Tensor", values=str([[0.125] * 8, [0.2345678901234567] * 8])),
+            of("Tensor", values=str([[0.125] * 8, [0.2345678901234567, 1.5] * 4])),
+            "out[1, 1].item() == 0.2345678901234567",
+        ),
         ("out", of("Tensor", dtype="torch.int64"), of("Tensor", dtype="torch.float32"), "out.dtype == torch.int64"),
         ("torch.is_grad_enabled()", of("process", value="True"), of("process", value="False"), "torch.is_grad_enabled()"),
         ("box.n", {}, of("int", value="1"), "not hasattr(box, 'n')"),
@@ -75,3 +81,31 @@ def test_hashes_and_equal_texts_are_not_claimed() -> None:
 )  # fmt: skip
 def test_every_entry_gets_the_eager_backend(text: str, expected: str) -> None:
     assert expected in on_eager(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\nfor i in (1, 2):\n    torch.compile(g)(i)", "import torch\nf = torch.compile(g)\nfor i in (1, 2):\n    f(i)\n"),
+        ("import torch\ny = torch.compile(g)(1)", "import torch\ny = torch.compile(g)(1)\n"),
+        (
+            f"import torch\nf = 1\ny = torch.compile(lambda x: {'x + ' * 20}x)(torch.ones(1))",
+            f"import torch\nf = 1\ncompiled = torch.compile(lambda x: {'x + ' * 20}x)\ny = compiled(torch.ones(1))\n",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_compiled_has_a_name_where_it_is_called_often_or_in_a_long_line(text: str, expected: str) -> None:
+    assert named_entries(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "draw"),
+    [
+        (Change("net.rng", of("Random", state="a"), of("Random", state="b")), "net.rng.random()"),
+        (Change("g", of("Generator", state="a"), of("Generator", state="b")), "torch.rand(1, generator=g).item()"),
+        (Change("log", of("list", items="[1]"), of("list", items="[]")), ""),
+        (Change("args[0]", of("Random", state="a"), of("Random", state="b")), ""),
+    ],
+)
+def test_a_state_is_told_by_what_is_drawn_next(change: Change, draw: str) -> None:
+    assert draw_from(change) == draw

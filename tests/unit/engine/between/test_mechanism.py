@@ -27,7 +27,9 @@ class Runs:
         return any(name in change and (name != "config" or change[name] == HOOKS) for name in self._cures)
 
 
-def found(*changes: Change, event: str = "call exit", is_reused: bool = False, moves: bool = False) -> Found:
+def found(
+    *changes: Change, event: str = "call exit", is_reused: bool = False, is_cured: bool = True, moves: bool = False
+) -> Found:
     look = Look(event=event, unit=2, number=2, full=True)
     full = [
         Look(event="call entry", unit=2, number=2, full=True, changed={"box": {"type": "list", "items": "[]"}}),
@@ -40,7 +42,8 @@ def found(*changes: Change, event: str = "call exit", is_reused: bool = False, m
         ),
     ]
     log = ExactLog(looks=full, calls=2)
-    return Found(Difference(look, changes, None, index=1), 2, 2, log, log, Noise(), is_reused=is_reused)
+    difference = Difference(look, changes, None, index=1)
+    return Found(difference, 2, 2, log, log, Noise(), is_cured_by_reset=is_reused and is_cured, is_reused=is_reused)
 
 
 def item(path: str, eager: Entry, compiled: Entry, kind: str) -> Change:
@@ -62,6 +65,7 @@ DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
         (found(LOST, is_reused=True), (), "", "lost_mutation"),
         (found(LOST, is_reused=True), ("config",), "", "missed_hook"),
         (found(RESULT, is_reused=True), (), "", "stale_guard"),
+        (found(RESULT, is_reused=True, is_cured=False), (), "", "wrong_constant"),
         (found(RESULT, DRAWN, is_reused=True), (), "", "stale_guard"),
         (found(RESULT), (), "", "wrong_constant"),
         (found(RESULT, moves=True), (), "", "lost_mutation"),
@@ -82,6 +86,7 @@ def test_the_mechanism_is_what_experiments_show(one: Found, cures: tuple[str, ..
         ("def f(d, x):\n    y = x\n    d.entries.move_to_end(1)\n    return y", "cache.entries", 3),
         ("def f(x):\n    h.n += 1\n    return x", "h.n", 2),
         ("@torch.compile\ndef f(x):\n    return x + int(os.getenv('K'))", "what the call returns", 3),
+        ("def make():\n    log, n = [], 1\n    def f(x):\n        log.append(x)\n    return f", "log", 4),
         ("def g(x):\n    pass\n@torch.compile\ndef f(x):\n    return x", "what the call returns", 5),
         ("x = 1", "x", None),
     ],

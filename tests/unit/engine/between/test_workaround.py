@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from minimizer.engine.between.workaround import disabled_below, moved_out
+from minimizer.engine.between.workaround import forgotten_before, moved_out, not_compiled
 
 TEXT = """\
 import torch
@@ -42,7 +42,14 @@ def test_what_changes_names_of_the_function_stays() -> None:
     assert moved_out(TEXT, 1) is None
 
 
-def test_a_compiled_function_is_disabled_below_its_decorator() -> None:
-    pasted = disabled_below(TEXT, 6)
+def test_a_compiled_function_is_disabled_above_its_decorator_which_undoes_one_below() -> None:
+    pasted = not_compiled(TEXT, 6)
     assert pasted is not None
-    assert "    @torch.compile\n    @torch.compiler.disable\n    def f(" in pasted.text
+    assert "    @torch.compiler.disable\n    @torch.compile\n    def f(" in pasted.text
+
+
+def test_stale_code_is_forgotten_before_the_call_that_uses_it() -> None:
+    pasted = forgotten_before("import torch\nfor i in (1, 2):\n    f(i)\n", 3)
+    assert pasted is not None
+    assert pasted.text == "import torch\nfor i in (1, 2):\n    torch._dynamo.reset()\n    f(i)\n"
+    assert forgotten_before("if x: f(1)\n", 4) is None

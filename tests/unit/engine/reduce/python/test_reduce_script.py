@@ -123,6 +123,19 @@ def test_a_script_that_cannot_be_smaller_stays_as_it_is() -> None:
     assert reduced("f()", lambda text: text == "f()\n") == "f()\n"
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("print(f'loss {keep():.4f}')", "keep()\n"),
+        ("print(keep() == 1)", "keep()\n"),
+        ("n = 0\nfor i in (1, 2):\n    n += keep()", "keep()\n"),
+        ("class A:\n\n    @staticmethod\n    def keep(x):\n        return x", "class A:\n\n    @staticmethod\n    def keep(x):\n        pass\n"),
+    ],
+)  # fmt: skip
+def test_what_only_shows_or_counts_a_value_gives_way_to_it(script: str, expected: str) -> None:
+    assert reduced(script, lambda text: "keep(" in text and ("class" in text) == ("class" in script)) == expected
+
+
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_nothing_single_can_go(seed: int, jobs: int) -> None:
     """Whatever set of names must stay, none of the statements that are left can go."""

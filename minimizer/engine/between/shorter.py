@@ -1,0 +1,335 @@
+"""Further edits of a script whose fault lies between graphs: the same in fewer statements, as a person would write it.
+
+Each makes candidates that the oracle has to confirm: where a name, a loop or a function is part of the fault, it stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+from minimizer.engine.between.passes import is_name, renamed
+from minimizer.engine.between.public import ENTRY, INDENT, WIDTH, with_word
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python import inline
+from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
+from minimizer.engine.user_script.syntax import full_name, imported
+
+Edit = Callable[[ast.AST], Replacement]
+BACKEND = len(', backend="eager"')
+LISTS = (ast.Tuple, ast.List)
+MOST_ROUNDS = 4
+"""Of a loop, so many first rounds and its last one are tried by themselves."""
+
+
+def statements(problem: Problem[Source]) -> None:
+    """Write the same in fewer statements, until none of the edits does."""
+    while problem.first(_fitting(problem.best), "layout"):
+        pass
+
+
+def _fitting(source: Source) -> Iterator[Source | None]:
+    """The candidates whose lines fit."""
+    width = max(WIDTH, _width(source))
+    return (c for c in _fewer_statements(source) if c is not None and _width(c) <= width)
+
+
+def _width(source: Source) -> int:
+    """How long the longest line becomes in the repro: indented, and with the backend's name."""
+    return max(len(line) + INDENT + (BACKEND if ENTRY in line else 0) for line in source.text.splitlines())
+
+
+def _fewer_statements(source: Source) -> Iterator[Source | None]:
+    for statement in source.statements:
+        if isinstance(statement, ast.For):
+            yield from _one_round(source, statement)
+            yield from _made_dynamic(source, statement)
+            yield from _with_contents(source, statement)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield _qualified(source, statement)
+        elif isinstance(statement, ast.Assign):
+            yield _repeated(source, statement)
+            yield _written_out(source, statement)
+    for function in (n for n in source.nodes() if isinstance(n, ast.FunctionDef)):
+        yield from _as_choices(source, function)
+        yield from _in_place_of_names(source, function)
+        yield from _as_lambdas(source, function)
+
+
+# loops -------------------------------------------------------------------------------------------------------------------
+
+
+def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
+    """With one round of a loop in its place, where its values are written in the script."""
+    items = _items(source, loop.iter)
+    if loop.orelse or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop)):
+        return
+    for item in [*items[:MOST_ROUNDS], *items[MOST_ROUNDS:][-1:]]:
+        bound = _bound(loop.target, item)
+        if bound is not None:
+            yield from _edited(source, loop, [renamed(statement, bound) for statement in loop.body])
+        yield from _edited(source, loop, [ast.Assign(targets=[loop.target], value=item), *loop.body])
+
+
+def _edited(source: Source, loop: ast.For, statements: Sequence[ast.AST]) -> Iterator[Source]:
+    candidate = source.edited({number_of(loop): lambda _: statements})
+    if candidate is not None:
+        yield candidate
+
+
+def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
+    """What each name of a loop stands for in a round; None where that is not written down."""
+    if isinstance(target, ast.Name):
+        return {target.id: item}
+    if not isinstance(target, LISTS) or not isinstance(item, LISTS) or len(target.elts) != len(item.elts):
+        return None
+    parts = [_bound(one, two) for one, two in zip(target.elts, item.elts, strict=True)]
+    return None if None in parts else {name: value for part in parts if part for name, value in part.items()}
+
+
+def _items(source: Source, values: ast.expr) -> list[ast.expr]:
+    """What a loop goes over, as far as it is written in the script."""
+    if isinstance(values, ast.Name):
+        given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
+        return _items(source, given[0]) if len(given) == 1 and not isinstance(given[0], ast.Name) else []
+    if isinstance(values, LISTS):
+        return [] if any(isinstance(e, ast.Starred) for e in values.elts) else values.elts
+    if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name) or not values.args:
+        return []
+    if values.func.id == "range" and all(isinstance(a, ast.Constant) and isinstance(a.value, int) for a in values.args):
+        return [ast.Constant(n) for n in range(*(a.value for a in values.args[:2]))]  # type: ignore[attr-defined]
+    if values.func.id == "enumerate" and len(values.args) == 1:
+        inner = _items(source, values.args[0])
+        return [ast.Tuple([ast.Constant(n), item], ast.Load()) for n, item in enumerate(inner)]
+    if values.func.id == "zip":
+        rows = zip(*(_items(source, part) for part in values.args), strict=False)
+        return [ast.Tuple(list(row), ast.Load()) for row in rows]
+    return []
+
+
+def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:
+    """With sizes that are symbolic from the first call on, in place of a loop whose later rounds make them so."""
+    for unrolled in list(_one_round(source, loop))[-2:]:
+        names = imported(unrolled.tree)
+        calls = {id(n.func): n for n in unrolled.nodes() if isinstance(n, ast.Call)}
+        entries = [n for n in unrolled.nodes() if isinstance(n, ast.expr) and full_name(n, names) == ENTRY]
+        places = [calls.get(id(entry), entry) for entry in entries]
+        yield unrolled.edited({number_of(p): lambda node: with_word(node, "dynamic", True) for p in places})
+
+
+def _with_contents(source: Source, loop: ast.For) -> Iterator[Source | None]:
+    """With a container that holds something from the start, in place of a loop whose earlier rounds fill it."""
+    for made in source.statements:
+        value = made.value if isinstance(made, ast.Assign) else None
+        is_list = isinstance(value, ast.List) and not value.elts
+        is_deque = isinstance(value, ast.Call) and not value.args and ast.unparse(value.func).endswith("deque")
+        if value is None or not (is_list or is_deque):
+            continue
+        one = ast.List([ast.Constant(1)], ast.Load())
+        full = ast.Call(value.func, [one], value.keywords) if isinstance(value, ast.Call) else one
+        for unrolled in list(_one_round(source, loop))[-2:]:
+            yield unrolled.edited({number_of(value): lambda _, full=full: full})  # type: ignore[misc]
+
+
+# names -------------------------------------------------------------------------------------------------------------------
+
+
+def _qualified(source: Source, statement: ast.Import | ast.ImportFrom) -> Source | None:
+    """With the full names of what a statement imports, where the package is imported as well: ``torch.nn`` for ``nn``."""
+    if isinstance(statement, ast.ImportFrom) and (statement.level or not statement.module):
+        return None
+    front = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+    full = {alias.asname or alias.name: front + alias.name for alias in statement.names}
+    packages = {
+        alias.name
+        for other in source.tree.body
+        if isinstance(other, ast.Import) and other is not statement
+        for alias in other.names
+        if alias.asname is None
+    }
+    is_known = all(name.partition(".")[0] in packages and "*" not in name for name in full.values())
+    bound = {n.id for n in source.nodes() if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
+    if not is_known or bound & full.keys():
+        return None
+    edits: dict[int, Edit] = {
+        number_of(n): lambda _, name=n.id: ast.parse(full[name], mode="eval").body  # type: ignore[misc]
+        for n in source.nodes()
+        if isinstance(n, ast.Name) and n.id in full
+    }
+    return source.edited({**edits, number_of(statement): lambda _: None})
+
+
+def _repeated(source: Source, assignment: ast.Assign) -> Source | None:
+    """With a call that needs nothing of the script, such as ``torch.ones(1)``, wherever its result is read."""
+    value, target = assignment.value, assignment.targets[0]
+    if not isinstance(value, ast.Call) or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
+        return None
+    local = {id(n) for function in source.nodes() if target.id in _own_names(function) for n in ast.walk(function)}
+    uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == target.id and id(n) not in local]
+    reads = [n for n in uses if isinstance(n.ctx, ast.Load)]
+    is_plain = all(isinstance(part, ast.Constant) for argument in value.args for part in ast.walk(argument))
+    is_entry = full_name(value.func, imported(source.tree)) == ENTRY
+    if not is_plain or value.keywords or is_entry or len(uses) != len(reads) + 1:
+        return None
+    edits: dict[int, Edit] = {number_of(n): lambda _: copy.deepcopy(value) for n in reads}
+    return source.edited({**edits, number_of(assignment): lambda _: None})
+
+
+def _own_names(node: ast.AST) -> set[str]:
+    """Parameters and variables of a function; empty for other nodes."""
+    if not isinstance(node, ast.FunctionDef | ast.Lambda):
+        return set()
+    stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    outer = {name for n in ast.walk(node) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
+    return (stored - outer) | {n.arg for n in ast.walk(node.args) if isinstance(n, ast.arg)}
+
+
+def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
+    """With a value in the place of its name in the next statement, which alone reads it."""
+    target = assignment.targets[0]
+    block = next((b for n in source.nodes() for b in _blocks(n) if assignment in b), None)
+    if block is None or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
+        return None
+    after = block[block.index(assignment) + 1 :]
+    if not after or not isinstance(after[0], ast.Return | ast.Assign | ast.Expr):
+        return None
+    rest = source.tree.body if block is source.tree.body else after[:1] if isinstance(after[0], ast.Return) else after
+    uses = [
+        n
+        for s in rest
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
+    ]
+    if len(uses) != 1 or uses[0] not in ast.walk(after[0]):
+        return None
+    return source.edited({number_of(uses[0]): lambda _: assignment.value, number_of(assignment): lambda _: None})
+
+
+def _in_place_of_names(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
+    """With a parameter in the place of what is computed from it."""
+    parameters = {p.arg for p in function.args.args}
+    for statement in ast.walk(function):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name) or target.id in parameters:
+            continue
+        uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+        for name in sorted({n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)} & parameters):
+            edits: dict[int, Edit] = {
+                number_of(n): lambda node, name=name: ast.Name(name, node.ctx)  # type: ignore[misc]
+                for n in uses
+            }
+            yield source.edited({**edits, number_of(statement): lambda _: None})
+
+
+# functions ---------------------------------------------------------------------------------------------------------------
+
+
+def _as_choices(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
+    """With ``return a if c else b`` for a branch that returns, and ``y = a if c else y`` for one that assigns."""
+    for branch in (n for n in ast.walk(function) if isinstance(n, ast.If) and len(n.body) == 1):
+        block = next((b for n in ast.walk(function) for b in _blocks(n) if branch in b), None)
+        if block is None:
+            continue
+        first, rest = branch.body[0], branch.orelse
+        after = block[block.index(branch) + 1 :]
+        if isinstance(first, ast.Return) and first.value is not None:
+            other = rest if len(rest) == 1 else after[:1] if not rest else []
+            if other and isinstance(other[0], ast.Return) and other[0].value is not None:
+                choice = ast.Return(ast.IfExp(branch.test, first.value, other[0].value))
+                gone: dict[int, Edit] = {} if rest else {number_of(other[0]): lambda _: None}
+                yield source.edited({**gone, number_of(branch): lambda _, choice=choice: choice})  # type: ignore[misc]
+        elif isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name) and len(first.targets) == 1:
+            name = first.targets[0].id
+            otherwise: ast.expr = ast.Name(name, ast.Load())
+            if rest:
+                second = rest[0]
+                if (
+                    len(rest) > 1
+                    or not isinstance(second, ast.Assign)
+                    or ast.dump(second.targets[0]) != ast.dump(first.targets[0])
+                ):
+                    continue
+                otherwise = second.value
+            chosen = ast.Assign(first.targets, ast.IfExp(branch.test, first.value, otherwise))
+            yield source.edited({number_of(branch): lambda _, chosen=chosen: chosen})  # type: ignore[misc]
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements right inside of a node."""
+    for part in BODIES:
+        block = getattr(node, part, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
+    """With a function of one expression as a ``lambda``; with shorter names too, which a line may need to be no longer than it may."""
+    as_it_is = _as_lambda(source, function)
+    yield as_it_is
+    for names in (_short_names(source, function), _short_names(source, function) | _short_words(source)):
+        if as_it_is is not None and _width(as_it_is) > WIDTH:
+            renaming: dict[int, Edit] = {
+                number_of(node): _with_name(names[text]) for node in as_it_is.nodes() if (text := _text(node)) in names
+            }
+            yield as_it_is.edited(renaming)
+
+
+def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
+    """Where it is used, or given to the entry that decorates it."""
+    plain = copy.copy(function)
+    plain.decorator_list = []
+    first = plain.body[0]
+    if isinstance(first, ast.Expr):
+        plain.body = [ast.Return(first.value), *plain.body[1:]]
+    expression = inline.as_lambda(plain)
+    if expression is None or len(function.decorator_list) > 1:
+        return None
+    if not function.decorator_list:
+        named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == function.name]
+        is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
+        if len(named) != 1 or is_called:
+            return None
+        return source.edited({number_of(named[0]): lambda _: expression, number_of(function): lambda _: None})
+    entry = function.decorator_list[0]
+    called = entry.func if isinstance(entry, ast.Call) else entry
+    if full_name(called, imported(source.tree)) != ENTRY:
+        return None
+    words = entry.keywords if isinstance(entry, ast.Call) else []
+    made = ast.Call(func=called, args=[expression], keywords=words)
+    return source.edited({number_of(function): lambda _: ast.Assign([ast.Name(function.name, ast.Store())], made)})
+
+
+def _short_names(source: Source, function: ast.FunctionDef) -> dict[str, str]:
+    """The names that anybody would give to a function and its parameters."""
+    taken = set(map(_text, source.nodes()))
+    names = zip([function.name, *(p.arg for p in function.args.args)], ("f", *"xyzuvw"), strict=False)
+    return {name: short for name, short in names if short not in taken and len(name) > 1}
+
+
+def _short_words(source: Source) -> dict[str, str]:
+    """Single letters for the script's own variables, and for words such as keys, which mean nothing to a fault."""
+    taken = set(map(_text, source.nodes()))
+    stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    words = [n.value for n in source.nodes() if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    letters = (letter for letter in "abcdeghijklmnopqrst" if letter not in taken)
+    return dict(zip(dict.fromkeys(word for word in [*stored, *words] if len(word) > 1), letters, strict=False))
+
+
+def _text(node: ast.AST) -> str:
+    """What names a node: a name, a parameter, a word."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.arg):
+        return node.arg
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _with_name(name: str) -> Edit:
+    def renamed_node(node: ast.AST) -> Replacement:
+        if isinstance(node, ast.Name):
+            return ast.Name(name, node.ctx)
+        return ast.arg(name) if isinstance(node, ast.arg) else ast.Constant(name)
+
+    return renamed_node

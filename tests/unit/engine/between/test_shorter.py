@@ -1,0 +1,92 @@
+"""Edits that write the same in fewer statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from test_passes import reduced
+
+from minimizer.engine.between import shorter
+
+
+@pytest.mark.parametrize(
+    ("text", "needs", "expected"),
+    [
+        (
+            "for name in ('a', 'b'):\n    f(name)",
+            ["f(", "'b'"],
+            "f('b')",
+        ),
+        (
+            "import torch\n@torch.compile\ndef f(x):\n    return round(x.shape[0])\n"
+            "for n in (12, 17):\n    f(torch.ones(n))\nf(1)",
+            ["round", "torch.ones", "dynamic=True", "f(1)"],
+            "import torch\nf = torch.compile(lambda x: round(x.shape[0]), dynamic=True)\nf(torch.ones(17))\nf(1)",
+        ),
+        (
+            "import torch\nimport torch.nn.functional as F\nfrom torch import nn\nf = nn.Linear(F.relu(1))",
+            ["Linear", "relu"],
+            "import torch\nf = torch.nn.Linear(torch.nn.functional.relu(1))",
+        ),
+        ("from torch import nn\nf = nn.Linear(1)", ["Linear"], "from torch import nn\nf = nn.Linear(1)"),
+        ("x = torch.ones(1)\nf(x)\nf(x)", ["f(", "torch.ones"], "f(torch.ones(1))\nf(torch.ones(1))"),
+        (
+            "x = torch.ones(1)\ndef f(x):\n    g()\n    return x\nf(x)\nf(x)",
+            ["return x", "torch.ones"],
+            "def f(x):\n    g()\n    return x\nf(torch.ones(1))\nf(torch.ones(1))",
+        ),
+        ("x = torch.ones(n)\nf(x)\nf(x)", ["f(", "torch.ones"], "x = torch.ones(n)\nf(x)\nf(x)"),
+        (
+            "@decorated\ndef f(x):\n    y = g(x)\n    if c:\n        y = y + 2\n    return y",
+            ["if c", "y + 2"],
+            "@decorated\ndef f(x):\n    y = g(x)\n    return y + 2 if c else y",
+        ),
+        (
+            "@decorated\ndef f(x):\n    y = g(x)\n    if c:\n        y = y.clamp(0)\n    return y",
+            ["if c", "clamp"],
+            "@decorated\ndef f(x):\n    return x.clamp(0) if c else x",
+        ),
+        (
+            "@decorated\ndef f(x):\n    if c:\n        return 1\n    return 2",
+            ["if c", "1", "2"],
+            "@decorated\ndef f(x):\n    return 1 if c else 2",
+        ),
+        (
+            "from torch import compile\n@compile(backend='eager')\ndef f(x):\n    return x + 1",
+            ["x + 1", "backend"],
+            "from torch import compile\nf = compile(lambda x: x + 1, backend='eager')",
+        ),
+        ("def f(x):\n    return x + 1\ng = h(f)", ["x + 1", "h("], "g = h(lambda x: x + 1)"),
+        (
+            "d = deque(maxlen=1)\nfor n in (1, 2):\n    f(d, n)",
+            ["d = deque([", "f(d, 2"],
+            "d = deque([1], maxlen=1)\nf(d, 2)",
+        ),
+        (
+            "def f(m, args, out):\n    log.append(out)\nnet.register_forward_hook(f)",
+            ["log.append", "register"],
+            "net.register_forward_hook(lambda m, args, out: log.append(out))",
+        ),
+        (
+            "import torch\n@torch.compile(dynamic=True)\ndef bucket_ids(tokens):\n"
+            "    return tokens * min(tokens.shape[0], 2.0)\nbucket_ids(torch.arange(2))\nbucket_ids(1)",
+            ["shape", "dynamic", "(1)"],
+            "import torch\nf = torch.compile(lambda x: x * min(x.shape[0], 2.0), dynamic=True)\nf(torch.arange(2))\nf(1)",
+        ),
+        (
+            "import torch\npriority = {'caption': 1, 'vqa': 1}\n@torch.compile\ndef routed(x):\n"
+            "    return x * (1.0 if list(priority)[0] == 'caption' else 2)\nrouted(1)\nrouted(priority)",
+            ["list", "(1)"],
+            "import torch\na = {'b': 1, 'c': 1}\nf = torch.compile(lambda x: x * (1.0 if list(a)[0] == 'b' else 2))\n"
+            "f(1)\nf(a)",
+        ),
+    ],
+)
+def test_a_script_becomes_shorter(text: str, needs: Sequence[str], expected: str) -> None:
+    assert reduced(text, shorter.statements, needs).replace("\n\n", "\n") == expected
+
+
+def test_no_line_becomes_longer_than_a_formatter_leaves_it() -> None:
+    text = f"@decorated\ndef f(x):\n    if {'c' * 50}:\n        return {'a' * 20}\n    return {'b' * 20}"
+    assert reduced(text, shorter.statements, ["if", "return"]).replace("\n\n", "\n") == text
