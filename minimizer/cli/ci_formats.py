@@ -62,6 +62,12 @@ class Finding:
         return next((max(1, int(source["line"])) for source in sources if source), 1)
 
     @property
+    def stack(self) -> str:
+        """The stack of the failing run; empty where there is none."""
+        failing = self.report.get("failure") or self.report.get("error") or {}
+        return str(failing.get("traceback") or "")
+
+    @property
     def is_layout_only(self) -> bool:
         return bool((self.report.get("failure") or {}).get("layout_only"))
 
@@ -125,9 +131,8 @@ def junit(finding: Finding) -> str:
     case = ElementTree.SubElement(
         suite, "testcase", {"classname": "torch.compile", "name": finding.uri, "file": finding.uri, "time": seconds}
     )
-    details = _xml(
-        "\n".join([*verdict_lines(report), *([finding.url] if finding.url else []), "", finding.repro]).strip()
-    )
+    shown = [*verdict_lines(report), *([finding.url] if finding.url else [])]
+    details = _xml("\n\n".join(filter(None, ("\n".join(shown), finding.stack, finding.repro))).strip())
     message = _xml(finding.message)
     if not finding.could_judge:
         ElementTree.SubElement(case, "error", {"type": str(report.get("reason")), "message": message}).text = details

@@ -285,6 +285,7 @@ class Routes:
             kind=signature.kind,
             exception_type=case.exception.root_type if case.exception else None,
             message=case.message,
+            traceback=self.journal.stack(case.stack),
             signature=signature.text,
             layout_only=case.layout_only,
             reproducibility=Reproducibility(failed=1, runs=case.runs),

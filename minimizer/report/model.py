@@ -29,10 +29,28 @@ Mechanism = Literal[
 """How a fault that no graph shows came about."""
 
 
-class Source(Part):
+Line = tuple[str, int, str]
+"""File, number and text."""
+
+
+class SourceLine(Part):
     file: str
     line: int
     code: str = ""
+
+
+class Source(SourceLine):
+    """A line of the user's own code; ``file`` is its path in the project."""
+
+    library: SourceLine | None = Field(None, description="The line of a library that is at fault, called from there.")
+
+    @classmethod
+    def of(cls, line: Line | None, library: Line | None = None) -> Source | None:
+        """A line of the user's, and the one of a library that it calls."""
+        if line is None:
+            return None
+        called = SourceLine(file=library[0], line=library[1], code=library[2]) if library is not None else None
+        return cls(file=line[0], line=line[1], code=line[2], library=called)
 
 
 class Failure(Part):
@@ -40,13 +58,26 @@ class Failure(Part):
     stage: Stage = Stage.UNKNOWN
     exception_type: str | None = None
     message: str = ""
-    traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
+    traceback: str = Field(
+        "",
+        description="The stack of the failing run: the script's own frames, then the compiler's, down to the one that raised; of a crash "
+        "or a hang the stacks of all threads. At most about 60 lines; `traceback.txt` has all where there are more.",
+    )
     signature: str = ""
     mechanism: Mechanism | None = Field(None, description="How a fault between graphs came about.")
     object: str = Field("", description="What is otherwise with the compiler, where that lies between graphs.")
     source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
+
+
+class ScriptError(Part):
+    """The exception that ends a script for which the compiler is not to blame, as where eager raises it too."""
+
+    exception_type: str
+    message: str = ""
+    traceback: str = Field("", description="As `failure.traceback`.")
+    source: Source | None = Field(None, description="The innermost line of the user's own code.")
 
 
 class Error(Part):
@@ -307,6 +338,7 @@ class Report(Part):
     reason: Reason | None = None
     summary: str = Field("", description="The verdict in a sentence or two of plain English.")
     failure: Failure | None = None
+    error: ScriptError | None = Field(None, description="Of a script that fails without the compiler: its exception.")
     culprits: list[Culprit] = Field(default_factory=list)
     layers: list[Layer] = Field(default_factory=list)
     graph: list[GraphNode] = Field(default_factory=list, description="The graph around the culprit.")

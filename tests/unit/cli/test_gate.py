@@ -16,7 +16,17 @@ from minimizer.cli.gate import Gate, conclude
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, Source, Verification, Workaround
+from minimizer.report.model import (
+    Checked,
+    Culprit,
+    Failure,
+    Largest,
+    Report,
+    ScriptError,
+    Source,
+    Verification,
+    Workaround,
+)
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
@@ -218,6 +228,17 @@ def test_junit(
     assert (case.get("name"), case.get("file")) == ("models/train.py", "models/train.py")
     assert float(case.get("time", "-1")) == report.timings.get("total", 0.0)
     assert [child.tag for child in case] == ([outcome])
+
+
+def test_junit_has_the_stack_of_the_failing_run(script: Path, tmp_path: Path) -> None:
+    crash = wrong_relu()
+    crash.failure = Failure(kind=Kind.CRASH, traceback='Fatal Python error\n  File "model.py", line 3 in f')
+    eager = FAILS_IN_EAGER.model_copy(
+        update={"error": ScriptError(exception_type="ValueError", traceback="ValueError: no")}
+    )
+    for report, words in ((crash, '\n  File "model.py", line 3 in f'), (eager, "ValueError: no")):
+        tell(Gate("any", None, tmp_path / "junit.xml", None), script, report)
+        assert words in ElementTree.parse(tmp_path / "junit.xml").getroot().findtext(".//testcase/*", "")
 
 
 def test_a_healthy_script_is_told_with_its_coverage_in_terminal_junit_and_step_summary(
