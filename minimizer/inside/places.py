@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import FrameType
 
 _OURS = os.path.dirname(__file__) + os.sep
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](.+)")
@@ -82,6 +84,17 @@ def sources(frames: Iterable[Line]) -> dict[str, list[object]]:
         elif _PACKAGES.fullmatch(path) and not place.name.startswith(("torch/", "functorch/")):
             found["library"] = [place.name, number, code]
     return found
+
+
+def caller() -> list[object] | None:
+    """The innermost line of the user's own code that is being executed; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not is_ours(path) and (place := place_of(path)).is_users:
+            return [place.name, frame.f_lineno, linecache.getline(path, frame.f_lineno).strip()]
+        frame = frame.f_back
+    return None
 
 
 def without_folders(text: str) -> str:

@@ -192,7 +192,7 @@ def _culprits(report: Report) -> str:
 def _culprit(culprit: Culprit) -> str:
     what = ", ".join(map(code, culprit.operators)) or escape(culprit.what) or "unknown"
     line = _place(culprit.source) if culprit.source else "line unknown"
-    module = f"module {code(culprit.module)}" if culprit.module else "module unknown"
+    module = f"module {code(culprit.module_name)}" if culprit.module else "module unknown"
     role = "" if culprit.root else " (follows from another)"
     more = [*_errors(culprit), *([escape(culprit.what)] if culprit.operators and culprit.what else [])]
     return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
@@ -398,7 +398,7 @@ def _names(culprits: Sequence[Culprit]) -> str:
     roots = [c for c in culprits if c.root]
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
     names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
-    module = next((c.module for c in roots if c.module), "")
+    module = next((c.module_name for c in roots if c.module), "")
     return f"{names} in {code(module)}" if names and module else names
 
 

@@ -52,6 +52,11 @@ class Source(SourceLine):
         called = SourceLine(file=library[0], line=library[1], code=library[2]) if library is not None else None
         return cls(file=line[0], line=line[1], code=line[2], library=called)
 
+    @property
+    def words(self) -> str:
+        """The same for a reader, see `line_of`."""
+        return line_of(self.model_dump())
+
 
 class Failure(Part):
     kind: Kind
@@ -95,6 +100,7 @@ class Error(Part):
 
 class Culprit(Part):
     module: str = ""
+    module_class: str = Field("", description="Its class.")
     nodes: list[str] = Field(default_factory=list)
     ops: list[str] = Field(default_factory=list, description="aten packet names, such as aten.relu")
     what: str = ""
@@ -107,6 +113,27 @@ class Culprit(Part):
     def operators(self) -> list[str]:
         """The operators at fault, see `operators_of`."""
         return operators_of(vars(self))
+
+    @property
+    def module_name(self) -> str:
+        """The module for a reader, see `module_of`."""
+        return module_of(vars(self))
+
+
+def module_of(culprit: Mapping[str, Any]) -> str:
+    """The path of a culprit's module, with its class where the path ends with a number: ``1 (ReLU)``; empty outside of any."""
+    path, kind = str(culprit.get("module") or ""), str(culprit.get("module_class") or "")
+    return f"{path} ({kind})" if kind and path.rpartition(".")[2].isdigit() else path
+
+
+def line_of(source: Mapping[str, Any] | None) -> str:
+    """A line for a reader, ``model.py:41``, with the one of a library that it calls; empty where none is known."""
+    if not source:
+        return ""
+    library = source.get("library")
+    file, _, rest = str(library["file"]).partition("/") if library else ("", "", "")
+    short = f"{file}/…/{rest.rpartition('/')[2]}" if "/" in rest else f"{file}/{rest}".rstrip("/")
+    return f"{source['file']}:{source['line']}" + (f" → {short}:{library['line']}" if library else "")
 
 
 def operators_of(culprit: Mapping[str, Any]) -> list[str]:

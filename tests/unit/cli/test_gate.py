@@ -160,7 +160,7 @@ def test_annotations_point_at_the_line_and_are_escaped(
         "100%25 of them, in aten.relu. See, there: it is. https://ci.example/jobs/1"
     )
     assert said(UNVERIFIED).startswith("::warning file=models/train.py,line=25,")
-    assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,line=1,title=torch.compile%3A not judged::")
+    assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,title=torch.compile%3A not judged::")
     assert said(HEALTHY) == ""
 
 
@@ -300,6 +300,27 @@ def test_sarif_of_a_failure(script: Path, report: Report, level: str) -> None:
     assert result["baselineState"] == "new"
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "models/train.py"}, "region": {"startLine": 25}}
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        (Source(file="parts/net.py", line=4), {"uri": "models/parts/net.py", "line": 4}),
+        (Source(file="elsewhere/net.py", line=4), {"uri": "models/train.py", "line": None}),
+        (None, {"uri": "models/train.py", "line": None}),
+    ],
+    ids=["in the checkout", "not there", "unknown"],
+)
+def test_a_place_is_in_the_file_that_holds_the_line_and_none_is_invented(
+    script: Path, source: Source | None, place: dict[str, Any]
+) -> None:
+    (script.parent / "parts").mkdir()
+    (script.parent / "parts" / "net.py").write_text("")
+    report = wrong_relu(culprits=[Culprit(ops=["aten.relu"], source=source)])
+    (result,) = sarif_run(script, report)["results"]
+    found = result["locations"][0]["physicalLocation"]
+    assert found["artifactLocation"]["uri"] == place["uri"]
+    assert found.get("region") == ({"startLine": place["line"]} if place["line"] else None)
 
 
 def other_strides() -> Report:
