@@ -44,22 +44,28 @@ class Finding:
 
     @property
     def uri(self) -> str:
-        """The script's path relative to the checkout, else to the folder that the command runs in, where it lies below that.
-
-        GitHub takes every path for one in the checkout, also in a step with a ``working-directory``.
-        """
-        path = self.script.resolve()
-        checkout = os.environ.get("GITHUB_WORKSPACE")
-        for folder in ([Path(checkout).resolve()] if checkout else []) + [Path.cwd()]:
-            if path.is_relative_to(folder):
-                return path.relative_to(folder).as_posix()
-        return path.as_posix()
+        """The script's path; see `_uri`."""
+        return _uri(self.script)
 
     @property
-    def line(self) -> int:
-        """Of the first culprit of which it is known; else the first. A service may know the script by another name."""
-        sources = (culprit.get("source") for culprit in self.report.get("culprits") or ())
-        return next((max(1, int(source["line"])) for source in sources if source), 1)
+    def place(self) -> tuple[str, int | None]:
+        """The file that the failure is in, and the line; the script, and no line, where that is not known here.
+
+        A service may know the script by another name, but not a file below a folder.
+        """
+        sources = [culprit.get("source") for culprit in self.report.get("culprits") or ()]
+        for source in [*sources, (self.report.get("error") or {}).get("source")]:
+            if source and (path := self.script.parent / source["file"]).is_file():
+                return _uri(path), max(1, int(source["line"]))
+            if source and "/" not in source["file"]:
+                return self.uri, max(1, int(source["line"]))
+        return self.uri, None
+
+    @property
+    def stack(self) -> str:
+        """The stack of the failing run; empty where there is none."""
+        failing = self.report.get("failure") or self.report.get("error") or {}
+        return str(failing.get("traceback") or "")
 
     @property
     def is_layout_only(self) -> bool:
@@ -81,7 +87,8 @@ def annotation(finding: Finding) -> str:
         return ""
     level = "error" if finding.counts or not finding.could_judge else "notice" if finding.is_layout_only else "warning"
     title = _title(finding)
-    properties = {"file": finding.uri, "line": str(finding.line), "title": title}
+    file, line = finding.place
+    properties = {"file": file, **({"line": str(line)} if line is not None else {}), "title": title}
     said = ",".join(f"{name}={_escape(value, more=True)}" for name, value in properties.items())
     return f"::{level} {said}::{_escape(finding.message)}"
 
@@ -125,9 +132,8 @@ def junit(finding: Finding) -> str:
     case = ElementTree.SubElement(
         suite, "testcase", {"classname": "torch.compile", "name": finding.uri, "file": finding.uri, "time": seconds}
     )
-    details = _xml(
-        "\n".join([*verdict_lines(report), *([finding.url] if finding.url else []), "", finding.repro]).strip()
-    )
+    shown = [*verdict_lines(report), *([finding.url] if finding.url else [])]
+    details = _xml("\n\n".join(filter(None, ("\n".join(shown), finding.stack, finding.repro))).strip())
     message = _xml(finding.message)
     if not finding.could_judge:
         ElementTree.SubElement(case, "error", {"type": str(report.get("reason")), "message": message}).text = details
@@ -162,7 +168,10 @@ def sarif(finding: Finding) -> str:
     }
     if report.get("failure"):
         kind = report["failure"]["kind"]
-        place = {"artifactLocation": {"uri": finding.uri}, "region": {"startLine": finding.line}}
+        file, line = finding.place
+        place: dict[str, Any] = {"artifactLocation": {"uri": file}}
+        if line is not None:
+            place["region"] = {"startLine": line}
         run["results"].append(
             {
                 "ruleId": kind,
@@ -176,6 +185,19 @@ def sarif(finding: Finding) -> str:
             }
         )
     return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _uri(path: Path) -> str:
+    """A path relative to the checkout, else to the folder that the command runs in, where it lies below that.
+
+    GitHub takes every path for one in the checkout, also in a step with a ``working-directory``.
+    """
+    path = path.resolve()
+    checkout = os.environ.get("GITHUB_WORKSPACE")
+    for folder in ([Path(checkout).resolve()] if checkout else []) + [Path.cwd()]:
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return path.as_posix()
 
 
 def _title(finding: Finding) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
-from minimizer.report.model import Largest, operators_of
+from minimizer.report.model import Largest, line_of, module_of, operators_of
 from minimizer.vocabulary import Status
 
 HEADLINES = {
@@ -79,9 +79,8 @@ def _code(line: str) -> str:
 
 def _culprit(culprit: dict[str, Any]) -> str:
     what = ", ".join(operators_of(culprit)) or culprit.get("what") or "unknown"
-    where = f" in {culprit['module']}" if culprit.get("module") else ""
-    source = culprit.get("source")
-    line = f" ({source['file']}:{source['line']})" if source else ""
+    where = f" in {module}" if (module := module_of(culprit)) else ""
+    line = f" ({place})" if (place := line_of(culprit.get("source"))) else ""
     return printable(what + where + line, 400)
 
 

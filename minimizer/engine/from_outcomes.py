@@ -30,14 +30,20 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
     counted = [node for node in nodes if node.counts] or nodes
     operators = operators or [name for node in counted if (name := _packet(node))]
     blamed = [name for name in operators if name not in BOOKKEEPING] or list(operators)
-    source = next((node.source for node in reversed(counted) if node.source), None)
+    module, module_class = _module(counted)
     return Culprit(
-        module=_module(counted),
+        module=module,
+        module_class=module_class,
         nodes=[node.name for node in counted],
         ops=blamed,
-        source=Source(file=source[0], line=source[1], code=source[2]) if source else None,
+        source=source_of(counted),
         local_error=error_of(outcome),
     )
+
+
+def source_of(nodes: Sequence[Node]) -> Source | None:
+    """The line of the last node of which it is known."""
+    return next((Source.of(node.source, node.library) for node in reversed(nodes) if node.source), None)
 
 
 def error_of(outcome: Outcome | None) -> Error | None:
@@ -150,14 +156,15 @@ def _packet(node: Node) -> str:
     return f"aten.{match[1] or match[2]}" if match else ""
 
 
-def _module(nodes: Sequence[Node]) -> str:
-    """The innermost module that holds all the nodes that come from one."""
+def _module(nodes: Sequence[Node]) -> tuple[str, str]:
+    """The innermost module that holds all the nodes that come from one, and its class if it is that of one of them."""
     paths = sorted({node.module for node in nodes if node.module})
     if not paths:
-        return ""
+        return "", ""
     first, last = paths[0].split("."), paths[-1].split(".")
     common = [a for index, a in enumerate(first) if first[: index + 1] == last[: index + 1]]
-    return ".".join(common)
+    path = ".".join(common)
+    return path, next((node.module_class for node in nodes if node.module == path), "")
 
 
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
@@ -200,7 +207,7 @@ def verdict_sentence(report: Report) -> str:
     if failure is None or reduction is None or verification is None:
         return ""
     culprit = report.culprits[0] if report.culprits else Culprit()
-    where = f" in {culprit.module}" if culprit.module else ""
+    where = f" in {culprit.module_name}" if culprit.module else ""
     operators = ", ".join(culprit.operators[:4]) or culprit.what or "an unknown operator"
     what = {
         "crash": "crashes the process",

@@ -9,10 +9,12 @@ from typing import Any
 
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import Report
+from minimizer.report.stack import shortened
 from minimizer.sink import REPROS, Sink
 from minimizer.vocabulary import Step
 
 LOG_LINES = 20_000
+TRACEBACK = "traceback.txt"
 
 
 class Journal:
@@ -141,6 +143,16 @@ class Journal:
         if message not in self.report.notes:
             self.report.notes.append(message)
             self.event("note", message=message)
+
+    def stack(self, text: str) -> str:
+        """A stack at the length of a report; a longer one is kept as a file as well."""
+        text = self.redact(text).strip("\n")
+        short = shortened(text)
+        if short == text:
+            self.sink.discard(TRACEBACK)
+        else:
+            self.sink.artifact(TRACEBACK, f"{text}\n".encode())
+        return short
 
     def progress(self, **data: Any) -> None:
         """How far the work is."""

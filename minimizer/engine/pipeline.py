@@ -47,7 +47,7 @@ from minimizer.errors import (
 )
 from minimizer.options import Options
 from minimizer.report import as_markdown
-from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility
+from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility, ScriptError, Source
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -395,13 +395,20 @@ class _Job:
             self._journal.note(note)
         if found.status is not Status.PARTIAL:
             report.failure = None  # announced, and taken back
+        error = found.exception
+        if error is not None and found.kind is None and found.status is not Status.HEALTHY:
+            report.error = ScriptError(
+                exception_type=error.root_type,
+                message=error.root_message[:2000],
+                traceback=self._journal.stack(found.stack),
+                source=Source.of(error.source, error.library),
+            )
         if found.kind is not None:
-            error = found.exception
             report.failure = Failure(
                 kind=found.kind,
                 exception_type=error.root_type if error else None,
                 message=error.root_message[:2000] if error else found.summary,
-                traceback=found.traceback,
+                traceback=self._journal.stack(found.stack),
                 signature=exception_signature(found.kind, error).text,
                 layout_only=found.layout_only,
                 reproducibility=Reproducibility(failed=found.failed, runs=found.runs),

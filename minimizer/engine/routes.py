@@ -23,6 +23,7 @@ from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
+from minimizer.engine.from_outcomes import source_of
 from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search, Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
@@ -31,7 +32,7 @@ from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, 
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
-from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility, Source
+from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")
@@ -161,12 +162,11 @@ class Routes:
         if text is None:
             return None
         nodes = [node for node in case.program.nodes if node.counts]
-        places = [node.source for node in nodes if node.source is not None]
         made = MadeScript(
             text,
             self._original(case),
             module=next((node.module for node in nodes if node.module), ""),
-            source=next((Source(file=file, line=line, code=code) for file, line, code in places), None),
+            source=source_of(nodes[::-1]),
         )
         level = self._python_level(made)
         repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
@@ -285,6 +285,7 @@ class Routes:
             kind=signature.kind,
             exception_type=case.exception.root_type if case.exception else None,
             message=case.message,
+            traceback=self.journal.stack(case.stack),
             signature=signature.text,
             layout_only=case.layout_only,
             reproducibility=Reproducibility(failed=1, runs=case.runs),

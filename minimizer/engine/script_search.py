@@ -16,11 +16,13 @@ from minimizer.engine.call_sequence import compiled_anew
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
 from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
+from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.from_outcomes import BOOKKEEPING
 from minimizer.engine.journal import Journal
@@ -153,6 +155,7 @@ class PythonLevel:
             kind=target.kind,
             exception_type=error.root_type if error else None,
             message=message_of(error, None) if error else _end(target),
+            traceback=self._journal.stack(error.stack if error else readable(outcome.stacks, str(self._script.parent))),
             signature=target.text,
             reproducibility=rate,
         )
@@ -229,12 +232,17 @@ class PythonLevel:
     def _keeps_its_promise(self, repro: Repro) -> bool:
         """Whether a way of writing the repro works in a warm child, before clean processes have the last word."""
         _, outcome = self._rerun.failure(repro.source)
-        return has_shown_it(outcome.exception) and self._rerun.ends_well(repro.source)
+        assert self._report.failure is not None
+        return has_shown_it(outcome.exception, telltale(self._report.failure)) and self._rerun.ends_well(repro.source)
 
 
-def has_shown_it(error: ExceptionInfo | None) -> bool:
-    """Whether a repro ended itself with status 1; the error at the root is the one that it was handling then."""
-    return error is not None and error.type == "SystemExit" and error.message != "125"
+def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
+    """Whether a repro ended with status 1 for its failure: by itself, or by the error whose telltale words it looks for."""
+    if error is None:
+        return False
+    if error.type == "SystemExit":
+        return error.message != "125"
+    return words in f"{error.type.rpartition('.')[2]}: {error.message}"
 
 
 def backend_of(text: str) -> str | None:

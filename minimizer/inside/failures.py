@@ -8,6 +8,8 @@ import subprocess
 import traceback
 from typing import Any
 
+from .stack import stack_of
+
 MAX_MESSAGE = 4000
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
 """Exceptions that Dynamo throws to steer itself; no failures."""
@@ -26,7 +28,7 @@ CONTEXT_LOST = re.compile(
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """The type, message and raising frames of an exception and of the one at its root.
+    """The type, message and raising frames of an exception and of the one at its root, and the whole stack behind them.
 
     Compilers wrap what went wrong several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
     the root is what an engineer looks for.
@@ -38,6 +40,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         "root_type": _name(root),
         "root_message": _text(root),
         "frames": _frames(root) or _frames(error),
+        **stack_of(error, root, f"{_name(root)}: {_text(root)}"),
         "device": device_error(error),
     }
 

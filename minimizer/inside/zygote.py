@@ -92,6 +92,10 @@ class Child:
         held = [self.inbox, self.outbox, self.log, self.stacks]
         return held if self.pidfd is None else [*held, self.pidfd]
 
+    def last_stacks(self) -> str:
+        """What was written of its stacks since they were told last."""
+        return os.pread(self.stacks, STACK_BYTES, self.stacks_told).decode("utf-8", "replace")
+
     def is_dead(self) -> bool:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -232,9 +236,9 @@ class Zygote:
 
     def _sample(self, child: Child) -> None:
         """Tell the stack asked for last, which is complete by now, and ask for the next one."""
-        text = os.pread(child.stacks, STACK_BYTES, child.stacks_told)
+        text = child.last_stacks()
         child.stacks_told = os.fstat(child.stacks).st_size
-        self._channel.send({"id": child.task, "message": {"type": "stacks", "text": text.decode("utf-8", "replace")}})
+        self._channel.send({"id": child.task, "message": {"type": "stacks", "text": text}})
         os.kill(child.pid, SAMPLE)
 
     def _bury(self, child: Child) -> None:
@@ -258,6 +262,7 @@ class Zygote:
                     "timed_out": child.timed_out,
                     "seconds": round(time.monotonic() - child.started, 3),
                     "log": _tail(child.log),
+                    "stacks": child.last_stacks() if os.WIFSIGNALED(status) else "",
                 },
             }
         )
@@ -276,6 +281,7 @@ def _enter(message: Message, log: int, stacks: int, own: str | None) -> None:
     os.dup2(log, 2)
     os.close(log)
     faulthandler.register(SAMPLE, stacks, all_threads=True)
+    faulthandler.enable(stacks, all_threads=True)  # where a signal ends it, the same file tells where it was
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from minimizer.report import issue
 from minimizer.report.confidence import confidence
-from minimizer.report.model import Culprit, Error, Report
+from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
 from minimizer.report.side_by_side import side_by_side
 from minimizer.report.version_span import span
@@ -52,6 +52,8 @@ ENVIRONMENT = (
 )  # fmt: skip
 """What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
 MAX_MESSAGE_LINES = 30
+MAX_STACK_LINES = 80
+"""They come shortened, unless the child was hostile."""
 MAX_LAYERS = 20
 
 
@@ -151,23 +153,34 @@ def _repro(report: Report, repro: str | None) -> str:
 def _message(report: Report) -> str:
     failure = report.failure
     if failure is None:
-        return ""
+        return _script_error(report.error) if report.error is not None else ""
     said = WARNING.sub("", report.verification.output).strip() if report.verification else ""
     parts = [
         code(failure.exception_type or ""),
-        f"What the script showed:\n\n{_log(failure.traceback or failure.message)}" if failure.message else "",
+        f"What the script showed:\n\n{_log(_shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
+        if failure.message or failure.traceback
+        else "",
         f"What the reproducer printed:\n\n{_log(said)}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _log(text: str) -> str:
+def _script_error(error: ScriptError) -> str:
+    where = f" at {_place(error.source)}" if error.source is not None else ""
+    return f"{code(error.exception_type)}{where}\n\n{_log(_shown(error.traceback, error.message), MAX_STACK_LINES)}"
+
+
+def _shown(stack: str, message: str) -> str:
+    """A stack, and below it the message, where the stack does not end with it."""
+    first = next(iter(message.splitlines()), "")
+    return stack if stack and first.partition(": ")[2] in stack else "\n\n".join(filter(None, (stack, message)))
+
+
+def _log(text: str, most: int = MAX_MESSAGE_LINES) -> str:
     """The end of a log, without the folders of the machine."""
     lines = [without_folders(line) for line in text.splitlines()]
-    left_out = (
-        [f"... {counted(len(lines) - MAX_MESSAGE_LINES, 'line')} before"] if len(lines) > MAX_MESSAGE_LINES else []
-    )
-    return block("\n".join([*left_out, *lines[-MAX_MESSAGE_LINES:]]), "text")
+    left_out = [f"... {counted(len(lines) - most, 'line')} before"] if len(lines) > most else []
+    return block("\n".join([*left_out, *lines[-most:]]), "text")
 
 
 def _culprits(report: Report) -> str:
@@ -178,16 +191,19 @@ def _culprits(report: Report) -> str:
 
 def _culprit(culprit: Culprit) -> str:
     what = ", ".join(map(code, culprit.operators)) or escape(culprit.what) or "unknown"
-    source = culprit.source
-    line = (
-        f"{code(source.file.rpartition('/')[2])} line {source.line}" + (f": {code(source.code)}" if source.code else "")
-        if source
-        else "line unknown"
-    )
-    module = f"module {code(culprit.module)}" if culprit.module else "module unknown"
+    line = _place(culprit.source) if culprit.source else "line unknown"
+    module = f"module {code(culprit.module_name)}" if culprit.module else "module unknown"
     role = "" if culprit.root else " (follows from another)"
     more = [*_errors(culprit), *([escape(culprit.what)] if culprit.operators and culprit.what else [])]
     return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
+
+
+def _place(source: Source | SourceLine) -> str:
+    """File, line and code; of a library's line that it calls, those as well."""
+    file = source.file.rpartition("/")[2] if source.file.startswith("/") else source.file
+    said = f"{code(file)} line {source.line}" + (f": {code(source.code)}" if source.code else "")
+    library = source.library if isinstance(source, Source) else None
+    return f"{said}, which calls {_place(library)}" if library is not None else said
 
 
 def _errors(culprit: Culprit) -> Iterable[str]:
@@ -382,7 +398,7 @@ def _names(culprits: Sequence[Culprit]) -> str:
     roots = [c for c in culprits if c.root]
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
     names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
-    module = next((c.module for c in roots if c.module), "")
+    module = next((c.module_name for c in roots if c.module), "")
     return f"{names} in {code(module)}" if names and module else names
 
 

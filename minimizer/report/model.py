@@ -29,10 +29,33 @@ Mechanism = Literal[
 """How a fault that no graph shows came about."""
 
 
-class Source(Part):
+Line = tuple[str, int, str]
+"""File, number and text."""
+
+
+class SourceLine(Part):
     file: str
     line: int
     code: str = ""
+
+
+class Source(SourceLine):
+    """A line of the user's own code; ``file`` is its path in the project."""
+
+    library: SourceLine | None = Field(None, description="The line of a library that is at fault, called from there.")
+
+    @classmethod
+    def of(cls, line: Line | None, library: Line | None = None) -> Source | None:
+        """A line of the user's, and the one of a library that it calls."""
+        if line is None:
+            return None
+        called = SourceLine(file=library[0], line=library[1], code=library[2]) if library is not None else None
+        return cls(file=line[0], line=line[1], code=line[2], library=called)
+
+    @property
+    def words(self) -> str:
+        """The same for a reader, see `line_of`."""
+        return line_of(self.model_dump())
 
 
 class Failure(Part):
@@ -40,13 +63,26 @@ class Failure(Part):
     stage: Stage = Stage.UNKNOWN
     exception_type: str | None = None
     message: str = ""
-    traceback: str = Field("", description="As the script shows it, where that is all there is of the failure.")
+    traceback: str = Field(
+        "",
+        description="The stack of the failing run: the script's own frames, then the compiler's, down to the one that raised; of a crash "
+        "or a hang the stacks of all threads. At most about 60 lines; `traceback.txt` has all where there are more.",
+    )
     signature: str = ""
     mechanism: Mechanism | None = Field(None, description="How a fault between graphs came about.")
     object: str = Field("", description="What is otherwise with the compiler, where that lies between graphs.")
     source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
+
+
+class ScriptError(Part):
+    """The exception that ends a script for which the compiler is not to blame, as where eager raises it too."""
+
+    exception_type: str
+    message: str = ""
+    traceback: str = Field("", description="As `failure.traceback`.")
+    source: Source | None = Field(None, description="The innermost line of the user's own code.")
 
 
 class Error(Part):
@@ -64,6 +100,7 @@ class Error(Part):
 
 class Culprit(Part):
     module: str = ""
+    module_class: str = Field("", description="Its class.")
     nodes: list[str] = Field(default_factory=list)
     ops: list[str] = Field(default_factory=list, description="aten packet names, such as aten.relu")
     what: str = ""
@@ -76,6 +113,27 @@ class Culprit(Part):
     def operators(self) -> list[str]:
         """The operators at fault, see `operators_of`."""
         return operators_of(vars(self))
+
+    @property
+    def module_name(self) -> str:
+        """The module for a reader, see `module_of`."""
+        return module_of(vars(self))
+
+
+def module_of(culprit: Mapping[str, Any]) -> str:
+    """The path of a culprit's module, with its class where the path ends with a number: ``1 (ReLU)``; empty outside of any."""
+    path, kind = str(culprit.get("module") or ""), str(culprit.get("module_class") or "")
+    return f"{path} ({kind})" if kind and path.rpartition(".")[2].isdigit() else path
+
+
+def line_of(source: Mapping[str, Any] | None) -> str:
+    """A line for a reader, ``model.py:41``, with the one of a library that it calls; empty where none is known."""
+    if not source:
+        return ""
+    library = source.get("library")
+    file, _, rest = str(library["file"]).partition("/") if library else ("", "", "")
+    short = f"{file}/…/{rest.rpartition('/')[2]}" if "/" in rest else f"{file}/{rest}".rstrip("/")
+    return f"{source['file']}:{source['line']}" + (f" → {short}:{library['line']}" if library else "")
 
 
 def operators_of(culprit: Mapping[str, Any]) -> list[str]:
@@ -307,6 +365,7 @@ class Report(Part):
     reason: Reason | None = None
     summary: str = Field("", description="The verdict in a sentence or two of plain English.")
     failure: Failure | None = None
+    error: ScriptError | None = Field(None, description="Of a script that fails without the compiler: its exception.")
     culprits: list[Culprit] = Field(default_factory=list)
     layers: list[Layer] = Field(default_factory=list)
     graph: list[GraphNode] = Field(default_factory=list, description="The graph around the culprit.")

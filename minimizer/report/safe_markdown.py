@@ -36,6 +36,7 @@ def block(text: str, language: str) -> str:
 
 def without_folders(line: str) -> str:
     """A line of a log without the folders of the machine."""
+    line = re.sub(r"(?<![\w.])/[^\s\"':]*/(?:site|dist)-packages/", "", line)
     return re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", r"\1", line)
 
 

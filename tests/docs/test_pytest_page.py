@@ -81,6 +81,10 @@ def test_the_page_leads_to_a_repro(tmp_path: Path) -> None:
     (printed,) = follow("pytest.md", tmp_path, env={"PYTEST_ADDOPTS": "--junitxml=junit.xml -p no:cacheprovider"})
     (repro,) = tmp_path.glob("minimizer-out/pytest-*/test_model.py_test_compiled_is_eager/repro.py")
     assert "MINIMIZED" in printed
+    culprit = next(
+        line for line in (ROOT / "docs" / "pytest.md").read_text().splitlines() if line.startswith("culprit ")
+    )
+    assert culprit in printed
     assert str(repro) in printed
     assert "relu" in repro.read_text()
     properties = ElementTree.parse(tmp_path / "junit.xml").iter("property")

@@ -79,6 +79,8 @@ def test_the_page_leads_a_newcomer_to_four_repros(tmp_path: Path) -> None:
     for repro in (place / "first", place / "from-ci", *(place / "minimizer-out").glob("pytest-*/*")):
         assert "torch.relu(x)" in (repro / "repro.py").read_text()
     assert everything.count("MINIMIZED") == 3
+    assert "aten.relu in 1 (ReLU) (model.py:9)" in everything
+    assert "aten.relu in 1 (ReLU) (test_model.py:9)" in everything
     assert "AssertionError" in everything  # the repro that was run by hand
     assert [case.find("failure") is not None for case in ElementTree.parse(place / "junit.xml").iter("testcase")] == [
         True

@@ -22,6 +22,10 @@ Model = TypeVar("Model", bound="Loose")
 
 Text = Annotated[str, StringConstraints(max_length=20_000)]
 Name = Annotated[str, StringConstraints(max_length=1000)]
+Long = Annotated[str, StringConstraints(max_length=300_000)]
+"""A stack, or the stacks of all threads."""
+Line = tuple[Name, Annotated[int, Field(ge=0, le=10**9)], Name]
+"""File, number and text."""
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Number = float | None
 
@@ -40,6 +44,12 @@ class ExceptionInfo(Loose):
     root_type: Text
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
+    stack: Long = ""
+    """All frames that led to it, as Python writes tracebacks (``inside/stack.py``)."""
+    source: Line | None = None
+    """The innermost line of the user's own code that led to it."""
+    library: Line | None = None
+    """The innermost line of a library that this one calls, where it is one."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
     """What it says of the GPU: it was full, or its process can use it no more (``inside/failures.py``)."""
 
@@ -156,6 +166,8 @@ class Outcome(Loose):
     phase: Text = ""
     seconds: float = 0.0
     log: str = ""
+    stacks: Long = ""
+    """Of all threads, where it died by a signal or hung; filled in by us."""
     places: list[Text] = Field(default_factory=list, max_length=1000)
     """The calls it was inside of when it was given up, outermost first; filled in by us."""
 
@@ -315,9 +327,10 @@ class MadeCalls(Loose):
 
 
 class End(Loose):
-    """The zygote's word on how a task ended."""
+    """The zygote's word on how a task ended. ``stacks``: of all threads, where it died by a signal."""
 
     exit: int | None = None
+    stacks: Long = ""
     signal: int | None = None
     timed_out: bool = False
     seconds: float = 0.0

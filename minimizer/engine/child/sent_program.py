@@ -50,7 +50,6 @@ def _moment(golden: Any) -> str:
 
 
 def _node(item: Any) -> Node:
-    source = item.get("source")
     return Node(
         name=identifier(item["name"]),
         target=dotted(item["target"]),
@@ -59,9 +58,14 @@ def _node(item: Any) -> Node:
         meta=_meta(item.get("meta")),
         module=str(item.get("module", ""))[:1000],
         module_class=str(item.get("module_class", ""))[:200],
-        source=(str(source[0])[:1000], int(source[1]), str(source[2])[:1000]) if source else None,
+        source=_line(item.get("source")),
+        library=_line(item.get("library")),
         number=_number(item.get("number")),
     )
+
+
+def _line(line: Any) -> tuple[str, int, str] | None:
+    return (str(line[0])[:1000], int(line[1]), str(line[2])[:1000]) if line else None
 
 
 def _body(item: Any) -> Body:

@@ -60,6 +60,37 @@ def parse(text: str) -> Stack:
     return next((stack for stack in reversed(threads) if is_compiling(stack)), threads[-1])
 
 
+def readable(text: str, project: str) -> str:
+    """What ``faulthandler`` wrote of a process that a signal ended, or that hangs, without our frames and the machine's folders.
+
+    The thread that died, or that compiles, comes first. Empty where no stack was written.
+    """
+    begin = text.find("Fatal Python error:")
+    text = text[begin:] if begin >= 0 else text
+    head, *threads = re.split(r"^(?=(?:Current thread|Thread) 0x)", text, flags=re.MULTILINE)
+    if not threads:
+        return ""
+    threads.sort(key=lambda block: not block.startswith("Current thread"))
+    if begin < 0:
+        threads.sort(key=lambda block: not is_compiling(_frames(block)))
+    lines = [
+        line for block in (head, *threads) for line in block.splitlines() if not line.startswith("Extension modules:")
+    ]
+    return "\n".join(shown for line in lines if (shown := _shown(line, project)) is not None).strip()
+
+
+def _shown(line: str, project: str) -> str | None:
+    match = _FRAME.match(line)
+    if match is None:
+        return line
+    frame = _frame(*match.groups())
+    if frame.file.startswith(_OURS) or match[1] == "<frozen runpy>":
+        return None
+    file = match[1].removeprefix(f"{project}/") if frame.is_users else frame.file
+    file = match[1].rpartition("/")[2] if file.startswith("/") or file == "<generated>" else file
+    return f'  File "{file}", line {match[2]}, in {match[3]}'
+
+
 def is_compiling(stack: Stack) -> bool:
     """Whether the compiler, or code that it generated, is being executed."""
     return any(_COMPILER.match(frame.file) for frame in stack)

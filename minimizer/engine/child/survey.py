@@ -36,6 +36,7 @@ class Survey:
         self.phase, self.held, self.finished, self.silence = phase, held, finished, silence
         ended = protocol.parse(End, end or {})
         self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
+        self.stacks = ended.stacks
         self._files: dict[frozenset[str], Path] = {}
 
     def program(self, level: str) -> Program:

@@ -11,7 +11,7 @@ from minimizer.engine.child.protocol import OUT_OF_MEMORY, ExceptionInfo
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts in front of the lines of a rank."""
 BEGIN = "Traceback (most recent call last):"
-FRAME = re.compile(r'^  File "(.+)", line \d+, in (.+)$')
+FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}), in (.+)$')
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 NEXT = ("During handling of the above exception", "The above exception was the direct cause")
 MOST_FRAMES = 6
@@ -52,11 +52,12 @@ def last_traceback(output: str) -> Traceback | None:
         message=message,
         root_type=raised[1],
         root_message=message,
-        frames=[(_short(file), function, code) for file, function, code in frames[-MOST_FRAMES:]],
+        frames=[(_short(file), function, code) for file, _, function, code in frames[-MOST_FRAMES:]],
+        source=next(((file, line, code) for file, line, _, code in reversed(frames) if file[0] not in "/<"), None),
         device=OUT_OF_MEMORY if GPU_FULL.search(f"{raised[1]}: {message}") else "",
     )
     text = "\n".join([*lines[begin:end], raised[0], *said[1:]]).strip()[-MOST_TEXT:]
-    return Traceback(error, text, any(file.endswith(DISPATCH) for file, _, _ in frames))
+    return Traceback(error, text, any(file.endswith(DISPATCH) for file, *_ in frames))
 
 
 def _until_next(lines: list[str]) -> list[str]:
@@ -64,13 +65,13 @@ def _until_next(lines: list[str]) -> list[str]:
     return lines[:stop]
 
 
-def _frames(lines: list[str]) -> list[tuple[str, str, str]]:
-    """File, function and line of code of each frame, innermost last."""
+def _frames(lines: list[str]) -> list[tuple[str, int, str, str]]:
+    """File, line, function and code of each frame, innermost last; files of the project have a path relative to it."""
     found = []
     for number, line in enumerate(lines):
         if frame := FRAME.match(line):
             code = lines[number + 1].strip() if number + 1 < len(lines) and lines[number + 1].startswith("    ") else ""
-            found.append((frame[1], frame[2], code[:200]))
+            found.append((frame[1], int(frame[2]), frame[3], code[:200]))
     return found
 
 

@@ -64,6 +64,7 @@ class Transcript:
             "seconds": end.seconds / (len(self._answers) + broke_off),
             "log": end.log[-20_000:],
             "places": [],
+            "stacks": "",
             "parts": self._parts,
         }
         outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in self._answers]
@@ -71,6 +72,7 @@ class Transcript:
             return outcomes
         ending = Ending.TIMEOUT if hangs else Ending.CRASH if end.signal is not None else Ending.LOST
         last = {"ending": ending, "signal": end.signal if ending is Ending.CRASH else None, "phase": self.phase}
+        dump = silence.dump if hangs and silence is not None else end.stacks
         places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
         parts = self._parts | self._begun  # it has died or hung in these
-        return [*outcomes, Outcome.model_validate({**last, **facts, "places": places, "parts": parts})]
+        return [*outcomes, Outcome.model_validate({**last, **facts, "places": places, "parts": parts, "stacks": dump})]

@@ -70,6 +70,8 @@ class Silence:
     hangs: bool
     stayed: float | None = None
     out_of_time: bool = False
+    dump: str = ""
+    """The stacks of all threads, as they were written last."""
 
     @property
     def where(self) -> str:
@@ -111,6 +113,7 @@ class Watchdog:
         self._started = self._since = self._sampled = clock()
         self._phase: dict[str, Any] = {}
         self._samples: list[Stack] = []
+        self._dump = ""
         self._moved: float | None = None
         """When it was first seen where it is now, having been seen elsewhere."""
         self._asked_to_stop: list[float] = []
@@ -120,7 +123,9 @@ class Watchdog:
     def heard(self, message: dict[str, Any]) -> None:
         """Take note of what the task said."""
         if message.get("type") == "stacks":
-            sample = stacks.parse(str(message.get("text", "")))
+            text = str(message.get("text", ""))
+            sample = stacks.parse(text)
+            self._dump = text if sample else self._dump
             if sample and len(self._samples) < _MAX_SAMPLES:
                 self._samples.append(sample)
                 if not stacks.agree(self._samples[-SAMPLES:]):
@@ -137,7 +142,7 @@ class Watchdog:
             return Action.STOP
         if self.verdict is None and self._overdue(now) >= 2 * GRACE:
             chain = stacks.common(self._samples[-SAMPLES:])
-            self.verdict = Silence(chain, silent, hangs=False, out_of_time=True)
+            self.verdict = Silence(chain, silent, hangs=False, out_of_time=True, dump=self._dump)
             return Action.KILL
         limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds")) * self._crowd()
         is_late = silent >= limit or self._overdue(now) >= 0
@@ -210,4 +215,4 @@ class Watchdog:
         samples = self._samples[-SAMPLES:] if hangs else self._samples
         now = self._clock()
         stayed = now - self._moved if hangs and self._moved is not None else None
-        return Silence(stacks.common(samples), now - self._since, hangs, stayed)
+        return Silence(stacks.common(samples), now - self._since, hangs, stayed, dump=self._dump)

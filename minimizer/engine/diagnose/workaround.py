@@ -38,7 +38,7 @@ def local_changes(text: str, *, culprit: Culprit, blame: Blame | None, script: s
     """Changes that may help and touch one thing only: a module, a function, a part of the compiler."""
     if culprit.module and (one := disable_module(text, culprit.module)):
         yield Change(one, f"the module {culprit.module} runs in eager")
-    here = culprit.source is not None and culprit.source.file.rpartition("/")[2] == script
+    here = culprit.source is not None and culprit.source.file == script
     if here and culprit.source is not None and (one := disable_function(text, culprit.source.line)):
         yield Change(one, "one function runs in eager")
     if blame is not None and (code := _without(blame)):

@@ -50,10 +50,22 @@ def comment(
     sentences = [
         f"torch.compile {_verdict(failure).format(what=what)}{where}.",
         *([details["disputed"]] if "disputed" in details else []),
+        *_origin(culprits),
         f"torch {torch}, {device}; {often}.",
         "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
     ]
     return "\n".join(f"# {line}" for sentence in sentences for line in textwrap.wrap(plain(sentence), WIDTH))
+
+
+def _origin(culprits: Sequence[Culprit]) -> list[str]:
+    """Where in the user's own program it was found."""
+    first = next((culprit for culprit in culprits if culprit.root), None)
+    if first is None or not (first.module or first.source):
+        return []
+    module = f" in {first.module_name}" if first.module else ""
+    # In ASCII, as all of a repro but the script's own words.
+    place = f" at {first.source.words}".replace(" → ", ", which calls ").replace("…", "...") if first.source else ""
+    return [f"Found{module}{place}."]
 
 
 def _verdict(failure: Failure) -> str:

@@ -299,7 +299,7 @@ def _shared(details: Details) -> str:
 
 
 def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
-    """The handler of an error that is the bug if it says the right words, which it prints after ``said``.
+    """The handler of an error that is the bug if it says the right words; its first line is printed after ``said``, and its stack shown.
 
     ``message`` is what the error says besides its type, as far as that is known.
     """
@@ -310,7 +310,7 @@ def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
     else:
         handler = f'message = {typed}\nprint("{said}", message.partition("\\n")[0])'
         where = "message"
-    return f"except Exception as error:\n{_block(handler, f'raise SystemExit(1 if {_quoted(telltale)} in {where} else 125)')}"
+    return f"except Exception as error:\n{_block(handler, f'raise error if {_quoted(telltale)} in {where} else SystemExit(125)')}"
 
 
 def _judged(subject: Subject) -> str:
@@ -351,7 +351,7 @@ def _missing_error(subject: Subject) -> str:
 def _crash(subject: Subject) -> str:
     parent = (
         'eager = subprocess.call([sys.executable, __file__, "eager"])\n'
-        'actual = subprocess.call([sys.executable, __file__, "compiled"])\n'
+        'actual = subprocess.call([sys.executable, "-X", "faulthandler", __file__, "compiled"])\n'
         f"if eager or actual not in (0, -signal.{_signal(subject)}):\n"
         "    raise SystemExit(125)\n"
     )

@@ -83,7 +83,8 @@ class Node:
     """One statement ``name = target(*args, **kwargs)``.
 
     ``target`` is a dotted path (``torch.relu``, ``operator.add``, ``torch.ops.aten.add.Tensor``) or a method (``.view``).
-    ``module`` is the path of the nn.Module it came from; ``source`` is (file, line, code) in the user's script.
+    ``module`` is the path of the nn.Module it came from; ``source`` is (file, line, code) of the user's, and
+    ``library`` the same of a library that is called there.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Node:
     module: str = ""
     module_class: str = ""
     source: tuple[str, int, str] | None = None
+    library: tuple[str, int, str] | None = None
     number: bool | int | float | None = None
     """What it gives on eager's own inputs, where that is a plain number: a size, or what is computed from sizes."""
 
@@ -295,6 +297,7 @@ def _node_json(node: Node) -> dict[str, Any]:
         "module": node.module,
         "module_class": node.module_class,
         "source": node.source,
+        "library": node.library,
         "number": node.number,
     }
 

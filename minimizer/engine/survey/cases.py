@@ -45,8 +45,15 @@ class Case:
     """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
     is_warm: bool = False
     """Whether the run took graphs from the compiler's caches that a run before, which was healthy, had left there."""
+    dump: str = ""
+    """The stacks of all threads, where the script died by a signal or hangs."""
     is_asserted: bool = False
     """Whether a check of the script's own fails for this difference."""
+
+    @property
+    def stack(self) -> str:
+        """What led to the failure, as far as an exception or a dump tells."""
+        return self.exception.stack if self.exception is not None else self.dump
 
     @property
     def is_layout(self) -> bool:
@@ -84,6 +91,12 @@ class Settled:
     layout_only: bool = False
     """Whether the failure is nothing but another memory layout."""
     traceback: str = ""
+    """As a plain run wrote it, or the stacks of a script that died or hangs."""
+
+    @property
+    def stack(self) -> str:
+        """What led to the failure, as far as that is known."""
+        return self.traceback or (self.exception.stack if self.exception is not None else "")
 
 
 @dataclass(frozen=True)
@@ -145,7 +158,7 @@ def signal_name(number: int) -> str:
 
 
 def unmade(
-    how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None
+    how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None, stack: str = ""
 ) -> Settled:
     """The verdict on a script that fails only when compiled, where that is all that can be said."""
     return Settled(
@@ -156,6 +169,7 @@ def unmade(
         checked or protocol.Checked(),
         kind=kind,
         exception=error,
+        traceback=stack,
     )
 
 

@@ -276,13 +276,14 @@ class PlainRuns:
         is_same = compiled.is_like(eager)
         also = "" if is_same else f" With the compiler: {compiled.line}."
         advice = denied(eager.error, self._place) if eager.error is not None else ""
-        why = f" The sandbox keeps it from what it needs: {advice}" if advice else " Mend this first."
+        why = f" The sandbox keeps it from what it needs: {advice}" if advice else " Fix that first."
         return replace(
             found,
             status=Status.FAILED,
             reason=Reason.SANDBOX_DENIED if advice else Reason.FAILS_IN_EAGER,
             summary=f"Run by itself, the script fails without the compiler too: {eager.line}.{also}{why}",
             exception=eager.error,
+            traceback=_text_of(eager),
         )
 
     def _is_about_compiler(self, end: End) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from minimizer.engine import coverage
-from minimizer.engine.child import protocol
+from minimizer.engine.child import protocol, stacks
 from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.survey import Survey
@@ -300,11 +300,12 @@ class Triage:
             always = len(raised) == len(eager)
             how = "" if always else f", in {len(raised)} of {counted(len(eager), 'run')}"
             is_same = raised[0].root_type == error.root_type
-            blame = "torch.compile is not to blame." if is_same else f"With the compiler it ends by {line_of(error)}."
+            blame = "torch.compile is not to blame." if is_same else f"with the compiler it ends by {line_of(error)}."
+            at = f" ({source[0]}:{source[1]})" if (source := raised[0].source) is not None else ""
             return Settled(
                 Status.FAILED,
                 Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
-                f"The script fails without the compiler too{how}: {line_of(raised[0])}. Mend this first; {blame}",
+                f"The script fails without the compiler too{how}: {line_of(raised[0])}{at}. Fix that first; {blame}",
                 finished.checked,
                 exception=raised[0],
             )
@@ -364,16 +365,20 @@ class Triage:
             return nothing_compiled(before_a_frame(end))
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
+        dump = self._readable(survey.stacks or survey.log)
         if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
             return found
         place = place_of(survey.phase)
         held = _to_reduce(self.surveys.run(hold=place)) if place is not None else None
         signature = Signature(Kind.CRASH, signal=survey.signal)
         if held is None:
-            by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH)
+            by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH, stack=dump)
             return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
         message = f"the process died by {signal_name(survey.signal)}"
-        return replace(self._held(held, signature=signature), message=message)
+        return replace(self._held(held, signature=signature), message=message, dump=dump)
+
+    def _readable(self, dump: str) -> str:
+        return stacks.readable(dump, str(self.surveys.script.parent))
 
     def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
         """What a script that died while it was compared with eager comes to by itself; None if it dies there as well."""
@@ -441,15 +446,21 @@ class Triage:
         if place is not None:
             held = _to_reduce(self.surveys.run(hold=place))
             if held is not None:
-                return replace(self._held(held, signature=hang_signature(silence)), message=message)
+                return replace(
+                    self._held(held, signature=hang_signature(silence)),
+                    message=message,
+                    dump=self._readable(silence.dump),
+                )
         else:
             eager = self.surveys.eager()
             if eager.finished is None:
                 return not_runnable(eager, "with and without the compiler")
             if not has_attempted(survey) and eager.finished.exception is None:
                 return nothing_compiled(before_a_frame(message))
+        summary, dump = f"Hang: {message}.", self._readable(silence.dump)
+        checked = checked_of(survey.phase)
         return ScriptCase(
-            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {message}.", checked_of(survey.phase), kind=Kind.HANG)
+            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, kind=Kind.HANG, traceback=dump)
         )
 
     def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:

@@ -13,6 +13,7 @@ import torch
 
 from ..graph import state
 from ..graph.lowering import write_down
+from ..places import caller
 from ..values import snapshot
 from ..values.rounding import tensors
 from .checked import Fault
@@ -41,12 +42,10 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
         fault.inputs,
         fault.rng,
         level="auto",
-        script="",
+        called_from=caller(),
         cotangents=_ones(fault) if fault.backward else None,
     )
     names = body.pop("names")
-    for node in body["nodes"]:
-        node["source"] = _source(names[node["name"]])
     state.take_defaults_for_baseline()
     setup, opaque = state.setup_lines(None)
     body |= {
@@ -75,16 +74,3 @@ def _ones(fault: Fault) -> list[torch.Tensor]:
     with torch.enable_grad():
         outputs = tensors(fault.module(*snapshot.clone(fault.inputs)))
     return [torch.ones_like(output) for output in outputs if output.requires_grad]
-
-
-def _source(node: Any) -> list[Any] | None:
-    """``[file, line, code]`` of the innermost frame of a node that lies outside of torch."""
-    found = None
-    lines = (node.stack_trace or "").splitlines()
-    home = os.path.dirname(torch.__file__)
-    for number, line in enumerate(lines):
-        path, _, rest = line.strip().removeprefix('File "').partition('", line ')
-        if rest and not path.startswith(home):
-            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
-            found = [path, int(rest.partition(",")[0]), code]
-    return found

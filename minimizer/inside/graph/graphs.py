@@ -10,6 +10,7 @@ that calls a submodule, makes the graph *opaque*: it is then lowered to aten ope
 from __future__ import annotations
 
 import inspect
+import itertools
 import keyword
 import math
 import re
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..places import sources
 from .names import dotted_name
 
 Json = Any
@@ -37,6 +39,10 @@ HIGHER_ORDER = {
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 """Names that mean something where the graph's source text is run."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
+WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+"""Names by which wrappers of torch hold the module that they wrap."""
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "AveragedModel")
+"""Classes of torch that hold it as ``module``, by name: to import them takes time."""
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -44,16 +50,16 @@ class Opaque(Exception):
     """The graph holds something that no source text can name."""
 
 
-def to_json(graph: fx.Graph, inputs: list[Any], *, script: str, level: str) -> dict[str, Json]:
+def to_json(graph: fx.Graph, inputs: list[Any], *, called_from: list[Json] | None, level: str) -> dict[str, Json]:
     """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes are given.
 
-    ``inputs`` are the example values of its placeholders, in order; ``script`` is the path of the user's file, whose lines
-    nodes are traced back to. ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
+    ``inputs`` are the example values of its placeholders, in order; ``called_from`` is the user's line that calls it
+    (`sources_of`). ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
 
     Raises:
         Opaque: a node cannot be written as source text.
     """
-    return _Writer(graph, inputs, script).write(level)
+    return _Writer(graph, inputs, called_from).write(level)
 
 
 def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
@@ -102,8 +108,10 @@ def copy_graph(graph: fx.Graph) -> fx.Graph:
 
 
 class _Writer:
-    def __init__(self, graph: fx.Graph, inputs: list[Any], script: str, taken: frozenset[str] = RESERVED) -> None:
-        self._graph, self._inputs, self._script = graph, inputs, script
+    def __init__(
+        self, graph: fx.Graph, inputs: list[Any], called_from: list[Json] | None, taken: frozenset[str] = RESERVED
+    ) -> None:
+        self._graph, self._inputs, self._called_from = graph, inputs, called_from
         self._names: dict[fx.Node, str] = {}
         self._numbers: dict[fx.Node, str] = {}
         self._functions: list[Json] = []
@@ -177,7 +185,7 @@ class _Writer:
         name = self._name(node, "inner" if is_body else "")  # Dynamo trips over a function of its own name for a body
         if is_body:
             functions = {name, *(function["name"] for function in self._functions)}
-            inner = _Writer(value.graph, [], self._script, RESERVED | functions)
+            inner = _Writer(value.graph, [], self._called_from, RESERVED | functions)
             body = inner.body()
             self._functions += [*inner._functions, {"name": name, **body}]
             self._taken.update(function["name"] for function in inner._functions)
@@ -234,7 +242,7 @@ class _Writer:
             "number": made if isinstance(value, SYMBOLS) else None,
             "module": module,
             "module_class": module_class,
-            "source": source_of(node, self._script),
+            **sources_of(node, self._called_from),
         }
         return {"name": self._name(node), **encoded}
 
@@ -331,28 +339,38 @@ def module_of(node: fx.Node) -> tuple[str, str]:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
         return "", ""
-    path, kind = stack[-1][0], stack[-1][1]
-    return module_path(path), kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+    steps = [(module_path(path), _class_name(kind)) for path, kind, *_ in stack]
+    path, name = steps[-1]
+    for outer, kind in reversed(steps[:-1]):
+        wrapped = f"{outer}.module".strip(".")
+        if kind in WRAPPERS and f"{path}.".startswith(f"{wrapped}."):
+            path = outer + path.removeprefix(wrapped)
+    return path.strip("."), name
+
+
+def _class_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
 
 
 def module_path(path: str) -> str:
     """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``; a global ``G['net'].up`` keeps its name."""
     path = re.sub(r"^L\['\w+'\]|^G(?=\[)", "", path)
-    path = re.sub(r"\._modules|\.__dict__", "", path)
     path = re.sub(r"""\[(?:["'])?([^\]"']+)(?:["'])?\]""", r".\1", path)
-    return path.strip(".")
+    return ".".join(step for step in path.split(".") if step and step not in ("_modules", "__dict__", *WRAPPED))
 
 
-def source_of(node: fx.Node, script: str) -> list[Json] | None:
-    """``[file, line, code]`` of the innermost frame of a node that lies in the user's script."""
-    found = None
+def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[Json]]:
+    """The line of the user's that a node comes from, and the one of a library that this calls, each as ``[file, line, code]``.
+
+    Where only the library's is known, as of a model that is compiled whole, the user's is the one that calls the compiled code.
+    """
+    frames = []
     lines = (node.stack_trace or "").splitlines()
-    for number, line in enumerate(lines):
-        match = re.match(r'\s*File "(.+)", line (\d+)', line)
-        if match and match[1] == script:
-            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
-            found = [match[1].rpartition("/")[2], int(match[2]), code]
-    return found
+    for line, code in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        if match := re.match(r'\s*File "(.+)", line (\d+)', line):
+            frames.append((match[1], int(match[2]), "" if code.lstrip().startswith('File "') else code.strip()))
+    found: dict[str, list[Json]] = sources(frames)
+    return found if "source" in found or called_from is None else {**found, "source": called_from}
 
 
 def _example(node: fx.Node) -> Any:

@@ -70,7 +70,7 @@ def write_down(
     rng: Any,
     *,
     level: str,
-    script: str,
+    called_from: list[Any] | None,
     cotangents: Sequence[torch.Tensor] | None,
 ) -> tuple[fx.GraphModule, list[Any], dict[str, Any]]:
     """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data speaks of.
@@ -80,7 +80,7 @@ def write_down(
         inputs: those of the call; not changed.
         rng: the random state before the call.
         level: ``dynamo`` or ``aot``; ``auto`` takes the Dynamo graph if source text can name all of it.
-        script: path of the user's file; see `graphs.to_json`.
+        called_from: the user's line that calls it; see `graphs.to_json`.
         cotangents: of a call whose backward is part of the graph, at AOT level.
 
     Raises:
@@ -93,13 +93,13 @@ def write_down(
             with contextlib.suppress(Exception):
                 snapshot.set_rng_state(rng)
                 annotate(module, inputs)
-        return module, inputs, to_json(module.graph, inputs, script=script, level="dynamo")
+        return module, inputs, to_json(module.graph, inputs, called_from=called_from, level="dynamo")
     except Opaque:
         if level == "dynamo":
             raise
         snapshot.set_rng_state(rng)
         module, inputs = lower(module, inputs, cotangents)
-        return module, inputs, to_json(module.graph, inputs, script=script, level="aot")
+        return module, inputs, to_json(module.graph, inputs, called_from=called_from, level="aot")
 
 
 def _requiring(values: list[Any], wanted: list[bool]) -> list[Any]:

@@ -66,7 +66,7 @@ class Survey:
         self._coverage = Coverage(request.steps, listed, request.nproc, values=request.values)
         self._told, self._health = Told(self._coverage), Health(request.script)
         self._line = Line(channel, self._coverage)
-        self._holder = Holder(self._line, self._told, self._health, request.script, request.hold)
+        self._holder = Holder(self._line, self._told, self._health, request.hold)
         self._lost = LostGpu(self._end_lost)
         self._comparer = Comparer(
             self._line,

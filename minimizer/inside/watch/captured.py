@@ -10,7 +10,8 @@ from torch import fx
 from ..graph import state
 from ..graph.collectives import communicates
 from ..graph.lifted import LiftedGraph
-from ..graph.origins import state_places
+from ..graph.origins import owner_of, state_places
+from ..places import caller
 from ..values.bodies import nodes_of
 
 
@@ -19,8 +20,14 @@ class CapturedGraph:
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any, inputs: list[Any]) -> None:
         self.index, self.backend = index, backend
+        self.called_from = caller()
+        """The user's line that calls it first."""
         self.state_places = dict.fromkeys(state_places(module, inputs))
         """The positions of parameters and buffers among its inputs, in order."""
+        first = next(iter(self.state_places), None)
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self.state_owner = owner_of(placeholders[first]).rpartition(".")[0] if first is not None else ""
+        """The path of the module that the first of them belongs to, from what was compiled."""
         self.lifted = LiftedGraph(module)
         self.module = self.lifted.module
         """Takes the inputs that `LiftedGraph` has; so do all lists of inputs here."""

@@ -37,8 +37,8 @@ class Holder:
     is compiled (how a crash is held); None if there is none.
     """
 
-    def __init__(self, line: Line, told: Told, health: Health, script: str, at: Message | None) -> None:
-        self._line, self._told, self._health, self._script, self._at = line, told, health, script, at
+    def __init__(self, line: Line, told: Told, health: Health, at: Message | None) -> None:
+        self._line, self._told, self._health, self._at = line, told, health, at
         self._earlier: list[Recipe] = []
         """How the inputs of the calls are made that led to the one to be held: of the first, and of the last few."""
 
@@ -73,7 +73,7 @@ class Holder:
             failure["health"] = self._health.to_json()
             with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
                 setup = graph.setup_lines() if backward is None else backward.setup
-                held = HeldCall(graph, call, setup, self._script, instance, self._earlier)
+                held = HeldCall(graph, call, setup, instance, self._earlier)
                 held.serve(failure, self._line.channel)
 
         end_with(serve)
@@ -87,11 +87,10 @@ class HeldCall:
         graph: CapturedGraph,
         call: Call,
         setup: tuple[list[str], list[str]],
-        script: str,
         instance: str,
         earlier: Sequence[Recipe],
     ) -> None:
-        self._graph, self._call, self._script, self._instance = graph, call, script, instance
+        self._graph, self._call, self._instance = graph, call, instance
         self._setup, self._opaque = setup
         self._earlier = earlier
         self._golden: GoldenGraph | None = None
@@ -146,7 +145,7 @@ class HeldCall:
                 list(self._call.inputs),
                 dict(self._call.rng),
                 level=level,
-                script=self._script,
+                called_from=self._graph.called_from,
                 cotangents=self._call.cotangents if isinstance(self._call, GradientCall) else None,
             )
         except Opaque as opaque:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from ..graph.graphs import WRAPPED, WRAPPERS
+
 MOST_INSTANCES = 100_000
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _WRAPPERS = (_OURS, os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep)
@@ -31,11 +33,12 @@ class Instances:
         self.names: list[str] = []
         """Where each lies, from the root of the model; empty where that is not known."""
 
-    def number(self, tensors: Sequence[torch.Tensor]) -> int | None:
+    def number(self, tensors: Sequence[torch.Tensor], within: str = "") -> int | None:
         """The number of the instance that is called now; None where a graph belongs to none.
 
         Args:
             tensors: the parameters and buffers that the graph takes.
+            within: where the first of them lies, from what was compiled.
         """
         frame = _compiled_frame()
         owner = frame.f_locals.get("self") if frame is not None else None
@@ -49,7 +52,8 @@ class Instances:
         if len(self.names) >= MOST_INSTANCES:
             return MOST_INSTANCES
         self._known[key] = weakref.ref(objects[0]), len(self.names)
-        self.names.append(_name(objects[0], frame))
+        name = _name(objects[0], frame)
+        self.names.append(name if isinstance(owner, Module) else _above(name, within))
         return len(self.names) - 1
 
 
@@ -66,8 +70,24 @@ def _name(what: Module | torch.Tensor, frame: FrameType | None) -> str:
     for root in _roots(frame):
         for path, module in root.named_modules():
             if module is what or any(what is own for own in _own(module)):
-                return ".".join(step for step in path.split(".") if step != "_orig_mod")
+                return shown_path(root, path)
     return ""
+
+
+def _above(name: str, within: str) -> str:
+    """Where what was compiled lies, if what is ``within`` of it has this name; empty where the two do not fit."""
+    return name.removesuffix(within).rstrip(".") if f".{name}".endswith(f".{within}") and within else ""
+
+
+def shown_path(root: Module, path: str) -> str:
+    """A path without the steps into what only wraps a module: for the compiler, ranks, shards, or checkpoints."""
+    shown: list[str] = []
+    module: Any = root
+    for step in filter(None, path.split(".")):
+        if step not in WRAPPED and not (step == "module" and type(module).__name__ in WRAPPERS):
+            shown.append(step)
+        module = getattr(module, step, None)
+    return ".".join(shown)
 
 
 def _own(module: Module) -> Iterator[Any]:

@@ -39,7 +39,7 @@ class Keys:
     def take(self, graph: CapturedGraph, args: Sequence[Any]) -> tuple[int, int]:
         """Take note of a call before it is made: its key, and how often that came, this time included."""
         places = graph.state_places
-        instance = self.instances.number([args[place] for place in places if place < len(args)])
+        instance = self.instances.number([args[place] for place in places if place < len(args)], graph.state_owner)
         seen = _circumstances([arg for place, arg in enumerate(args) if place not in places])
         number = self._numbers.setdefault((graph.index, instance, seen), len(self._times))
         if number == len(self._times):

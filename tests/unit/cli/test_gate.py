@@ -16,7 +16,17 @@ from minimizer.cli.gate import Gate, conclude
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, Source, Verification, Workaround
+from minimizer.report.model import (
+    Checked,
+    Culprit,
+    Failure,
+    Largest,
+    Report,
+    ScriptError,
+    Source,
+    Verification,
+    Workaround,
+)
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
@@ -150,7 +160,7 @@ def test_annotations_point_at_the_line_and_are_escaped(
         "100%25 of them, in aten.relu. See, there: it is. https://ci.example/jobs/1"
     )
     assert said(UNVERIFIED).startswith("::warning file=models/train.py,line=25,")
-    assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,line=1,title=torch.compile%3A not judged::")
+    assert said(FAILS_IN_EAGER).startswith("::error file=models/train.py,title=torch.compile%3A not judged::")
     assert said(HEALTHY) == ""
 
 
@@ -220,6 +230,17 @@ def test_junit(
     assert [child.tag for child in case] == ([outcome])
 
 
+def test_junit_has_the_stack_of_the_failing_run(script: Path, tmp_path: Path) -> None:
+    crash = wrong_relu()
+    crash.failure = Failure(kind=Kind.CRASH, traceback='Fatal Python error\n  File "model.py", line 3 in f')
+    eager = FAILS_IN_EAGER.model_copy(
+        update={"error": ScriptError(exception_type="ValueError", traceback="ValueError: no")}
+    )
+    for report, words in ((crash, '\n  File "model.py", line 3 in f'), (eager, "ValueError: no")):
+        tell(Gate("any", None, tmp_path / "junit.xml", None), script, report)
+        assert words in ElementTree.parse(tmp_path / "junit.xml").getroot().findtext(".//testcase/*", "")
+
+
 def test_a_healthy_script_is_told_with_its_coverage_in_terminal_junit_and_step_summary(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +300,27 @@ def test_sarif_of_a_failure(script: Path, report: Report, level: str) -> None:
     assert result["baselineState"] == "new"
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "models/train.py"}, "region": {"startLine": 25}}
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        (Source(file="parts/net.py", line=4), {"uri": "models/parts/net.py", "line": 4}),
+        (Source(file="elsewhere/net.py", line=4), {"uri": "models/train.py", "line": None}),
+        (None, {"uri": "models/train.py", "line": None}),
+    ],
+    ids=["in the checkout", "not there", "unknown"],
+)
+def test_a_place_is_in_the_file_that_holds_the_line_and_none_is_invented(
+    script: Path, source: Source | None, place: dict[str, Any]
+) -> None:
+    (script.parent / "parts").mkdir()
+    (script.parent / "parts" / "net.py").write_text("")
+    report = wrong_relu(culprits=[Culprit(ops=["aten.relu"], source=source)])
+    (result,) = sarif_run(script, report)["results"]
+    found = result["locations"][0]["physicalLocation"]
+    assert found["artifactLocation"]["uri"] == place["uri"]
+    assert found.get("region") == ({"startLine": place["line"]} if place["line"] else None)
 
 
 def other_strides() -> Report:

@@ -27,7 +27,9 @@ from minimizer.report.model import (
     Report,
     Reproducibility,
     Rung,
+    ScriptError,
     Source,
+    SourceLine,
     Verification,
     Witness,
     Workaround,
@@ -155,6 +157,19 @@ def test_a_failure_that_nothing_explains_is_shown_as_the_script_shows_it() -> No
     )
     assert "Traceback\n  assert x\nAssertionError" in text
     assert "plain run, compiled | AssertionError: another dtype | 7" in text
+
+
+def test_a_script_that_fails_in_eager_is_shown_with_its_stack_and_line() -> None:
+    error = ScriptError(
+        exception_type="RuntimeError",
+        message="shapes",
+        traceback='Traceback (most recent call last):\n  File "pkg/net.py", line 4, in forward\nRuntimeError: shapes',
+        source=Source(file="pkg/net.py", line=4, code="x @ y", library=SourceLine(file="lib/nn.py", line=9)),
+    )
+    report = Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, summary="It fails in eager too.", error=error)
+    text = render(report, script_name="a.py", repro=None)
+    assert "`RuntimeError` at `pkg/net.py` line 4: `x @ y`, which calls `lib/nn.py` line 9" in text
+    assert '  File "pkg/net.py", line 4, in forward\nRuntimeError: shapes\n```' in text
 
 
 def test_why_there_is_no_more_is_said_beside_the_failure() -> None:

@@ -13,7 +13,7 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Report
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, ScriptError, Source
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES
@@ -245,6 +245,24 @@ def test_every_end_has_a_page(client: FlaskClient, hands: Hands, status: Status)
     hands.finish(Report(status=status, reason=Reason.BUDGET))
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert verdict.label(status) in page and "Run again" in page
+
+
+def test_a_job_shows_the_stack_of_its_failure_and_of_an_error_of_the_scripts_own(
+    client: FlaskClient, hands: Hands, store: Store
+) -> None:
+    stack = 'Traceback\n  File "pkg/net.py", line 3, in forward\nKeyError: <buf1>'
+    failure = Failure(kind=Kind.COMPILE_ERROR, message="KeyError: <buf1>", traceback=stack)
+    hands.finish(minimized_report().model_copy(update={"failure": failure}))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert "File &#34;pkg/net.py&#34;, line 3, in forward\nKeyError: &lt;buf1&gt;</pre>" in page
+
+    other = Hands(store, store.submit(SCRIPT, "other.py", Options())[0])
+    error = ScriptError(
+        exception_type="ValueError", message="no", traceback=stack, source=Source(file="net.py", line=3)
+    )
+    other.finish(Report(status=Status.FAILED, reason=Reason.FAILS_IN_EAGER, error=error))
+    page = client.get(f"/jobs/{other.claim.job_id}").text
+    assert "net.py, line 3</figcaption>" in page and "in forward\nKeyError" in page
 
 
 def test_a_healthy_job_is_told_with_its_coverage(client: FlaskClient, hands: Hands) -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.child.stacks import Frame, Stack, agree, common, culprit, is_compiling, is_waiting, parse
+from minimizer.engine.child.stacks import (
+    Frame,
+    Stack,
+    agree,
+    common,
+    culprit,
+    is_compiling,
+    is_waiting,
+    parse,
+    readable,
+)
 
 LIB = "/opt/venv/lib/python3.11/site-packages"
 OURS = "/srv/minimizer/inside/capture.py"
@@ -90,6 +100,31 @@ def test_a_real_dump_is_read(tmp_path: Path) -> None:
         found = parse(file.read())
     assert found[-1].function == sys._getframe().f_code.co_name
     assert found[-1].file == Path(__file__).name
+
+
+def test_a_dump_is_told_without_our_frames_and_with_the_thread_that_died_first() -> None:
+    ours = "/opt/minimizer/inside/zygote.py"
+    other = 'Thread 0x1 (most recent call first):\n  File "/usr/lib/python3.12/threading.py", line 3 in wait\n'
+    died = (
+        "Current thread 0x2 (most recent call first):\n"
+        f'  File "{LIB}/torch/_inductor/graph.py", line 9 in run\n'
+        '  File "/home/me/proj/pkg/net.py", line 4 in forward\n'
+        f'  File "{ours}", line 2 in main\n'
+    )
+    found = readable(
+        f"said before\nFatal Python error: Aborted\n\n{other}\n{died}\nExtension modules: a, b", "/home/me/proj"
+    )
+    assert found.splitlines() == [
+        "Fatal Python error: Aborted",
+        "",
+        "Current thread 0x2 (most recent call first):",
+        '  File "torch/_inductor/graph.py", line 9, in run',
+        '  File "pkg/net.py", line 4, in forward',
+        "",
+        "Thread 0x1 (most recent call first):",
+        '  File "threading.py", line 3, in wait',
+    ]
+    assert readable("Segmentation fault", "/home/me/proj") == ""
 
 
 # samples --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,105 @@
+"""Files as a reader is told of them: the user's own by their path in the project, libraries by their path in site-packages."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import FrameType
+
+_OURS = os.path.dirname(__file__) + os.sep
+_PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](.+)")
+_TORCH = re.compile(r".*[/\\](torch[/\\](?:_\w+|fx|nn|autograd|utils|distributed|export|optim)[/\\].+)")
+"""torch as its developers have it, from its sources."""
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
+"""Code that never was a file, and files that inductor writes."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A source file: its name for a reader, and whether it is the user's own."""
+
+    name: str
+    is_users: bool
+
+
+def is_ours(path: str) -> bool:
+    """Whether a file belongs to what watches the script."""
+    return path.startswith(_OURS) or path == "<frozen runpy>"
+
+
+def place_of(path: str) -> Place:
+    """How a file is to be called: one below the script's folder by its path from there.
+
+    What is imported from elsewhere, such as an installed checkout, is the user's too, and is called by its path on ``sys.path``.
+    """
+    if library := _PACKAGES.fullmatch(path) or _TORCH.fullmatch(path):
+        return Place(library[1], False)
+    if path.startswith(_STANDARD):
+        return Place(path.removeprefix(_STANDARD), False)
+    if _GENERATED.fullmatch(os.path.basename(path)) or is_ours(path):
+        return Place(os.path.basename(path), False)
+    if (project := _project()) and path.startswith(project):
+        return Place(path.removeprefix(project), True)
+    folders = [folder.rstrip(os.sep) + os.sep for folder in (*sys.path, _here()) if os.path.isabs(folder)]
+    above = max((folder for folder in folders if path.startswith(folder) and folder != os.sep), key=len, default="")
+    return Place(path.removeprefix(above) if above else os.path.basename(path), True)
+
+
+def _project() -> str:
+    """The folder of the script that is being run; empty where none is."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    folder = os.path.dirname(main) + os.sep
+    return folder if os.path.isabs(main) and not main.startswith(_OURS) and folder != os.sep * 2 else ""
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # a script may have removed it
+        return ""
+
+
+Line = tuple[str, int, str]
+"""A line of source: path, number and text."""
+
+
+def sources(frames: Iterable[Line]) -> dict[str, list[object]]:
+    """The line of the user's that frames (innermost last) lead to as ``source``, and the one of a library that it calls as ``library``.
+
+    torch and the standard library are what everybody's code is made of: no library in this sense.
+    """
+    found: dict[str, list[object]] = {}
+    for path, number, code in frames:
+        if is_ours(path):
+            continue
+        place = place_of(path)
+        if place.is_users:
+            found = {"source": [place.name, number, code]}
+        elif _PACKAGES.fullmatch(path) and not place.name.startswith(("torch/", "functorch/")):
+            found["library"] = [place.name, number, code]
+    return found
+
+
+def caller() -> list[object] | None:
+    """The innermost line of the user's own code that is being executed; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not is_ours(path) and (place := place_of(path)).is_users:
+            return [place.name, frame.f_lineno, linecache.getline(path, frame.f_lineno).strip()]
+        frame = frame.f_back
+    return None
+
+
+def without_folders(text: str) -> str:
+    """A message without the folders of this machine that are known: those of packages, and of the project."""
+    text = re.sub(r"(?<![\w.])/[^\s\"':]*/(?:site|dist)-packages/", "", text)
+    for folder in filter(None, (_project(), _STANDARD)):
+        text = text.replace(folder, "")
+    return text
