@@ -92,9 +92,9 @@ GRADIENT = """
 right = decompositions[torch.ops.aten.{op}_backward.default]
 
 
-def wrong(gradient, x, *args):
-    result = right(gradient, x, *args)
-    return torch.where(x > 4, 1.5 * result, result)
+def wrong(gradient, *args):
+    result = right(gradient, *args)
+    return torch.where(args[{place}] > 4, 1.5 * result, result)
 
 
 decompositions[torch.ops.aten.{op}_backward.default] = wrong
@@ -111,7 +111,8 @@ FORWARD = {
     **{op: LOWERING.format(op=op) for op in ("sin", "cos", "log1p", "atan", "asinh")},
 }
 FORWARD["log1p"] = FORWARD["log1p"].replace("x.clamp(-0.5, 0.5) +", "x.clamp(0, 0.5) +")
-BACKWARD = {op: GRADIENT.format(op=op) for op in ("silu", "gelu", "softplus", "elu")}
+BACKWARD = {op: GRADIENT.format(op=op, place=0) for op in ("silu", "gelu", "softplus")}
+BACKWARD["elu"] = GRADIENT.format(op="elu", place=-1)  # it takes the constants of its formula first
 TESTING_ONLY = "relu"
 
 
