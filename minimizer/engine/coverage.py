@@ -74,7 +74,7 @@ def _rest(checked: Counts, extent: Extent) -> str:
         return ""
     if extent.all_fits:
         return "; the others could not be"
-    which = "the first and the last of each module and size, and as many of the others as there was time for"
+    which = "as many as there was time for, the first of each module and size among them"
     return f": {which}; --steps {rounded_up(extent.most_calls)} compares all"
 
 

@@ -43,8 +43,21 @@ def seen(compared: int, made: int, planned: int | None = None, **more: Any) -> C
             Extent(most_calls=8),
             "No difference in the 7 of 8 calls that were compared (1 graph); the others were not.",
         ),
+        (  # 64 modules: too few for the last call of each
+            seen(97, 192, planned=192),
+            Extent(most_calls=3, all_fits=False, is_planned=True),
+            "No difference in the 97 of 192 calls that were compared (1 graph): as many as there was time for, the first of each "
+            "module and size among them; --steps 10 compares all.",
+        ),
     ],
-    ids=["by steps", "all", "too many for the budget", "one cannot be compared", "only that one is left out"],
+    ids=[
+        "by steps",
+        "all",
+        "too many for the budget",
+        "one cannot be compared",
+        "only that one is left out",
+        "planned",
+    ],
 )
 def test_a_healthy_script_is_told_with_its_coverage(checked: Checked, extent: Extent, sentence: str) -> None:
     assert healthy(checked, extent) == sentence
