@@ -109,7 +109,7 @@ def table(rows: list[Row]) -> str:
 
 
 def is_right(row: Row) -> bool:
-    return row["mechanism"] in row["expected"] if row["expected"] else row["mechanism"] is None
+    return row["mechanism"] in row["expected"] if row["expected"] else row["exit"] == row["expected_exit"]
 
 
 def ratio_of(row: Row) -> float | None:
