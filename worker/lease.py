@@ -56,8 +56,11 @@ class Lease:
         """Whether the owner of the job wants it to stop."""
         return self._cancelled.is_set()
 
-    def write(self, what: Callable[[], None]) -> None:
-        """Write about the job: waits for a database that is away, and does nothing once the lease is lost."""
+    def write(self, what: Callable[[], T]) -> T | None:
+        """Write about the job: waits for a database that is away, and does nothing once the lease is lost.
+
+        Returns what ``what`` does, None where nothing was done.
+        """
         while not self.lost:
             try:
                 return what()
@@ -76,11 +79,10 @@ class Lease:
         Raises:
             LeaseLost: it was away for too long, and the job is somebody else's.
         """
-        found: list[T] = []
-        self.write(lambda: found.append(what()))
-        if not found:
+        found = self.write(what)
+        if found is None:
             raise LeaseLost(self._claim.job_id)
-        return found[0]
+        return found
 
     def _keep(self) -> None:
         renewed = time.monotonic()

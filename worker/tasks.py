@@ -107,18 +107,11 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
         lease.write(lambda: store.release(claim))
         log.info("job %s goes back to the queue", job_id)
-    elif report.reason is Reason.WORKER_TROUBLE and _hand_back(store, claim, lease, settings):
+    elif report.reason is Reason.WORKER_TROUBLE and lease.write(lambda: store.hand_back(claim, settings.max_attempts)):
         log.warning("job %s goes back to the queue, for another worker: %s", job_id, report.summary)
     else:
         lease.write(lambda: store.finish(claim, report))
         log.info("job %s is %s", job_id, report.status)
-
-
-def _hand_back(store: Store, claim: Claim, lease: Lease, settings: Settings) -> bool:
-    """Whether another worker is to try the job; else it has been tried often enough, and ends here."""
-    waits: list[bool] = []
-    lease.write(lambda: waits.append(store.hand_back(claim, settings.max_attempts)))
-    return any(waits)
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: DatabaseSink, engine: Engine) -> Report:
