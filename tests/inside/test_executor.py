@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +19,7 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
+from minimizer.engine.child.connection import END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Outcome
 from minimizer.engine.child.survey import Survey
@@ -404,6 +407,31 @@ def test_a_child_that_is_killed_while_the_script_runs_is_the_machines_trouble(sc
     with pytest.raises(WorkerTrouble, match="killed while it ran the script"):
         child.survey(request, timeout=SECONDS)
     assert works(child)
+
+
+def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits may see that the child is dead before the one who listens knows why."""
+    polls = threading.Semaphore(0)
+    wait = subprocess.Popen.wait
+
+    def wait_and_be_late(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        status = wait(process, timeout)
+        if timeout == END_SECONDS:
+            while polls.acquire(blocking=False):
+                pass
+            for _ in range(3):
+                polls.acquire(timeout=10)
+        return status
+
+    with Executor(place(tmp_path), jobs=1, watch=polls.release) as starting:
+        starting.start()
+        killed = write_script(tmp_path / "work", "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)\n", "a.py")
+        with pytest.raises(WorkerTrouble):
+            survey(starting, killed, compile=False)
+        monkeypatch.setattr(subprocess.Popen, "wait", wait_and_be_late)
+        lines = "import os\nLINE = b'garbage\\n'\n" + re.sub(r"(?m)^    ", "", WRITES)
+        with pytest.raises(ChildFailed):
+            survey(starting, write_script(tmp_path / "work", lines, "b.py"), compile=False)
 
 
 def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:

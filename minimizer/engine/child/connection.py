@@ -42,10 +42,21 @@ Watch = Callable[[], None]
 
 
 @dataclass
+class Life:
+    """One zygote's life, from its start until nothing more comes from it and it is known how it ended."""
+
+    is_over: threading.Event = field(default_factory=threading.Event)
+    was_killed: bool = False
+    """And not by us: for want of memory, most often."""
+
+
+@dataclass
 class Task:
     """A task under way and the messages it has sent."""
 
     number: int
+    life: Life
+    """Of the zygote that it was handed to."""
     messages: Inbox = field(default_factory=Inbox)
     taken: int = 0
     """Bytes."""
@@ -66,8 +77,7 @@ class Connection:
         self._writing = threading.Lock()
         self._restarting = threading.Lock()
         self._closed = False
-        self.was_killed = False
-        """Whether the last zygote that ended was killed, and not by us: for want of memory, most often."""
+        self._life = Life()
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._to_child = -1
@@ -89,13 +99,14 @@ class Connection:
         """
         theirs_in, self._to_child = os.pipe()
         from_child, theirs_out = os.pipe()
-        starting = Task(0)
+        self._life = Life()
+        starting = Task(0, self._life)
         self._tasks = {0: starting}
         self._process = self._launch(theirs_in, theirs_out)
         os.close(theirs_in)
         os.close(theirs_out)
         os.set_blocking(self._to_child, False)
-        listening = (from_child, self._process, self._tasks)
+        listening = (from_child, self._process, self._life, self._tasks)
         self._listener = threading.Thread(target=self._listen, args=listening, daemon=True)
         self._listener.start()
         message = self.next(starting, START_SECONDS)
@@ -143,12 +154,12 @@ class Connection:
             ChildFailed: it cannot be, or was ended for good.
         """
         self._watch()
-        task = Task(self.number())
         with self._restarting:
             if self._closed:
                 raise ChildFailed("the child was ended")
             if not self._is_alive:
                 self._restart()
+            task = Task(self.number(), self._life)
             self._tasks[task.number] = task
         self._write(
             {
@@ -188,8 +199,6 @@ class Connection:
 
     def _restart(self) -> None:
         self._stop()
-        for task in self._tasks.values():
-            task.wake()
         self.start()
 
     @property
@@ -208,7 +217,7 @@ class Connection:
             except (OSError, ValueError) as error:
                 raise ChildFailed(f"the child is gone: {error}") from None
 
-    def _listen(self, descriptor: int, process: subprocess.Popen[bytes], tasks: dict[int, Task]) -> None:
+    def _listen(self, descriptor: int, process: subprocess.Popen[bytes], life: Life, tasks: dict[int, Task]) -> None:
         """Reader thread of one zygote: hand every line to the task it belongs to; at the end wake all who wait.
 
         A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
@@ -220,8 +229,9 @@ class Connection:
                     task.messages.put_nowait(line)
         with suppress(subprocess.TimeoutExpired):  # how it ended by itself cannot be told once it was killed by us
             process.wait(END_SECONDS)
-        self.was_killed = process.returncode in KILLED
+        life.was_killed = process.returncode in KILLED
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
+        life.is_over.set()
         for task in list(tasks.values()):
             task.wake()
 
@@ -235,7 +245,7 @@ class Connection:
             try:
                 line = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
-                if not self._is_alive:
+                if task.life.is_over.is_set() and task.messages.empty():
                     return None
                 continue
             task.taken += len(line)

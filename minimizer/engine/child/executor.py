@@ -120,7 +120,7 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, held=protocol.parse(Held, body))
                 elif body.get("type") == "finished":
                     return Survey(self._connection, task, phase=phase, finished=protocol.parse(Finished, body))
-            if self._connection.was_killed:
+            if task.life.was_killed:
                 raise WorkerTrouble("the child was killed while it ran the script, for want of memory most often")
             raise ChildFailed("the child went away while it ran the script")
 
