@@ -74,37 +74,37 @@ def bend(x, level):
 """A fault of PyTorch's own: a quotient that rounds up to a whole number."""
 
 LOWERING = """
-right = lowering.lowerings[torch.ops.aten.{op}.default]
+_right = lowering.lowerings[torch.ops.aten.{op}.default]
 
 
-def wrong(x):
-    ops, result = lowering.lowerings, right(x)
+def _wrong(x):
+    ops, result = lowering.lowerings, _right(x)
     return ops[torch.ops.aten.where.self](ops[torch.ops.aten.gt.Scalar](x, 4), ops[torch.ops.aten.mul.Tensor](result, 1.5), result)
 
 
-lowering.lowerings[torch.ops.aten.{op}.default] = wrong
+lowering.lowerings[torch.ops.aten.{op}.default] = _wrong
 
 
 def bend(x, level):
     return x + torch.{op}(x.clamp(-0.5, 0.5) + 6 * level)
 """
 GRADIENT = """
-right = decompositions[torch.ops.aten.{op}_backward.default]
+_right = decompositions[torch.ops.aten.{op}_backward.default]
 
 
-def wrong(gradient, *args):
-    result = right(gradient, *args)
+def _wrong(gradient, *args):
+    result = _right(gradient, *args)
     return torch.where(args[{place}] > 4, 1.5 * result, result)
 
 
-decompositions[torch.ops.aten.{op}_backward.default] = wrong
+decompositions[torch.ops.aten.{op}_backward.default] = _wrong
 
 
 def bend(x, level):
     return x + F.{op}(x.clamp(-0.5, 0.5) + 6 * level)
 """
 
-# The parts to be wrong, by operator, each with the text that makes it so.
+# The parts to be wrong, by operator, each with the text that makes it so, in names that no program has.
 FORWARD = {
     "relu": SWITCH,
     "floor_divide": QUOTIENT,
@@ -290,7 +290,7 @@ for _x, _level, _cotangent in [*_bitten, *_others[:: max(1, len(_others) // 40)]
         torch.testing.assert_close(_both[1], _both[0])
     except AssertionError:
         _found["wrong_at" if _level else "wrong_elsewhere"] += 1
-print(_json.dumps(_found))
+print(_json.dumps(_found) + "\\n", end="")  # in one piece, beside other ranks
 """
 
 

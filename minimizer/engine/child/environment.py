@@ -61,6 +61,8 @@ class Place:
         The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
         Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
         vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
+        OpenMP's threads sleep while they wait for each other, where by default they spin: many small calls are compared, and
+        where other processes have the cores, spinning made each of them ten times slower.
         Kernels, extensions that are built at run time and, with a network, models that are downloaded serve all runs of a job,
         whose homes are their own: each is found by what it is made from, and none is what an earlier run computed.
         """
@@ -79,6 +81,7 @@ class Place:
             "TRITON_CACHE_DIR": str(cache / "triton"),
             "TORCH_EXTENSIONS_DIR": str(cache / "extensions"),
             **({"HF_HOME": str(downloads), "TORCH_HOME": str(downloads)} if self.network else {}),
+            "OMP_WAIT_POLICY": "PASSIVE",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "TORCHINDUCTOR_VEC_ISA_OK": "1",
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",

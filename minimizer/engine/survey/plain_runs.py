@@ -70,6 +70,7 @@ SETTINGS = (
     Way("fallback_random", setting="import torch._inductor.config as config; config.fallback_random = True"),
     Way("caches", environment=(("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"), ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0"))),
     Way("threads", environment=(("TORCHINDUCTOR_COMPILE_THREADS", "1"),)),
+    Way("wait_policy", environment=(("OMP_WAIT_POLICY", "PASSIVE"),)),
     Way("seed", setting="import random, torch; random.seed(0); torch.manual_seed(0)"),
 )
 """What our runs of a script set, or have in effect, and plain ones do not."""

@@ -102,8 +102,12 @@ class Verdict:
         }
 
 
-def judge(call: Call, expected: Side, actual: Side) -> Verdict:
-    """Judge a call, or its gradients, by what eager made of it and what compiled code did."""
+def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = None) -> Verdict:
+    """Judge a call, or its gradients, by what eager made of it and what compiled code did.
+
+    ``rounded``: the places that are known to be rounded in every call of the program, to which this adds; None for a program
+    of which one call says nothing of another. A difference within the tolerance at such a place takes no second run.
+    """
     with call.switches.applied():
         differences = compare(
             expected.result,
@@ -114,7 +118,7 @@ def judge(call: Call, expected: Side, actual: Side) -> Verdict:
             grads_actual=actual.gradients,
             **_numbers(call.tolerance),
         )
-        verdict = _Bench(call, expected, actual).verdict(differences)
+        verdict = _Bench(call, expected, actual, set() if rounded is None else rounded).verdict(differences)
         is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
         seen = [expected.result, *expected.gradients, *(expected.inputs if is_beside else ())]
         verdict.equals_itself = verdict.fault and equals_itself(seen)
@@ -144,8 +148,8 @@ def upcast(call: Call) -> Any:
 class _Bench:
     """One case before the referee."""
 
-    def __init__(self, call: Call, expected: Side, actual: Side) -> None:
-        self._runs = Reruns(call)
+    def __init__(self, call: Call, expected: Side, actual: Side, rounded: set[str]) -> None:
+        self._runs, self._rounded = Reruns(call), rounded
         self._expected, self._actual = expected.places(), actual.places()
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
@@ -185,11 +189,13 @@ class _Bench:
         expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
         actual = {where: self._actual[where] for where in expected if where in self._actual}
         unequal = [w for w in actual if expected[w].shape == actual[w].shape and not same_bits(expected[w], actual[w])]
-        unequal = [where for where in unequal if where not in {difference.where for difference in known}]
         found = []
-        for where in unequal:
-            is_same_type = expected[where].dtype == actual[where].dtype
-            if is_same_type and where in self._runs.histories and self._runs.histories[where][0] is Mark.EXACT:
+        for where in sorted({*unequal} - {difference.where for difference in known} - self._rounded, key=unequal.index):
+            if where not in self._runs.histories:
+                continue
+            if self._runs.histories[where][0] is not Mark.EXACT:
+                self._rounded.add(where)
+            elif expected[where].dtype == actual[where].dtype:
                 tiny = torch.finfo(expected[where].dtype).tiny
                 (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
                 if bits is not None and bits.what in ELEMENTWISE:

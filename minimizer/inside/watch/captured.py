@@ -33,6 +33,8 @@ class CapturedGraph:
         """Takes the inputs that `LiftedGraph` has; so do all lists of inputs here."""
         self.communicates = communicates(module)
         self.recomputes = _recomputes(module)
+        self.rounded: set[str] | None = None if _has_bodies(module) else set()
+        """Places whose values are rounded in every call, as far as that is known; None where it depends on the call."""
         self.calls = 0
         self.key: int | None = None
         """That of its last call; see `Keys`."""
@@ -59,3 +61,8 @@ def _recomputes(module: fx.GraphModule) -> bool:
     """Whether a part of a graph is computed once more in its backward (``torch.utils.checkpoint``)."""
     checkpoint = torch.ops.higher_order.tag_activation_checkpoint
     return any(node.target is checkpoint for node in nodes_of(module))
+
+
+def _has_bodies(module: fx.GraphModule) -> bool:
+    """Whether there are operators with bodies of their own, of which each call may run another one."""
+    return any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in nodes_of(module))

@@ -141,7 +141,7 @@ class Comparer:
     def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
         """Judge a call by what either side returned and what it made of its inputs; one that fails is held."""
         try:
-            verdict = referee.judge(call, expected, actual)
+            verdict = referee.judge(call, expected, actual, graph.rounded)
         except Exception as error:
             self._cannot_compare(graph, error)
             self._lost.end_if(error, by_us=True)
@@ -220,7 +220,7 @@ class Comparer:
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
             return [], {"kind": kind, "exception": describe(error)}
         self._line.phase("compare", graph, last)
-        verdict = referee.judge(replay, expected, actual)
+        verdict = referee.judge(replay, expected, actual, graph.rounded)
         self._told.suspect(graph, backward.number, verdict)
         graph.backward.append(backward.number)
         with contextlib.suppress(Exception):

@@ -230,6 +230,41 @@ def test_healthy_rounding_is_no_fault() -> None:
     assert verdict.compiled_error < verdict.eager_error
 
 
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function: Function) -> None:
+        self._function, self.calls = function, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return self._function(*args)
+
+
+def rounded_and_copied(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.sin(), x.clone()
+
+
+def test_a_place_that_is_known_to_be_rounded_takes_no_second_run() -> None:
+    eager, rounded = Counted(rounded_and_copied), set[str]()
+    runs = []
+    for _ in range(2):
+        call = Call.now(eager, [torch.rand(8)])
+        expected, actual = call.run(eager), call.run(lambda x: (x.sin() * (1 + 2**-23), x.clone()))
+        before = eager.calls
+        assert not judge(call, expected, actual, rounded).fault
+        runs.append(eager.calls - before)
+    assert rounded == {"output[0]"}
+    assert runs == [1, 0]
+
+
+def test_a_copy_that_is_off_by_a_bit_is_a_fault_beside_a_place_that_is_known_to_be_rounded() -> None:
+    call = Call.now(rounded_and_copied, [torch.rand(8)])
+    expected, actual = call.run(rounded_and_copied), call.run(lambda x: (x.sin(), x * (1 + 2**-23)))
+    verdict = judge(call, expected, actual, {"output[0]"})
+    assert (verdict.fault, verdict.differences[0].where) == (True, "output[1]")
+
+
 def test_a_fault_beside_infinities_is_one() -> None:
     """A mask of infinities, as attention adds it, is moved by no rounding."""
     mask = torch.triu(torch.full((8, 8), float("-inf")), 1)

@@ -119,8 +119,8 @@ def test_a_check_that_always_fails_with_the_compiler_is_unexplained_and_the_sett
     assert "alone to such a run: fallback_random." in found.summary
     assert found.traceback.startswith('Traceback (most recent call last):\n  File "script.py", line ')
     assert found.traceback.endswith("AssertionError: another dtype")
-    assert [attempt.what.rpartition("with ")[2] for attempt in plain.attempts[-4:]] == [
-        "fallback_random", "caches", "threads", "seed",
+    assert [attempt.what.rpartition("with ")[2] for attempt in plain.attempts[-5:]] == [
+        "fallback_random", "caches", "threads", "wait_policy", "seed",
     ]  # fmt: skip
 
 
