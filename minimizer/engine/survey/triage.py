@@ -6,35 +6,25 @@ to reduce, for a reason that the user is told.
 
 from __future__ import annotations
 
-import re
 import time
-import tokenize
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from minimizer.engine import coverage
-from minimizer.engine.child import protocol, stacks
+from minimizer.engine.child import protocol
 from minimizer.engine.child.protocol import ExceptionInfo
-from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.watchdog import Silence
-from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
-from minimizer.engine.program.model import Program
-from minimizer.engine.survey import dispute
+from minimizer.engine.oracle.oracle import exception_signature, verdict_signature
+from minimizer.engine.survey import dispute, in_eager
 from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,
     Settled,
     before_a_frame,
-    checked_of,
     checks_layout,
     denied,
     disputed,
-    hang_signature,
-    has_attempted,
-    held_signature,
     hidden_failure,
     is_healthy,
     is_out_of_memory,
@@ -42,14 +32,11 @@ from minimizer.engine.survey.cases import (
     layout_unmade,
     line_of,
     lost_signature,
-    message_of,
     missing_signature,
     not_runnable,
     nothing_compiled,
     opaque,
     overwritten,
-    place_of,
-    signal_name,
     starved,
     too_little,
     uncompared,
@@ -57,17 +44,14 @@ from minimizer.engine.survey.cases import (
     unmade,
 )
 from minimizer.engine.survey.dispute import Ground
+from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.user_script.slice import namespaces_of, prelude
+from minimizer.engine.survey.unended import Unended
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
 """A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
-EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
-"""One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
-CHILD_FAILED = 70
-"""The status of a child that its own part of the work raised in (``inside/wire.py``)."""
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -88,6 +72,8 @@ class Triage:
     ) -> None:
         self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
         self._on_healthy = on_healthy
+        self._holding = Holding(surveys)
+        self._unended = Unended(surveys, self._holding, self._raised)
         self._suspects: list[protocol.Seen] = []
         self._layouts: list[protocol.Seen] = []
         self.otherwise: Settled | None = None
@@ -131,44 +117,10 @@ class Triage:
             survey.close()
             return opaque(survey.held)
         if survey.held is not None:
-            return self._held(survey)
+            return self._holding.case(survey)
         if survey.finished is not None:
             return self._finished(survey.finished)
-        return self._died(survey)
-
-    def _held(
-        self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None
-    ) -> Case:
-        assert survey.held is not None and survey.held.program is not None
-        failure = survey.held.failure
-        return Case(
-            survey=survey,
-            program=self._with_prelude(parse_program(survey.held.program), survey.held.program),
-            signature=signature or held_signature(failure),
-            message=message_of(failure.exception, failure.verdict),
-            exception=failure.exception,
-            verdict=failure.verdict,
-            tolerance=tolerance,
-            checked=failure.checked or protocol.Checked(),
-            graph=failure.graph,
-            call=failure.call,
-        )
-
-    def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
-        """Add the statements of the script that the graph depends on and that no literal expresses."""
-        settings = [str(name) for name in raw.get("opaque_settings", ())]
-        try:
-            with tokenize.open(self.surveys.script) as file:  # knows the encoding that the script declares
-                text = file.read()
-            chunks = prelude(
-                text,
-                settings=settings,
-                namespaces=namespaces_of(node.target for node in program.every_node),
-                names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
-            )
-        except (OSError, SyntaxError, UnicodeDecodeError):  # it has run, and removed or rewritten itself
-            return program
-        return replace(program, setup=(*chunks, *program.setup))
+        return self._unended.died(survey)
 
     def _finished(self, finished: protocol.Finished) -> Case | ScriptCase | Settled:
         for note in finished.notes:
@@ -228,16 +180,16 @@ class Triage:
     def _lost(self, finished: protocol.Finished, lost: protocol.Lost) -> Case | None:
         """A graph in which CUDA failed for good, held in another process before it comes to that."""
         error = finished.exception
-        held = _to_reduce(self.surveys.run(hold={"graph": lost.graph, "call": lost.call}))
+        held = self._holding.at(lost.graph, lost.call)
         if held is None or error is None:
             return None
-        case = self._held(held, signature=lost_signature(lost, error))
+        case = self._holding.case(held, signature=lost_signature(lost, error))
         return replace(case, message=line_of(error), exception=error, checked=finished.checked)
 
     def held_at(self, case: Case) -> Case | None:
         """The call of a case, held once more before compiled code comes to it; None where it cannot be had."""
-        held = _to_reduce(self.surveys.run(hold={"graph": case.graph, "call": case.call}))
-        return None if held is None else self._held(held, signature=case.signature)
+        held = self._holding.at(case.graph, case.call)
+        return None if held is None else self._holding.case(held, signature=case.signature)
 
     def without(self, graphs: Sequence[int]) -> Case | ScriptCase | Settled:
         """What a run comes to in which calls of these graphs are not compared; so are later runs."""
@@ -252,8 +204,10 @@ class Triage:
         while self._suspects:
             suspect = self._suspects.pop(0)
             survey = self.surveys.run(hold={"graph": suspect.graph, "call": suspect.call})
-            if (held := _to_reduce(survey)) is not None:
-                return replace(self._held(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise)
+            if (held := self._holding.to_reduce(survey)) is not None:
+                return replace(
+                    self._holding.case(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise
+                )
             self.leave_open()
         return None
 
@@ -275,8 +229,8 @@ class Triage:
     def _first_layout(self) -> Case | None:
         first = self._layouts[0]
         self.surveys.aim_at(first.graph, first.call)
-        survey = _to_reduce(self.surveys.run(layout=True))
-        return self._held(survey) if survey is not None else None
+        survey = self._holding.to_reduce(self.surveys.run(layout=True))
+        return self._holding.case(survey) if survey is not None else None
 
     def leave_open(self) -> None:
         """A suspect could not be examined: if no other is confirmed, the script is not healthy either."""
@@ -287,9 +241,9 @@ class Triage:
         doubt = dispute.ground(self.surveys.text, error, finished.checks)
         if finished.checked.frames and doubt is Ground.READING:
             return disputed(error, finished.checked)
-        eager = self._eager_runs()
+        eager = in_eager.eager_runs(self.surveys)
         if finished.attempted:  # else the compiler is not to blame, however eager is asked
-            eager = self._by_stance(eager, error)
+            eager = in_eager.by_stance(self.surveys, eager, error, self._on_note)
         if eager[-1].finished is None:
             return not_runnable(eager[-1], "without the compiler")
         raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
@@ -343,125 +297,12 @@ class Triage:
         tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
             survey = self.surveys.run(tolerance=tolerance)
-            if (held := _to_reduce(survey)) is not None:
+            if (held := self._holding.to_reduce(survey)) is not None:
                 self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
-                return replace(self._held(held, tolerance=tolerance), runs=1 + passed)
+                return replace(self._holding.case(held, tolerance=tolerance), runs=1 + passed)
             if survey.finished is None or survey.finished.exception is not None:
                 break
         return None
-
-    def _died(self, survey: Survey) -> Case | ScriptCase | Settled:
-        if survey.silence is not None:
-            return self._silent(survey, survey.silence)
-        if survey.timed_out:
-            return not_runnable(survey, "with the compiler")
-        eager = self.surveys.eager()
-        if eager.finished is None:
-            return not_runnable(eager, "with and without the compiler")
-        if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
-            return not_runnable(survey, "with the compiler")
-        if not has_attempted(survey) and eager.finished.exception is None:
-            end = f"it dies by {signal_name(survey.signal)}" if survey.signal else f"it ends with status {survey.exit}"
-            return nothing_compiled(before_a_frame(end))
-        if survey.signal is None:
-            return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
-        dump = self._readable(survey.stacks or survey.log)
-        if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
-            return found
-        place = place_of(survey.phase)
-        held = _to_reduce(self.surveys.run(hold=place)) if place is not None else None
-        signature = Signature(Kind.CRASH, signal=survey.signal)
-        if held is None:
-            by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH, stack=dump)
-            return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
-        message = f"the process died by {signal_name(survey.signal)}"
-        return replace(self._held(held, signature=signature), message=message, dump=dump)
-
-    def _readable(self, dump: str) -> str:
-        return stacks.readable(dump, str(self.surveys.script.parent))
-
-    def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
-        """What a script that died while it was compared with eager comes to by itself; None if it dies there as well."""
-        alone = self.surveys.run(values=False)
-        if _to_reduce(alone) is not None:
-            return self._held(alone)
-        if alone.finished is None:
-            return None
-        if alone.finished.exception is not None:
-            return self._raised(alone.finished, alone.finished.exception)
-        return Settled(
-            Status.PARTIAL,
-            Reason.NOT_VERIFIED,
-            f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(signal)}: "
-            "its values could not be checked. That is no failure of the script.",
-            checked_of(survey.phase),
-        )
-
-    def _eager_runs(self) -> list[Survey]:
-        """Runs without the compiler, until one has failed and one has passed, or one has died."""
-        started, runs = time.monotonic(), [self.surveys.eager()]
-        ends: set[bool] = set()
-        while (finished := runs[-1].finished) is not None:
-            ends.add(finished.exception is not None)
-            if len(ends) > 1 or len(runs) == EAGER_RUNS or time.monotonic() - started > EAGER_RUNS_SECONDS:
-                break
-            runs.append(self.surveys.eager())
-        return runs
-
-    def _by_stance(self, eager: list[Survey], error: ExceptionInfo) -> list[Survey]:
-        """Runs without the compiler; where the script can tell how it is switched off, and ends otherwise then, one where it cannot.
-
-        It may read the variable that does so, or miss the wrapper around a compiled module.
-        """
-        ends = [run.finished.exception for run in eager if run.finished is not None]
-        is_same = ends[0] is not None and ends[0].root_type == error.root_type if ends else True
-        if is_same or len({end is None for end in ends}) > 1 or "set_stance" in self.surveys.text:
-            return eager
-        told = self.surveys.eager(by_stance=True)
-        if told.finished is None or (told.finished.exception is None) == (ends[0] is None):
-            return eager
-        self._on_note(
-            f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 {_how(ends[0])}, with the stance force_eager "
-            f"{_how(told.finished.exception)}. The second is taken for what eager does."
-        )
-        return [told]
-
-    def _silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
-        """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
-        if silence.out_of_time:
-            summary = self.surveys.out_of_time(survey, silence)
-            return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked_of(survey.phase))
-        place = place_of(survey.phase)
-        message = f"had not come back after {silence.seconds:.0f} seconds"
-        if not silence.hangs:
-            return Settled(
-                Status.PARTIAL,
-                Reason.NOT_VERIFIED,
-                f"Slow, but no hang: torch.compile {message}, and was seen at work in different places. A larger --hang-after "
-                "lets it go on.",
-                checked_of(survey.phase),
-            )
-        when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
-        message = f"torch.compile {message}, and is in {silence.text} {when}"
-        if place is not None:
-            held = _to_reduce(self.surveys.run(hold=place))
-            if held is not None:
-                return replace(
-                    self._held(held, signature=hang_signature(silence)),
-                    message=message,
-                    dump=self._readable(silence.dump),
-                )
-        else:
-            eager = self.surveys.eager()
-            if eager.finished is None:
-                return not_runnable(eager, "with and without the compiler")
-            if not has_attempted(survey) and eager.finished.exception is None:
-                return nothing_compiled(before_a_frame(message))
-        summary, dump = f"Hang: {message}.", self._readable(silence.dump)
-        checked = checked_of(survey.phase)
-        return ScriptCase(
-            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, kind=Kind.HANG, traceback=dump)
-        )
 
     def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:
         """A graph that raises in eager, and not when compiled: a fault if the script in eager raises that error as well.
@@ -473,29 +314,15 @@ class Triage:
         for call in missing:
             signature = missing_signature(call)
             if any(signature.matches(other) for other in raised):
-                held = _to_reduce(self.surveys.run(hold={"graph": call.graph, "call": call.call}))
+                held = self._holding.at(call.graph, call.call)
                 if held is not None:
-                    case = self._held(held, signature=signature)
+                    case = self._holding.case(held, signature=signature)
                     return replace(case, message=line_of(call.exception), exception=call.exception)
             self._on_note(
                 f"Call {call.call} of graph {call.graph} was not compared: eager cannot run it on copies of its inputs "
                 f"({line_of(call.exception)})."
             )
         return None
-
-
-def _how(error: ExceptionInfo | None) -> str:
-    return "it ends well" if error is None else f"it ends by {line_of(error)}"
-
-
-def _to_reduce(survey: Survey) -> Survey | None:
-    """A survey that is held at a graph that can be written down; another one is let go."""
-    if survey.held is None:
-        return None
-    if survey.held.program is None:
-        survey.close()
-        return None
-    return survey
 
 
 def _is_of_the_compiler(error: ExceptionInfo | None) -> bool:

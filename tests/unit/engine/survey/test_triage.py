@@ -27,9 +27,10 @@ from minimizer.engine.child.protocol import Checked, Held, parse
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.survey import in_eager
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
-from minimizer.engine.survey.triage import EAGER_RUNS, SURVEYS, Triage
+from minimizer.engine.survey.triage import SURVEYS, Triage
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -333,10 +334,10 @@ def test_eager_that_fails_otherwise_does_not_acquit_the_compiler() -> None:
 def test_a_script_that_reads_how_the_compiler_is_switched_off_is_asked_by_a_stance() -> None:
     """It fails unless the variable is set: so it does in eager, where that is not how eager is asked."""
     raised = finished(exception=error("AssertionError", "not disabled"))
-    found, executor, notes = triage(raised, eager=[*[finished()] * EAGER_RUNS, raised])
+    found, executor, notes = triage(raised, eager=[*[finished()] * in_eager.RUNS, raised])
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
-    assert [request["stance"] for request in executor.asked[1:]] == [False] * EAGER_RUNS + [True]
+    assert [request["stance"] for request in executor.asked[1:]] == [False] * in_eager.RUNS + [True]
     assert any("looks at the compiler" in note for note in notes)
 
 
@@ -344,7 +345,7 @@ def test_a_script_that_misses_the_wrapper_in_eager_is_judged_as_usual() -> None:
     """``model._orig_mod`` is not there where nothing wraps the model."""
     missing = finished(exception=error("AttributeError", "no attribute '_orig_mod'"))
     found = unshown(
-        finished(exception=error("TypeError", "hook got None")), eager=[*[missing] * EAGER_RUNS, finished()]
+        finished(exception=error("TypeError", "hook got None")), eager=[*[missing] * in_eager.RUNS, finished()]
     )
     assert (found.reason, found.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
 
@@ -867,7 +868,7 @@ def test_a_script_that_fails_now_and_then_without_the_compiler_is_nondeterminist
 
 def test_eager_is_asked_often_before_it_is_believed() -> None:
     _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished()])
-    assert [request.get("stance") for request in executor.asked].count(False) == EAGER_RUNS
+    assert [request.get("stance") for request in executor.asked].count(False) == in_eager.RUNS
 
 
 def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Failing calls of compiled graphs, held in the child, as cases to reduce."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from dataclasses import replace
+from typing import Any
+
+from minimizer.engine.child import protocol
+from minimizer.engine.child.sent_program import parse_program
+from minimizer.engine.child.survey import Survey
+from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.program.model import Program
+from minimizer.engine.survey.cases import Case, held_signature, message_of
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.user_script.slice import namespaces_of, prelude
+
+
+class Holding:
+    """Has calls of a script's graphs held, by runs of their own where none holds them yet."""
+
+    def __init__(self, surveys: Surveys) -> None:
+        self._surveys = surveys
+
+    def at(self, graph: int | None, call: int | None) -> Survey | None:
+        """A run that is held before compiled code comes to this call; None where the call cannot be had or written down."""
+        return self.to_reduce(self._surveys.run(hold={"graph": graph, "call": call}))
+
+    @staticmethod
+    def to_reduce(survey: Survey) -> Survey | None:
+        """A run that is held at a graph that can be written down; another one is let go, and None."""
+        if survey.held is None:
+            return None
+        if survey.held.program is None:
+            survey.close()
+            return None
+        return survey
+
+    def case(self, survey: Survey, signature: Signature | None = None, tolerance: dict[str, Any] | None = None) -> Case:
+        """The held call as a case.
+
+        Args:
+            survey: a run that is held at a graph that can be written down.
+            signature: how it fails; by default as it was held for.
+            tolerance: the script's own, where that is what it fails by.
+        """
+        assert survey.held is not None and survey.held.program is not None
+        failure = survey.held.failure
+        return Case(
+            survey=survey,
+            program=self._with_prelude(parse_program(survey.held.program), survey.held.program),
+            signature=signature or held_signature(failure),
+            message=message_of(failure.exception, failure.verdict),
+            exception=failure.exception,
+            verdict=failure.verdict,
+            tolerance=tolerance,
+            checked=failure.checked or protocol.Checked(),
+            graph=failure.graph,
+            call=failure.call,
+        )
+
+    def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
+        """Add the statements of the script that the graph depends on and that no literal expresses."""
+        settings = [str(name) for name in raw.get("opaque_settings", ())]
+        try:
+            with tokenize.open(self._surveys.script) as file:  # knows the encoding that the script declares
+                text = file.read()
+            chunks = prelude(
+                text,
+                settings=settings,
+                namespaces=namespaces_of(node.target for node in program.every_node),
+                names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
+            )
+        except (OSError, SyntaxError, UnicodeDecodeError):  # it has run, and removed or rewritten itself
+            return program
+        return replace(program, setup=(*chunks, *program.setup))

@@ -1,0 +1,126 @@
+"""A script that did not come to its end: it died, or the compiler did not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from minimizer.engine.child import protocol, stacks
+from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature
+from minimizer.engine.survey.cases import (
+    Case,
+    ScriptCase,
+    Settled,
+    before_a_frame,
+    checked_of,
+    hang_signature,
+    has_attempted,
+    not_runnable,
+    nothing_compiled,
+    place_of,
+    signal_name,
+    unmade,
+)
+from minimizer.engine.survey.holding import Holding
+from minimizer.engine.survey.runs import Surveys
+from minimizer.vocabulary import Kind, Reason, Status
+
+CHILD_FAILED = 70
+"""The status of a child that its own part of the work raised in (``inside/wire.py``)."""
+Raised = Callable[[protocol.Finished, ExceptionInfo], Case | ScriptCase | Settled]
+"""What is to be said of a run that came to its end by raising."""
+
+
+class Unended:
+    """What runs come to that died or fell silent. ``raised`` judges one that raises once it is not compared any more."""
+
+    def __init__(self, surveys: Surveys, holding: Holding, raised: Raised) -> None:
+        self._surveys, self._holding, self._raised = surveys, holding, raised
+
+    def died(self, survey: Survey) -> Case | ScriptCase | Settled:
+        """What a run comes to that ended without a word."""
+        if survey.silence is not None:
+            return self.silent(survey, survey.silence)
+        if survey.timed_out:
+            return not_runnable(survey, "with the compiler")
+        eager = self._surveys.eager()
+        if eager.finished is None:
+            return not_runnable(eager, "with and without the compiler")
+        if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
+            return not_runnable(survey, "with the compiler")
+        if not has_attempted(survey) and eager.finished.exception is None:
+            end = f"it dies by {signal_name(survey.signal)}" if survey.signal else f"it ends with status {survey.exit}"
+            return nothing_compiled(before_a_frame(end))
+        if survey.signal is None:
+            return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
+        dump = self._readable(survey.stacks or survey.log)
+        if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
+            return found
+        place = place_of(survey.phase)
+        held = self._holding.at(**place) if place is not None else None
+        signature = Signature(Kind.CRASH, signal=survey.signal)
+        if held is None:
+            by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH, stack=dump)
+            return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
+        message = f"the process died by {signal_name(survey.signal)}"
+        return replace(self._holding.case(held, signature=signature), message=message, dump=dump)
+
+    def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
+        """What a script that died while it was compared with eager comes to by itself; None if it dies there as well."""
+        alone = self._surveys.run(values=False)
+        if self._holding.to_reduce(alone) is not None:
+            return self._holding.case(alone)
+        if alone.finished is None:
+            return None
+        if alone.finished.exception is not None:
+            return self._raised(alone.finished, alone.finished.exception)
+        return Settled(
+            Status.PARTIAL,
+            Reason.NOT_VERIFIED,
+            f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(signal)}: "
+            "its values could not be checked. That is no failure of the script.",
+            checked_of(survey.phase),
+        )
+
+    def silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
+        """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
+        if silence.out_of_time:
+            summary = self._surveys.out_of_time(survey, silence)
+            return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked_of(survey.phase))
+        place = place_of(survey.phase)
+        message = f"had not come back after {silence.seconds:.0f} seconds"
+        if not silence.hangs:
+            return Settled(
+                Status.PARTIAL,
+                Reason.NOT_VERIFIED,
+                f"Slow, but no hang: torch.compile {message}, and was seen at work in different places. A larger --hang-after "
+                "lets it go on.",
+                checked_of(survey.phase),
+            )
+        when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
+        message = f"torch.compile {message}, and is in {silence.text} {when}"
+        if place is not None:
+            held = self._holding.at(**place)
+            if held is not None:
+                return replace(
+                    self._holding.case(held, signature=hang_signature(silence)),
+                    message=message,
+                    dump=self._readable(silence.dump),
+                )
+        else:
+            eager = self._surveys.eager()
+            if eager.finished is None:
+                return not_runnable(eager, "with and without the compiler")
+            if not has_attempted(survey) and eager.finished.exception is None:
+                return nothing_compiled(before_a_frame(message))
+        summary, dump = f"Hang: {message}.", self._readable(silence.dump)
+        checked = checked_of(survey.phase)
+        return ScriptCase(
+            Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, kind=Kind.HANG, traceback=dump)
+        )
+
+    def _readable(self, dump: str) -> str:
+        return stacks.readable(dump, str(self._surveys.script.parent))
