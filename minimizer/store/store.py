@@ -14,10 +14,11 @@ from minimizer.store.tables.database import Database
 from minimizer.store.webhooks import Webhooks
 from minimizer.store.work.leases import Leases
 from minimizer.store.work.results import Results
+from minimizer.store.work.webhook_retries import WebhookRetries
 from minimizer.store.work.workers import Workers
 
 
-class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks):
+class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks, WebhookRetries):
     """Jobs, their leases, what they have found, the workers, and who may see them. Safe to share between threads, not across a fork."""
 
     def __init__(self, database: Database, max_queued_jobs: int) -> None:

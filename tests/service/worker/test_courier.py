@@ -19,7 +19,7 @@ from minimizer.report.model import Report
 from minimizer.store import Claim, Store
 from minimizer.store.errors import InvalidUrl
 from minimizer.store.tables.models import DeliveryRow, WebhookRow
-from minimizer.store.webhooks import MAX_ATTEMPTS
+from minimizer.store.work.webhook_retries import MAX_ATTEMPTS
 from minimizer.vocabulary import Status
 from worker.courier import Courier
 

@@ -1,0 +1,64 @@
+"""Messages of webhooks that wait to be sent: which is due, when it is tried again, and after how many attempts no more.
+
+A message is stored in the transaction that ends its job (`outbox`), so that none is lost. Taking one to send it pushes its next attempt
+into the future: if the sender dies, another one tries again. A receiver may hence see a message twice, under the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from sqlalchemy import delete, select
+
+from minimizer.store.tables import bounds
+from minimizer.store.tables.database import Database
+from minimizer.store.tables.models import DeliveryRow, WebhookRow
+from minimizer.store.views import Message
+
+MAX_ATTEMPTS = 8
+_FIRST_PAUSE = 10
+"""Seconds to the second attempt; each later one takes three times as long, the last comes after three hours."""
+_KEPT = timedelta(days=30)
+
+
+class WebhookRetries:
+    """The part of the store that hands out messages to be sent."""
+
+    _database: Database
+
+    def take_message(self, to_none_of: Collection[str] = ()) -> Message | None:
+        """A message that is due, counted as one more attempt. With nothing due it writes nothing, not even a lock.
+
+        One at a time: it is due again after a pause that is measured for one to be sent.
+
+        Args:
+            to_none_of: webhooks whose messages stay where they are.
+        """
+        with self._database.read() as session:
+            now = self._database.now(session)
+            is_due = (DeliveryRow.next_at <= now) & DeliveryRow.webhook_id.not_in(to_none_of)
+            if session.scalars(select(DeliveryRow.number).where(is_due).limit(1)).first() is None:
+                return None
+        with self._database.write() as session:
+            session.execute(delete(DeliveryRow).where(DeliveryRow.created_at < now - _KEPT))
+            due = select(DeliveryRow).where(is_due).order_by(DeliveryRow.next_at).limit(1)
+            row = session.scalars(due.with_for_update(skip_locked=True, of=DeliveryRow)).first()
+            if row is None:
+                return None
+            row.next_at = now + timedelta(seconds=_FIRST_PAUSE * 3**row.attempts)
+            row.attempts += 1
+            hook = session.get_one(WebhookRow, row.webhook_id)
+            return Message(row.number, hook.id, hook.url, hook.secret, row.body)
+
+    def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
+        """Say what became of an attempt. What has not arrived is tried again, up to `MAX_ATTEMPTS` times."""
+        with self._database.write() as session:
+            row = session.get(DeliveryRow, number)
+            if row is None:  # its webhook was deleted meanwhile
+                return
+            row.answer = bounds.text(answer, 255)
+            if arrived:
+                row.delivered_at = self._database.now(session)
+            if arrived or row.attempts >= MAX_ATTEMPTS:
+                row.next_at = None
