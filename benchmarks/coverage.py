@@ -161,7 +161,13 @@ EVERY = (
         tuple({"size": size, "step": step} for size in (8, 16, 12) for step in range(10)),
         trains=False,
     ),
-    Program("ddp", each("blocks.{}.mlp", 3), steps(8), ranks=2, root="module."),
+    Program(
+        "ddp",
+        each("blocks.{}.mlp", 3),
+        tuple({"step": step, "rank": rank} for step in range(8) for rank in range(2)),
+        ranks=2,
+        root="module.",
+    ),
 )
 
 
@@ -311,10 +317,8 @@ def prove(job: Job, work: Path) -> Row:
     found = [json.loads(text) for text in done.stdout.splitlines() if text.startswith('{"at"')]
     if not found:
         say(done.stderr[-2000:])
-    holds = bool(found) and all(
-        one["wrong_at"] == one["at"] and not one["wrong_elsewhere"] and bool(one["at"]) is not job.is_clean
-        for one in found
-    )
+    is_steady = all(one["wrong_at"] == one["at"] and not one["wrong_elsewhere"] for one in found)
+    holds = len(found) == job.program.ranks and is_steady and any(one["at"] for one in found) is not job.is_clean
     return {"job": job.name, "op": job.op, "site": job.site, "when": dict(job.when), "found": found, "right": holds}
 
 

@@ -68,7 +68,7 @@ class Options(BaseModel):
         1,
         ge=1,
         le=64,
-        description="Processes of the script, started as torchrun would; rank 0 is the one that is reduced.",
+        description="Processes of the script, started as torchrun would. A run watches one rank, and the runs of a healthy script take turns.",
     )
 
     @property

@@ -59,6 +59,11 @@ class Plan:
         return all(call in self.watched for _, call in self._ranked())
 
     @property
+    def planned(self) -> int:
+        """Calls that are to be compared."""
+        return sum(1 for _ in self._ranked())
+
+    @property
     def untouched(self) -> int:
         """Keys of which no call was watched."""
         touched = {self.keys[graph][call] for graph, call in self.watched}

@@ -29,7 +29,7 @@ from minimizer.engine.survey.cases import (
     lost_signature,
     missing_signature,
 )
-from minimizer.engine.survey.coverage_plan import Plan
+from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
@@ -88,7 +88,7 @@ class Surveys:
     ) -> None:
         self._executor, self.script, self.values = executor, script, values
         self._args, self._nproc, self._steps = args, nproc, steps
-        self.plan = Plan(steps)
+        self.plan = RankPlans(steps, nproc)
         self._listed: dict[int, list[int]] | None = None
         """The calls that runs compare, by graph; None before there was a run to choose them by."""
         self._passed_by: list[int] = []
@@ -113,7 +113,7 @@ class Surveys:
         )
         where = f", at {silence.users_line}" if silence.users_line else f", in {silence.text}" if silence.chain else ""
         if silence.collective:
-            where += f", which waits for other ranks in {silence.collective} (this is rank 0 of {self._nproc})"
+            where += f", which waits for other ranks in {silence.collective} (this is rank {self.plan.rank} of {self._nproc})"
         return self.share_is_over(f"while {doing(survey.phase)}{where}", compared)
 
     def share_is_over(self, what: str, compared: str) -> str:
@@ -152,8 +152,9 @@ class Surveys:
 
     def checked(self, finished: protocol.Finished) -> protocol.Checked:
         """What was compared in all runs up to this one; what it was stopped before counts as left out."""
-        compared = {"calls": len(self.plan.compared), "backward": len(self.plan.backward)} if finished.calls else {}
-        checked = finished.checked.model_copy(update=compared)
+        left_out = [*self.plan.left_out(), *finished.checked.not_compared]
+        counts = self.plan.counts() if finished.calls else {}
+        checked = finished.checked.model_copy(update={**counts, "not_compared": left_out})
         if not finished.stopped:
             return checked
         seconds = finished.seconds or 0.0
@@ -166,15 +167,16 @@ class Surveys:
         return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
     def next(self, *, caches: bool = False) -> Survey:
-        """A run of the script as it is, which compares what is next in the plan of coverage.
+        """A run of the script as it is, which compares what is next in the plan of coverage, of several ranks in the next one.
 
         ``caches``: graphs are read from the compiler's caches on disk, and left there. Of the first that comes to its end the compile times are kept: those of a cold cache.
         """
         if self._paces:
+            self.plan.turn()
             self._listed = self.plan.next_calls(self._affordable_calls)
         survey = self.run(caches=caches)
         if (finished := survey.finished) is not None:
-            self.plan = self.plan.after(finished.calls)
+            self.plan.after(finished.calls)
             if self._cold is None:
                 self._cold = finished.health
             compared = sum(len(graph.compared) for graph in finished.calls)
@@ -227,7 +229,7 @@ class Surveys:
 
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {
-            "script": str(self.script), "args": self._args, "nproc": self._nproc, "compile": compiled,
+            "script": str(self.script), "args": self._args, "nproc": self._nproc, "rank": self.plan.rank, "compile": compiled,
             "values": compiled and self.values, "steps": self._steps if compiled else None,
             "calls": self._listed if compiled else None, "hold": None, "tolerance": None, "layout": False,
             "passed_by": self._passed_by, "caches": False,

@@ -94,6 +94,8 @@ class Triage:
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
         if isinstance(found, Case):
+            if rank := self.surveys.plan.rank:
+                self._on_note(f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure.")
             return replace(found, runs=found.runs + runs - 1, is_warm=runs == 2)
         if runs == 1:
             return found

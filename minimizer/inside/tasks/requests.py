@@ -151,6 +151,8 @@ class SurveyRequest(Switched):
     """What to run in place of the script's own text."""
     nproc: int = 1
     """Ranks in all, this one included."""
+    rank: int = 0
+    """The one that is watched."""
     compile: bool
     stance: bool = False
     """Without the compiler: by the stance ``force_eager``, not by the variable."""

@@ -107,7 +107,7 @@ class Survey:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         let_nothing_check_itself()
         watched = contextlib.nullcontext() if request.compile else self._told.raised
-        with watched, other_ranks(request.nproc, request.script, request.args, request.text):
+        with watched, other_ranks(request.nproc, request.rank, request.script, request.args, request.text):
             self._error = what_ends(request.script, request.args, request.text)
         self._finish()
 

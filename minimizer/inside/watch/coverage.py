@@ -143,8 +143,6 @@ class Coverage:
         for each in self.graphs:
             if each.backwards_given_up:
                 yield f"gradients of {_calls(each.backwards_given_up)} of graph {each.index}: too many wait for a backward at once"
-        if self._ranks > 1:
-            yield f"all ranks but the first of {self._ranks}: only rank 0 is compared"
         yield from self._facts
 
 

@@ -1,6 +1,6 @@
 """The other ranks of a script that torchrun would start: plain processes beside the one that is watched.
 
-The watched process is rank 0. The others run the same text, with and without the compiler like rank 0, and end with it.
+The others run the same text as the watched one, like it with or without the compiler, and end with it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ RUN = (
 
 
 @contextlib.contextmanager
-def other_ranks(count: int, path: str, args: list[str], text: str | None = None) -> Iterator[None]:
-    """Make this process rank 0 of ``count`` on this machine, with the variables that torchrun sets, and start the others.
+def other_ranks(count: int, own: int, path: str, args: list[str], text: str | None = None) -> Iterator[None]:
+    """Make this process the rank ``own`` of ``count`` on this machine, with the variables that torchrun sets, and start the others.
 
     ``text`` stands in for the script's own, if it is not None.
     """
@@ -42,9 +42,10 @@ def other_ranks(count: int, path: str, args: list[str], text: str | None = None)
         command = [sys.executable, "-c", RUN, path, file.name, *args]
     others = [
         subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(1, count)
+        for rank in range(count)
+        if rank != own
     ]
-    os.environ.update({"RANK": "0", "LOCAL_RANK": "0"})
+    os.environ.update({"RANK": str(own), "LOCAL_RANK": str(own)})
     try:
         yield
     finally:

@@ -95,7 +95,7 @@ def test_the_script_is_run_as_the_user_asked() -> None:
     _, executor, _ = triage(finished(), values=False, nproc=2)
     assert executor.asked[0] == (
         {
-            "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "compile": True,
+            "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "rank": 0, "compile": True,
             "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None, "layout": False,
             "passed_by": [], "caches": True,
         }

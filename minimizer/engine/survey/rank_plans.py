@@ -1,0 +1,79 @@
+"""Plans of coverage of a script's ranks: a run watches one of them, and the runs take turns.
+
+A script of one process has one rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minimizer.engine.child.protocol import GraphCalls
+from minimizer.engine.survey.coverage_plan import Plan
+
+
+class RankPlans:
+    """What was compared in each rank. ``rank`` is the one that the last run watched, or the first run will.
+
+    ``steps``: only so many calls of each key are to be compared; None for all. ``count``: of ranks.
+    """
+
+    def __init__(self, steps: int | None, count: int) -> None:
+        self.rank, self.count = 0, count
+        self._plans = [Plan(steps)] * count
+        self._watched: set[int] = set()
+
+    @property
+    def _plan(self) -> Plan:
+        return self._plans[self.rank]
+
+    def turn(self) -> None:
+        """Let the next run watch the next rank."""
+        self.rank = (self.rank + 1) % self.count
+
+    def after(self, graphs: Sequence[GraphCalls]) -> None:
+        """Take note of a run of this rank."""
+        self._plans[self.rank] = self._plan.after(graphs)
+        self._watched.add(self.rank)
+
+    def next_calls(self, count: int) -> dict[int, list[int]] | None:
+        """The calls of this rank, by graph, that its next run is to compare, about ``count``; None where no run has shown them."""
+        return self._plan.next_calls(count) if self.rank in self._watched else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call of every rank that is to be compared was watched."""
+        return len(self._watched) == self.count and all(plan.is_complete for plan in self._plans)
+
+    @property
+    def untouched(self) -> int:
+        """Keys of the ranks that were watched of which no call was."""
+        return sum(plan.untouched for plan in self._plans)
+
+    @property
+    def compared_graphs(self) -> frozenset[int]:
+        """The graphs of this rank of which some call was compared."""
+        return self._plan.compared_graphs
+
+    @property
+    def most_calls(self) -> int:
+        """Calls of the key that was called most often."""
+        return max(plan.most_calls for plan in self._plans)
+
+    def counts(self) -> dict[str, int]:
+        """Calls and backward passes that were compared in all ranks and, where there are several, the calls that those made."""
+        counts = {
+            "calls": sum(len(plan.compared) for plan in self._plans),
+            "backward": sum(len(plan.backward) for plan in self._plans),
+        }
+        if self.count > 1:
+            counts["calls_made"] = sum(len(keys) for plan in self._plans for keys in plan.keys)
+            counts["planned"] = sum(plan.planned for plan in self._plans)
+        return counts
+
+    def left_out(self) -> list[str]:
+        """A line that names the ranks that no run has watched, if there are any."""
+        others = [str(rank) for rank in range(self.count) if rank not in self._watched]
+        if not others or not self._watched:
+            return []
+        names = f"rank {others[0]}" if len(others) == 1 else f"ranks {', '.join(others[:-1])} and {others[-1]}"
+        return [f"{names} of {self.count}: a run of the script watches one rank, and there was no time for more runs"]
