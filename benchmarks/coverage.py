@@ -283,7 +283,8 @@ import json as _json
 torch.compiler.set_stance("default")
 torch._dynamo.reset()
 _compiled = torch.compile(_bend, dynamic=False)
-_bitten, _others = ([case for case in _seen if bool(case[1]) is where] for where in (True, False))
+_counted = [case for case in _seen if case[2] is not None or not {backward}]  # a first pass of a checkpoint has no backward
+_bitten, _others = ([case for case in _counted if bool(case[1]) is where] for where in (True, False))
 _found = {"at": len(_bitten), "others": len(_others), "wrong_at": 0, "wrong_elsewhere": 0}
 for _x, _level, _cotangent in [*_bitten, *_others[:: max(1, len(_others) // 40)]]:
     _both = []
@@ -292,9 +293,7 @@ for _x, _level, _cotangent in [*_bitten, *_others[:: max(1, len(_others) // 40)]
             _in = _x.clone().requires_grad_(_cotangent is not None)
             _out = _function(_in, _level)
         _both.append([_out] if _cotangent is None else [_out, *torch.autograd.grad(_out, _in, _cotangent)])
-    try:
-        torch.testing.assert_close(_both[1], _both[0])
-    except AssertionError:
+    if any(float((_one - _other).abs().max()) > 0.05 * float(_one.abs().max()) for _one, _other in zip(*_both, strict=True)):
         _found["wrong_at" if _level else "wrong_elsewhere"] += 1
 print(_json.dumps(_found) + "\\n", end="")  # in one piece, beside other ranks
 """
@@ -309,7 +308,7 @@ def prove(job: Job, work: Path) -> Row:
     text = job.script.replace("\ndef level(path)", f"{PROOF}\ndef level(path)")
     text = text.replace("torch.manual_seed(0)\n", 'torch.compiler.set_stance("force_eager")\ntorch.manual_seed(0)\n', 1)
     proof = script.with_name("proof.py")
-    proof.write_text(text + JUDGE)
+    proof.write_text(text + JUDGE.replace("{backward}", str(job.op in BACKWARD)))
     command = [sys.executable, str(proof)]
     if job.program.ranks > 1:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(proof)]
