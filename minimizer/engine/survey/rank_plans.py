@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from minimizer.engine.child.protocol import GraphCalls
 from minimizer.engine.survey.coverage_plan import Plan
+from minimizer.vocabulary import Kind
 
 
 class RankPlans:
@@ -20,7 +21,7 @@ class RankPlans:
     def __init__(self, steps: int | None, count: int) -> None:
         self.rank, self.count = 0, count
         self._plans = [Plan(steps)] * count
-        self._watched: set[int] = set()
+        self._runs: list[tuple[int, Sequence[GraphCalls]]] = []
 
     @property
     def _plan(self) -> Plan:
@@ -33,7 +34,19 @@ class RankPlans:
     def after(self, graphs: Sequence[GraphCalls]) -> None:
         """Take note of a run of this rank."""
         self._plans[self.rank] = self._plan.after(graphs)
-        self._watched.add(self.rank)
+        self._runs.append((self.rank, graphs))
+
+    def passed(self, kind: Kind, graph: int | None, call: int) -> int:
+        """Runs of this rank in which a failure of this kind, at this call, would have shown, and did not."""
+        runs = [graphs for rank, graphs in self._runs if rank == self.rank]
+        if not kind.is_numeric or graph is None:
+            return len(runs)
+        compared = [graphs[graph] for graphs in runs if graph < len(graphs)]
+        return sum(call in (each.backward if kind is Kind.WRONG_GRADIENT else each.compared) for each in compared)
+
+    @property
+    def _watched(self) -> set[int]:
+        return {rank for rank, _ in self._runs}
 
     def next_calls(self, count: int) -> dict[int, list[int]] | None:
         """The calls of this rank, by graph, that its next run is to compare, about ``count``; None where no run has shown them."""

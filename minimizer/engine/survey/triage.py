@@ -96,7 +96,8 @@ class Triage:
         if isinstance(found, Case):
             if rank := self.surveys.plan.rank:
                 self._on_note(f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure.")
-            return replace(found, runs=found.runs + runs - 1, is_warm=runs == 2)
+            passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call)
+            return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2)
         if runs == 1:
             return found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."

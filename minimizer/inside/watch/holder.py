@@ -64,7 +64,8 @@ class Holder:
         Does not return.
         """
         self._line.take_last_word()
-        failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._told.checks}
+        number = graph.calls - 1 if backward is None else backward.number
+        failure = {**failure, "graph": graph.index, "call": number, "checks": self._told.checks}
         failure["checked"] = self._told.coverage.to_json()
 
         instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minimizer.engine.child.protocol import GraphCalls
 from minimizer.engine.survey.rank_plans import RankPlans
+from minimizer.vocabulary import Kind
 
 
 def calls(made: int, compared: int) -> list[GraphCalls]:
@@ -49,6 +50,18 @@ def test_a_rank_of_which_no_call_of_a_key_was_compared_is_told() -> None:
     plans = RankPlans(None, 2)
     plans.after(calls(2, 0))
     assert plans.untouched == 1
+
+
+def test_a_call_that_no_earlier_run_of_the_rank_compared_has_not_passed() -> None:
+    """Or a failure that always shows would be called flaky."""
+    plans = RankPlans(None, 2)
+    plans.after(calls(4, 2))
+    assert [plans.passed(Kind.WRONG_OUTPUT, 0, call) for call in (1, 2)] == [1, 0]
+    assert plans.passed(Kind.WRONG_GRADIENT, 0, 1) == 0
+    assert plans.passed(Kind.WRONG_OUTPUT, 1, 0) == 0
+    assert plans.passed(Kind.RUNTIME_ERROR, 0, 2) == 1
+    plans.turn()
+    assert plans.passed(Kind.WRONG_OUTPUT, 0, 1) == 0
 
 
 def test_before_any_run_no_rank_is_left_out() -> None:

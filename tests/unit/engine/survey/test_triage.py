@@ -814,9 +814,16 @@ def test_a_slow_script_is_run_fewer_times(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_failure_that_shows_in_the_third_run_is_a_case() -> None:
-    found, executor, _ = triage(finished(), finished(), held(kind="wrong_output", verdict=WRONG))
+    failing = held(kind="wrong_output", verdict=WRONG, graph=0)
+    found, executor, _ = triage(finished(), finished(), failing)
     assert isinstance(found, Case)
     assert (found.runs, len(executor.asked)) == (3, 3)
+
+
+def test_a_call_that_was_not_compared_before_fails_in_every_run_in_which_it_is() -> None:
+    found, executor, _ = triage(finished(), held(kind="wrong_output", verdict=WRONG, graph=1))
+    assert isinstance(found, Case)
+    assert (found.runs, found.is_warm, len(executor.asked)) == (1, False, 2)
 
 
 def test_what_earlier_runs_have_shown_holds_when_time_runs_out() -> None:
@@ -978,7 +985,7 @@ def test_first_run_fills_the_caches_and_the_second_takes_its_graphs_from_them() 
 
 @pytest.mark.parametrize(("before", "is_warm"), [(0, False), (1, True), (2, False)])
 def test_failure_of_the_run_on_warm_caches_says_so(before: int, is_warm: bool) -> None:
-    found, _, _ = triage(*[finished()] * before, held(kind="wrong_output", verdict=WRONG))
+    found, _, _ = triage(*[finished()] * before, held(kind="wrong_output", verdict=WRONG, graph=0))
     assert isinstance(found, Case)
     assert found.is_warm is is_warm
 
