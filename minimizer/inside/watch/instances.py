@@ -75,8 +75,13 @@ def _name(what: Module | torch.Tensor, frame: FrameType | None) -> str:
 
 
 def _above(name: str, within: str) -> str:
-    """Where what was compiled lies, if what is ``within`` of it has this name; empty where the two do not fit."""
-    return name.removesuffix(within).rstrip(".") if f".{name}".endswith(f".{within}") and within else ""
+    """Where what was compiled lies, if what is ``within`` of it has this name; empty where the two do not fit.
+
+    A function that is given a parameter by itself, as the step of an optimizer is, has nothing ``within``: it stands for the owner.
+    """
+    if not within:
+        return name
+    return name.removesuffix(within).rstrip(".") if f".{name}".endswith(f".{within}") else ""
 
 
 def shown_path(root: Module, path: str) -> str:

@@ -96,6 +96,19 @@ def test_a_module_is_told_from_the_root(how: str, path: str, child: Executor, ho
     assert (node.module, node.module_class) == (path, "ReLU")
 
 
+def test_a_function_that_is_given_a_parameter_stands_for_the_module_that_owns_it(child: Executor, home: Path) -> None:
+    """As the step of an optimizer does, which is compiled once and called for each parameter."""
+    step = """
+model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3)))
+@torch.compile
+def update(weight, at):
+    return torch.relu(weight * at - (1 - at))
+for module, at in (model[0], 0.0), (model[1][0], 1.0):
+    update(module.weight, torch.tensor(at))
+"""
+    assert relu(child, home, MODEL + step).module == "1.0"
+
+
 def test_a_line_of_another_file_of_the_project_is_known(child: Executor, home: Path) -> None:
     package = home / "pkg" / "nets"
     package.mkdir(parents=True, exist_ok=True)
