@@ -9,6 +9,7 @@ MinimizerError
 │   └── DiskExceeded       the disk that a job may fill is
 ├── Cancelled              somebody asked us to stop
 ├── ChildFailed            the sandboxed child broke its protocol or died as a whole
+│   ├── GraphTooLarge      a graph has more nodes than are taken apart
 │   └── Unanswered         the holder of a graph cannot give what was asked for
 └── WorkerTrouble          the machine is at fault: a full disk, a sandbox that does not come up, a child killed from outside
 """
@@ -55,6 +56,10 @@ class Cancelled(MinimizerError):
 
 class ChildFailed(MinimizerError):
     """The sandboxed child died as a whole or answered with something we do not accept."""
+
+
+class GraphTooLarge(ChildFailed):
+    """A graph has more nodes than are taken apart. The message says what to do next."""
 
 
 class WorkerTrouble(MinimizerError):

@@ -51,6 +51,7 @@ from minimizer.engine.survey.cases import (
     place_of,
     signal_name,
     starved,
+    too_large,
     too_little,
     uncompared,
     unexamined,
@@ -59,7 +60,7 @@ from minimizer.engine.survey.cases import (
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.slice import namespaces_of, prelude
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
@@ -131,7 +132,11 @@ class Triage:
             survey.close()
             return opaque(survey.held)
         if survey.held is not None:
-            return self._held(survey)
+            try:
+                return self._held(survey)
+            except GraphTooLarge as too_many:
+                survey.close()
+                return too_large(survey.held, too_many)
         if survey.finished is not None:
             return self._finished(survey.finished)
         return self._died(survey)
