@@ -7,6 +7,7 @@ MinimizerError
 │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
 ├── BudgetExceeded         the time that ``--budget`` allows is used up
 │   └── DiskExceeded       the disk that a job may fill is
+├── Busy                   too many others ask for the same at the moment: the message says so, try again soon
 ├── Cancelled              somebody asked us to stop
 ├── ChildFailed            the sandboxed child broke its protocol or died as a whole
 │   ├── GraphTooLarge      a graph has more nodes than are taken apart
@@ -48,6 +49,10 @@ class BudgetExceeded(MinimizerError):
 
 class DiskExceeded(BudgetExceeded):
     """The disk that the job may fill is used up, which ends it like its time; more time would not help."""
+
+
+class Busy(MinimizerError):
+    """Too many others ask for the same at the moment; the same again may do soon."""
 
 
 class Cancelled(MinimizerError):
