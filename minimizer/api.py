@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from minimizer.engine.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.from_backend import write_script
-from minimizer.options import check_script, parse_options
+from minimizer.options import parse_options
 from minimizer.report.model import Checked, Report
+from minimizer.script_text import check_script
 from minimizer.settings import Settings
 from minimizer.sink import Event, FolderSink, require_apart
 from minimizer.vocabulary import Reason, Status, counted

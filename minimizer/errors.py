@@ -7,8 +7,10 @@ MinimizerError
 │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
 ├── BudgetExceeded         the time that ``--budget`` allows is used up
 │   └── DiskExceeded       the disk that a job may fill is
+├── Busy                   too many others ask for the same at the moment: the message says so, try again soon
 ├── Cancelled              somebody asked us to stop
 ├── ChildFailed            the sandboxed child broke its protocol or died as a whole
+│   ├── GraphTooLarge      a graph has more nodes than are taken apart
 │   └── Unanswered         the holder of a graph cannot give what was asked for
 └── WorkerTrouble          the machine is at fault: a full disk, a sandbox that does not come up, a child killed from outside
 """
@@ -49,12 +51,20 @@ class DiskExceeded(BudgetExceeded):
     """The disk that the job may fill is used up, which ends it like its time; more time would not help."""
 
 
+class Busy(MinimizerError):
+    """Too many others ask for the same at the moment; the same again may do soon."""
+
+
 class Cancelled(MinimizerError):
     """The job was cancelled by its owner."""
 
 
 class ChildFailed(MinimizerError):
     """The sandboxed child died as a whole or answered with something we do not accept."""
+
+
+class GraphTooLarge(ChildFailed):
+    """A graph has more nodes than are taken apart. The message says what to do next."""
 
 
 class WorkerTrouble(MinimizerError):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import threading
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from minimizer.errors import InvalidOption, InvalidScript
+from minimizer.errors import InvalidOption
 
-MAX_SCRIPT_BYTES = 1 << 20
 MAX_BUDGET = 86_400
-_PARSING = threading.Lock()
 """Seconds."""
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
@@ -91,34 +87,6 @@ def parse_options(raw: dict[str, object]) -> Options:
     if any("\0" in arg for arg in options.args):
         raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it")
     return options
-
-
-def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
-    """Return the text of a script, or say why it cannot be taken.
-
-    Raises:
-        InvalidScript: empty, too large, not UTF-8, or not Python.
-    """
-    if not content.strip():
-        raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
-    if len(content) > max_bytes:
-        raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
-    try:
-        text = content.decode("utf-8-sig")
-        # Parsed and no more: the code of nested try/finally blocks doubles with every level. One at a time: a tree takes
-        # several hundred times the memory of its text.
-        with _PARSING:
-            compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    except UnicodeDecodeError as error:
-        raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
-    except SyntaxError as error:
-        line = f" (line {error.lineno})" if error.lineno else ""
-        raise InvalidScript(f"{filename} is not Python: {error.msg}{line}") from None
-    except ValueError as error:  # a NUL, to Python before 3.11.4
-        raise InvalidScript(f"{filename} is not Python: {error}") from None
-    except (RecursionError, MemoryError) as error:
-        raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
-    return text
 
 
 def _explain(loc: tuple[int | str, ...], message: str, kind: str) -> str:

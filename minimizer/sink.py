@@ -55,7 +55,7 @@ class Sink(Protocol):
         """Keep the report so far; readers may look at it at any time."""
 
     def cancelled(self) -> bool:
-        """Whether somebody asked for the job to stop. Cheap: called before every trial."""
+        """Whether somebody asked for the job to stop. Cheap: called all along, and whoever does not call it any more is taken for stuck."""
 
 
 class FolderSink:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as AllConnectionsTaken
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from minimizer.errors import InvalidOption, InvalidScript, UserError
+from minimizer.errors import Busy, InvalidOption, InvalidScript, UserError
 from minimizer.store import (
     IdempotencyConflict,
     InvalidCursor,
@@ -101,6 +101,8 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(404, "unknown-token", str(error))
         case UnknownWebhook():
             return Problem(404, "unknown-webhook", str(error))
+        case Busy():
+            return Problem(503, "busy", str(error), {"Retry-After": "5"})
         case OperationalError() | InterfaceError() | AllConnectionsTaken():
             log.error("the database does not answer", exc_info=error)
             return Problem(

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
-from minimizer.options import Options, check_script, parse_options
+from minimizer.options import Options, parse_options
+from minimizer.script_text import check_script
 from minimizer.service.archive import main_script, read
 from minimizer.settings import Settings
 from web.problems import Problem
@@ -55,7 +56,8 @@ def check(
     """Accept a job, or say what is wrong with it.
 
     Raises:
-        InvalidScript: empty, not text, not Python.
+        InvalidScript: empty, not text, not Python, or more than is parsed.
+        Busy: too many long scripts are looked at.
         InvalidOption: unknown, or out of range.
         Problem: too large (413).
     """
@@ -83,6 +85,7 @@ def check_archive(
 
     Raises:
         InvalidScript: no zip file, one that cannot be unpacked without harm, or without a script that is Python.
+        Busy: too many long scripts are looked at.
         InvalidOption: unknown, or out of range.
         Problem: too large (413).
     """

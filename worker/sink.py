@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,13 +18,19 @@ _PROGRESS_SECONDS = 0.25
 
 
 class DatabaseSink:
-    """Writes what the engine finds into the store, and hands it the wish of the owner or the worker to stop."""
+    """Writes what the engine finds into the store, and hands it the wish of the owner or the worker to stop.
 
-    def __init__(self, store: Store, claim: Claim, lease: Lease, stopping: threading.Event) -> None:
+    ``on_asked`` is called whenever the engine looks for that wish.
+    """
+
+    def __init__(
+        self, store: Store, claim: Claim, lease: Lease, stopping: threading.Event, on_asked: Callable[[], None]
+    ) -> None:
         self._store = store
         self._claim = claim
         self._lease = lease
         self._stopping = stopping
+        self._on_asked = on_asked
         self._waiting: dict[str, Any] | None = None
         self._told = float("-inf")
         self.latest = Report()
@@ -56,6 +63,7 @@ class DatabaseSink:
         self._lease.write(lambda: self._store.put_report(self._claim, report))
 
     def cancelled(self) -> bool:
+        self._on_asked()
         self._tell_progress_in_time()  # the engine asks all along, and what it told last may stand for minutes
         return self._lease.cancelled or self._lease.lost or self._stopping.is_set()
 

@@ -24,6 +24,7 @@ from worker.fitness import Fitness
 from worker.gpu import Turns
 from worker.lease import Lease
 from worker.sink import DatabaseSink
+from worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +101,11 @@ def take_jobs(
 def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Event, engine: Engine) -> None:
     job_id = claim.job_id
     log.info("job %s: attempt %d", job_id, claim.job.attempt)
-    with Lease(store, claim, settings) as lease:
-        sink = DatabaseSink(store, claim, lease, stopping)
+    with (
+        Lease(store, claim, settings) as lease,
+        Watchdog(job_id, claim.job.options.budget, lambda: lease.cancelled or lease.lost) as watchdog,
+    ):
+        sink = DatabaseSink(store, claim, lease, stopping, on_asked=watchdog.asked)
         report = _answer(store, settings, claim, lease, sink, engine)
     # After the last heartbeat: one that comes later than the end of the job would find the lease lost.
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):

@@ -16,8 +16,8 @@ from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
-from minimizer.options import check_script
 from minimizer.report.identity import fingerprint
+from minimizer.script_text import check_script
 from minimizer.sink import REPROS, FolderSink, require_apart
 from minimizer.vocabulary import Exit, Status
 

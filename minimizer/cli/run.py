@@ -19,7 +19,7 @@ from minimizer.cli.options import find_interpreter, job_options, options_from, r
 from minimizer.cli.progress import View, open_view
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
-from minimizer.options import check_script
+from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
 from minimizer.sink import Event, FolderSink, require_apart
 from minimizer.vocabulary import Exit

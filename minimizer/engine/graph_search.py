@@ -319,6 +319,7 @@ class Search:
             literal=self._case.survey.literal,
             on_step=record,
             jobs=self._jobs,
+            watch=oracle.watch,
         )
         if reduced.one_minimal:
             with suppress(BudgetExceeded):

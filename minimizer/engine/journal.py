@@ -98,6 +98,7 @@ class Journal:
             BudgetExceeded: the time is used up.
         """
         if self.elapsed < self._undisturbed_until:
+            self.sink.cancelled()  # all the same: a worker takes an engine that never asks for stuck
             return
         self.watch_owner()
         if not self.spare:

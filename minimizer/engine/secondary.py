@@ -20,7 +20,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized, narrow
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import Region, cut
+from minimizer.engine.program.regions import Cutter, Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.cases import Case
@@ -66,7 +66,9 @@ def write_further(found: Found, suspects: Sequence[Region], *, place: Place, jou
         return
 
     def smallest(window: Program, oracle: Oracle) -> Program:
-        result = reduce(window, check=oracle.check, literal=found.case.survey.literal, jobs=jobs).best
+        result = reduce(
+            window, check=oracle.check, watch=oracle.watch, literal=found.case.survey.literal, jobs=jobs
+        ).best
         return publish(result, oracle.check)
 
     others = further(found.program, found.located, found.reduced, found.oracle, suspects=suspects, reduce=smallest)
@@ -147,12 +149,14 @@ def further(
     by_itself = any(layer.verdict == "bad" for layer in located.layers)
     roots = located.roots if by_itself else ()  # what only fails together with its neighbours is no place to look again
     own = _holder(program, roots, reduced)
-    same = {_form(reduced), _form(cut(program, own.start, own.stop))}
+    cutter = Cutter(program)
+    same = {_form(reduced), _form(cutter.cut(own.start, own.stop))}
     places = {*roots, *located.elsewhere, *suspects, *_around(program, own, reduced)} - {own}
     pending = sorted(places, key=lambda region: region.start)
     while pending:
         region = pending.pop(0)
-        window = cut(program, region.start, region.stop)
+        oracle.watch()
+        window = cutter.cut(region.start, region.stop)
         if _form(window) in same:
             continue
         same.add(_form(window))

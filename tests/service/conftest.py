@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -54,17 +55,19 @@ class Service:
         self.client.conf.update(broker_config(self.settings))
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, script: str) -> Job:
-        return self.store.submit(f"{script}\n".encode(), "a.py", Options())[0]
+    def submit(self, script: str, **options: Any) -> Job:
+        return self.store.submit(f"{script}\n".encode(), "a.py", Options(**options))[0]
 
     def ring(self, job_id: str, times: int = 1) -> None:
         for _ in range(times):
             self.client.send_task(TASK, args=[job_id], ignore_result=True)
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self, **constants: float) -> subprocess.Popen[bytes]:
+        """``constants`` are those of `worker.watchdog`."""
         settings = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in settings.items()}
         command = [sys.executable, str(Path(__file__).with_name("fake_worker.py")), str(self.folder)]
+        command += [f"{name}={seconds}" for name, seconds in constants.items()]
         with (self.folder / f"worker-{len(self._workers)}.log").open("wb") as log:
             worker = subprocess.Popen(
                 command, env={**os.environ, **environment, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
@@ -77,6 +80,9 @@ class Service:
         file = self.folder / "runs"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(pid), script) for pid, _, script in (line.partition(" ") for line in lines)]
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        until(what, holds)
 
     def until_runs(self, count: int) -> None:
         until(f"{count} runs", lambda: len(self.runs()) >= count)

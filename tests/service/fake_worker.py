@@ -2,7 +2,10 @@
 
 For every job the engine leaves a line ``PID SCRIPT`` in ``FOLDER/runs``, and then does what the script says: ``# done`` ends
 well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, ``# die`` kills the process, ``# wrong`` ends with a
-verified failure of the operator that follows, ``# large aten.relu`` likewise but not minimal, ``# ends STATUS REASON`` as it says.
+verified failure of the operator that follows, ``# large aten.relu`` likewise but not minimal, ``# ends STATUS REASON`` as it says,
+``# stuck NAME`` starts a process of that name in the sandbox and never comes back.
+
+Further arguments ``NAME=SECONDS`` are constants of `worker.watchdog`.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from pathlib import Path
 
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Report, Source, Verification
+from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.vocabulary import Kind, Reason, Status
+from worker import watchdog
 from worker.__main__ import main
 
 FOLDER = Path(sys.argv[1])
@@ -38,6 +43,10 @@ def engine(
         if sink.cancelled():
             return Report(status=Status.CANCELLED, reason=Reason.INTERRUPTED, summary="Stopped.")
         time.sleep(0.02)
+    if text.startswith("# stuck"):
+        begin(text.split()[-1])
+        while True:
+            pass
     if text.startswith("# ends"):
         status, *reason = text.split()[2:]
         return Report(status=Status(status), reason=Reason(*reason) if reason else None)
@@ -53,5 +62,14 @@ def engine(
     return report
 
 
+def begin(name: str) -> None:
+    """A process in the sandbox, known by its name."""
+    command = ["/bin/bash", "-c", f"exec -a {name} sleep 1000"]
+    choose_sandbox("required", 1 << 30).start(command, cwd=Path("/"), read=[], write=[], env={})
+
+
 if __name__ == "__main__":
+    for argument in sys.argv[2:]:
+        constant, _, seconds = argument.partition("=")
+        setattr(watchdog, constant, float(seconds))
     sys.exit(main(engine))

@@ -26,6 +26,9 @@ class FakeOracle:
         self.judged: list[Program] = []
         self.changes: list[dict[str, Any]] = []
 
+    def watch(self) -> None:
+        """Nobody stops it."""
+
     def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
         self.judged += programs
         self.changes.append(changes)

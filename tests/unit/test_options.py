@@ -1,38 +1,11 @@
-"""What a user may ask for, and what is taken as a script."""
+"""What a user may ask for."""
 
 from __future__ import annotations
 
-import ast
-from typing import Any
-
 import pytest
 
-from minimizer.errors import InvalidOption, InvalidScript
-from minimizer.options import Options, check_script, parse_options
-
-
-def nested(levels: int) -> bytes:
-    """A block in a block, each of which the compiler writes out twice: for the way without an error, and for that with one."""
-    lines = [f"{' ' * level}try: pass\n{' ' * level}finally:" for level in range(levels)]
-    return "\n".join([*lines, " " * levels + "pass"]).encode()
-
-
-def test_a_script_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its code doubles with every level: a hundred of them would fill the memory."""
-    flags: list[int] = []
-
-    def spy(*arguments: Any, **options: Any) -> Any:
-        flags.append(arguments[3])
-        return compile(*arguments, **options)
-
-    monkeypatch.setattr("minimizer.options.compile", spy, raising=False)
-    assert check_script(nested(19), "a.py")
-    assert flags and all(flag & ast.PyCF_ONLY_AST for flag in flags)
-
-
-def test_what_is_not_python_is_refused() -> None:
-    with pytest.raises(InvalidScript, match=r"a\.py is not Python: .* \(line 2\)"):
-        check_script(b"x = 1\ndef f(:\n", "a.py")
+from minimizer.errors import InvalidOption
+from minimizer.options import Options, parse_options
 
 
 def test_an_argument_that_no_program_can_be_given_is_refused() -> None:

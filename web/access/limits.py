@@ -1,7 +1,8 @@
 """How often one may ask: a moving window of a minute for each user, and a narrow one for strangers who try keys.
 
-A user makes as many tokens as he or she likes, so these count together. Strangers are counted by address, and by the user
-whose password they try, wherever they come from.
+A user makes as many tokens as he or she likes, so these count together. Strangers are counted by address. Of a user whose
+password is tried too often, wherever from, every address may try one a minute: that slows all guessing down, and locks
+nobody out who comes from elsewhere and knows it.
 
 With Redis as the broker all web processes count together, else each for itself.
 """
@@ -12,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from ipaddress import IPv4Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from limits import RateLimitItemPerMinute
@@ -24,12 +26,17 @@ from web.problems import Problem
 log = logging.getLogger(__name__)
 
 _STRANGER_PER_MINUTE = 20
+_NETWORK_BITS = 64
+_TOO_MANY = "Too many attempts without a valid key from this address."
+_TOO_MANY_FOR_USER = "Too many attempts without the right password for this user: from here one a minute."
 _REDIS_SECONDS = 1.0
 """For which a request waits for Redis."""
 _ALONE_SECONDS = 10.0
 """For which Redis is not asked again after it has not answered: every request would wait for it."""
 
 Question = Callable[[MovingWindowRateLimiter, RateLimitItemPerMinute, str], bool]
+_TEST: Question = MovingWindowRateLimiter.test
+_HIT: Question = MovingWindowRateLimiter.hit
 
 
 class Limits:
@@ -45,6 +52,7 @@ class Limits:
         self._own = MovingWindowRateLimiter(MemoryStorage())
         self._known = RateLimitItemPerMinute(settings.requests_per_minute)
         self._stranger = RateLimitItemPerMinute(_STRANGER_PER_MINUTE)
+        self._slowly = RateLimitItemPerMinute(1)
 
     def count(self, who: str) -> None:
         """Count a request of somebody we know.
@@ -52,7 +60,7 @@ class Limits:
         Raises:
             Problem: 429, this user asks too often.
         """
-        self._hit(self._known, f"known/{who}", "This user has asked too often.")
+        self._require(_HIT, self._known, f"known/{who}", "This user has asked too often.")
 
     def refuse_guessing(self, address: str, user: str = "") -> None:
         """Make sure that one more key may be tried; called before it is looked at, so that a right guess comes too late.
@@ -61,40 +69,40 @@ class Limits:
             user: whose password it is, if it is one.
 
         Raises:
-            Problem: 429, as many wrong ones as may be came from this address, or were tried for this user.
+            Problem: 429, as many wrong ones as may be came from this address, or from it for a user whom many try.
         """
-        for key, words in _guesses(address, user):
-            self._ask(MovingWindowRateLimiter.test, self._stranger, key, words)
+        place = _place(address)
+        self._require(_TEST, self._stranger, f"stranger/{place}", _TOO_MANY)
+        if user and self._ask(_TEST, self._stranger, f"guessed/{user}") is not None:
+            self._require(_TEST, self._slowly, f"guessed/{user}/{place}", _TOO_MANY_FOR_USER)
 
     def count_stranger(self, address: str, user: str = "") -> None:
         """Count a request with a key that opens nothing.
 
         Raises:
-            Problem: 429, somebody tries keys from this address, or for this user.
+            Problem: 429, somebody tries keys from this address.
         """
-        for key, words in _guesses(address, user):
-            self._hit(self._stranger, key, words)
+        place = _place(address)
+        if user:
+            self._ask(_HIT, self._stranger, f"guessed/{user}")
+            self._ask(_HIT, self._slowly, f"guessed/{user}/{place}")
+        self._require(_HIT, self._stranger, f"stranger/{place}", _TOO_MANY)
 
-    def _hit(self, item: RateLimitItemPerMinute, key: str, words: str) -> None:
-        self._ask(MovingWindowRateLimiter.hit, item, key, words)
+    def _require(self, question: Question, item: RateLimitItemPerMinute, key: str, words: str) -> None:
+        wait = self._ask(question, item, key)
+        if wait is not None:
+            raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})
 
-    def _ask(
-        self,
-        question: Question,
-        item: RateLimitItemPerMinute,
-        key: str,
-        words: str,
-    ) -> None:
+    def _ask(self, question: Question, item: RateLimitItemPerMinute, key: str) -> int | None:
+        """The seconds after which there is room in a window again; ``None`` if there is now."""
         limiter = self._own if time.monotonic() < self._alone_until else self._shared
         try:
-            wait = _wait(limiter, question, item, key)
+            return _wait(limiter, question, item, key)
         except Exception:
             # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
             log.warning("the shared request counter cannot be reached", exc_info=True)
             self._alone_until = time.monotonic() + _ALONE_SECONDS
-            wait = _wait(self._own, question, item, key)
-        if wait is not None:
-            raise Problem(429, "too-many-requests", f"{words} Wait {wait} s.", {"Retry-After": str(wait)})
+            return _wait(self._own, question, item, key)
 
 
 def _wait(limiter: MovingWindowRateLimiter, question: Question, item: RateLimitItemPerMinute, key: str) -> int | None:
@@ -104,8 +112,12 @@ def _wait(limiter: MovingWindowRateLimiter, question: Question, item: RateLimitI
     return max(1, math.ceil(limiter.get_window_stats(item, key).reset_time - time.time()))
 
 
-def _guesses(address: str, user: str) -> list[tuple[str, str]]:
-    windows = [(f"stranger/{address}", "Too many attempts without a valid key from this address.")]
-    if user:
-        windows.append((f"guessed/{user}", "Too many attempts without the right password for this user."))
-    return windows
+def _place(address: str) -> str:
+    """An address as it is counted: of IPv6 the network, since whoever has one address of it has them all."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # a Unix socket has none
+        return address
+    if isinstance(found, IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ip_network((int(found), 128)).supernet(new_prefix=_NETWORK_BITS))

@@ -99,7 +99,7 @@ def start() -> BaseResponse | tuple[str, int]:
         limits().refuse_guessing(request.remote_addr or "")
         address, kept = _provider().begin(url_for("oidc.callback", _external=True))
     except Problem as problem:
-        return turn_away(problem.detail, problem.status, following)
+        return turn_away(problem.detail, problem.status, following, by="oidc")
     session["under_way"] = {**kept, "next": following}
     return redirect(address, 303)
 
@@ -112,7 +112,7 @@ def callback() -> BaseResponse | tuple[str, int]:
         limits().refuse_guessing(request.remote_addr or "")  # before the provider is asked in our name
         user = _user(_name(_claims(kept)))
     except Problem as problem:
-        return turn_away(problem.detail, problem.status, following)
+        return turn_away(problem.detail, problem.status, following, by="oidc")
     return let_in(user.name, following, by="oidc")
 
 

@@ -7,7 +7,7 @@ import re
 from flask import Blueprint, current_app, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from minimizer.store import InvalidName
+from minimizer.store import InvalidName, UnknownUser
 from minimizer.store.access.projects import check_name
 from web.access import passwords
 from web.access.limits import Limits
@@ -17,6 +17,8 @@ from web.service import service
 sign_in_pages = Blueprint("sign_in", __name__)
 
 _SESSION_SECONDS = 14 * 86_400
+_NOBODY = "-"
+"""The actor of what nobody has done whom we know; no name of a user."""
 # Two slashes are the beginning of a host to a browser, to which a backslash is one, too, and a line break is nothing at all.
 _OWN_PATH = re.compile(r"/(?![/\\])[^\\\x00-\x1f\x7f]*")
 
@@ -40,7 +42,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
         error = "This password is not the one of this user." if name else "This token does not count (any more)."
-        return turn_away(error, 401, following, name)
+        return turn_away(error, 401, following, by="password" if name else "token", name=name)
     return let_in(user, following, by=token or "", token=token)
 
 
@@ -75,16 +77,19 @@ def let_in(user: str, following: str, *, by: str, token: str | None = None) -> B
     return response
 
 
-def turn_away(error: str, status: int, following: str, name: str = "") -> tuple[str, int]:
-    """The form again, with what was wrong; counted, so that nobody tries for long.
+def turn_away(error: str, status: int, following: str, *, by: str, name: str = "") -> tuple[str, int]:
+    """The form again, with what was wrong; counted, so that nobody tries for long, and remembered.
 
     Args:
+        by: what was shown, for the audit log.
         name: the user whose password was tried.
 
     Raises:
-        Problem: 429, too many tries from this address, or for this user.
+        Problem: 429, too many tries from this address.
     """
-    limits().count_stranger(request.remote_addr or "", _account(name))
+    here, address = service(), request.remote_addr or ""
+    limits().count_stranger(address, _account(name))
+    here.store.record(_NOBODY, "sign_in_failed", name if _is_user(name) else by, address)
     return _page(following, error, name), status
 
 
@@ -105,6 +110,14 @@ def _account(name: str) -> str:
     except InvalidName:
         return ""
     return name
+
+
+def _is_user(name: str) -> bool:
+    """Whether there is such a user. What is typed in the place of a name by mistake is a password, and does not belong into a log."""
+    try:
+        return service().store.user(name).name == name
+    except UnknownUser:
+        return False
 
 
 def _page(following: str, error: str = "", name: str = "") -> str:

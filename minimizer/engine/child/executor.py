@@ -35,7 +35,7 @@ class Executor:
     def __init__(self, place: Place, *, jobs: int, watch: Watch) -> None:
         self.place = place
         self.jobs = jobs
-        self._watch = watch
+        self.watch = watch
         self._connection = Connection(place, watch)
         self._starting_run = threading.Lock()
         self._runs = 0
@@ -88,7 +88,7 @@ class Executor:
         """
 
         def once(request: Message, gate: GateWay) -> list[Outcome]:
-            with gate(self._watch):
+            with gate(self.watch):
                 return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
 
         def trial(request: Message) -> list[Outcome]:
@@ -107,7 +107,7 @@ class Executor:
     def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
         phase: Message = {}
-        beside = self.place.gate.beside(self._watch)
+        beside = self.place.gate.beside(self.watch)
         with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
             while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
                 if "end" in message:

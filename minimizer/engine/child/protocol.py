@@ -13,7 +13,11 @@ from minimizer.errors import ChildFailed
 
 MAX_LINE = 64 << 20
 """Longest message, in bytes, that is read from the child."""
-MAX_NODES = MAX_CALLS = 200_000
+MAX_NODES = 20_000
+"""Of one graph, the bodies of its operators included, and as many inputs and outputs: what takes it apart has passes over all of it."""
+MAX_CALLS = MAX_GRAPHS = 200_000
+MAX_MODULES = 64
+"""How deep in the tree of modules a node may lie: a path is cut there."""
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Files that inductor writes."""
 OUT_OF_MEMORY = "out_of_memory"
@@ -289,7 +293,7 @@ class Finished(Loose):
     seconds: Number = None
     comparing_seconds: Number = None
     checked: Checked = Checked()
-    calls: list[GraphCalls] = Field(default_factory=list, max_length=MAX_NODES)
+    calls: list[GraphCalls] = Field(default_factory=list, max_length=MAX_GRAPHS)
     health: Health | None = None
     uncompared: list[Uncompared] = Field(default_factory=list, max_length=100)
     suspects: list[Seen] = Field(default_factory=list, max_length=100)

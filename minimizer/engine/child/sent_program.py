@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minimizer.engine.child.protocol import MAX_NODES
+from minimizer.engine.child.protocol import MAX_MODULES, MAX_NODES
 from minimizer.engine.program.arguments import decode, dotted, identifier
 from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
-from minimizer.errors import ChildFailed
+from minimizer.errors import ChildFailed, GraphTooLarge
 
 
 def parse_program(data: Any) -> Program:
@@ -15,10 +15,12 @@ def parse_program(data: Any) -> Program:
 
     Raises:
         ChildFailed: it is not what was agreed.
+        GraphTooLarge: it has more than `MAX_NODES` nodes, inputs or outputs.
     """
     try:
-        if len(data["nodes"]) > MAX_NODES:
-            raise ValueError(f"more than {MAX_NODES:,} nodes")
+        _bound("nodes", len(data["nodes"]) + sum(len(body["nodes"]) for body in data["functions"]))
+        _bound("inputs", len(data["inputs"]))
+        _bound("outputs", len(data["outputs"]))
         return Program(
             inputs=tuple(_input(item) for item in data["inputs"]),
             nodes=tuple(_node(item) for item in data["nodes"]),
@@ -32,6 +34,14 @@ def parse_program(data: Any) -> Program:
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ChildFailed(f"the child sent a malformed program: {type(error).__name__}: {str(error)[:500]}") from None
+
+
+def _bound(what: str, count: int) -> None:
+    if count > MAX_NODES:
+        raise GraphTooLarge(
+            f"Its graph has {count:,} {what}, and one of at most {MAX_NODES:,} is taken apart. Compile a part of the model (one block of "
+            "it), or unroll a loop fewer times, and run that."
+        )
 
 
 def _input(item: Any) -> Input:
@@ -56,7 +66,7 @@ def _node(item: Any) -> Node:
         args=tuple(decode(arg) for arg in item["args"]),
         kwargs=tuple((identifier(key), decode(value)) for key, value in item["kwargs"].items()),
         meta=_meta(item.get("meta")),
-        module=str(item.get("module", ""))[:1000],
+        module=".".join(str(item.get("module", ""))[:1000].split(".")[:MAX_MODULES]),
         module_class=str(item.get("module_class", ""))[:200],
         source=_line(item.get("source")),
         library=_line(item.get("library")),

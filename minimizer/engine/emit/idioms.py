@@ -111,7 +111,7 @@ class Subject:
         """The dtypes of the outputs that a backward starts from, by place; from what is known of the program if no run has told."""
         if found := self.details.get("differentiated"):
             return found
-        metas = [self.program.metas()[name] for name in self.program.outputs]
+        metas = [self.program.metas[name] for name in self.program.outputs]
         dtypes = ["torch.float32" if meta is None else meta.dtype for meta in metas]
         if len(dtypes) == 1:
             return {"": dtypes[0]}

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.child.protocol import Ending, Outcome
-from minimizer.engine.localize.suspects import first_wrong, is_unclear, judge_regions, taken_apart
+from minimizer.engine.localize.suspects import cuts, first_wrong, is_unclear, judge_regions, taken_apart
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import SMALL, Region, common_module, cut, depth, split
+from minimizer.engine.program.regions import SMALL, Region, common_module, cut, split
 from minimizer.report.model import Layer
 
 SINGLE = 64
@@ -92,7 +92,7 @@ def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Regio
             Region(regions[i].start, regions[min(i + width, len(regions)) - 1].stop)
             for i in range(0, len(regions) - 1, max(1, width // 2))
         ]
-        for span, failed in zip(spans, oracle.check([cut(program, s.start, s.stop) for s in spans]), strict=True):
+        for span, failed in zip(spans, oracle.check(cuts(program, spans, oracle)), strict=True):
             if failed:
                 return span
         width *= 2
@@ -104,7 +104,7 @@ def _singles(program: Program, regions: Sequence[Region], oracle: Oracle) -> lis
     places = [index for region in regions for index in range(region.start, region.stop)]
     if len(places) > SINGLE:
         return []
-    verdicts = oracle.check([cut(program, index, index + 1) for index in places])
+    verdicts = oracle.check(cuts(program, [Region(index, index + 1) for index in places], oracle))
     nodes = program.nodes
     return [
         Region(i, i + 1, *common_module(nodes[i : i + 1])) for i, failed in zip(places, verdicts, strict=True) if failed
@@ -117,16 +117,16 @@ def narrow(program: Program, region: Region, oracle: Oracle) -> Program:
     if shown is not None:
         return shown
     while region.size > SMALL:
-        parts = split(program.nodes, region.start, region.stop, depth(program, region))
+        parts = split(program.nodes, region.start, region.stop)
         if len(parts) < 2:
             break
-        verdicts = oracle.check([cut(program, part.start, part.stop) for part in parts])
+        verdicts = oracle.check(cuts(program, parts, oracle))
         failing = [part for part, failed in zip(parts, verdicts, strict=True) if failed]
         if not failing or failing[0].size >= region.size:
             break
         region = failing[0]
-    singles = [cut(program, index, index + 1) for index in range(region.start, region.stop)]
     if 1 < region.size <= SMALL:
+        singles = cuts(program, [Region(index, index + 1) for index in range(region.start, region.stop)], oracle)
         for single, failed in zip(singles, oracle.check(singles), strict=True):
             if failed:
                 return single

@@ -9,14 +9,14 @@ the difference legal rounding, amplified.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from minimizer.engine.child.protocol import Ending, Outcome
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Node, Program, TensorMeta
-from minimizer.engine.program.regions import Region, common_module, cut
+from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.vocabulary import Kind
 
 JUMPS = re.compile(
@@ -53,7 +53,9 @@ def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, 
     ``backward``: gradients count as well; else they are not asked for.
     """
     unasked: list[Region] = []
-    while regions := [region for region in regions if cut(program, region.start, region.stop).outputs]:
+    while regions := [
+        region for region, part in zip(regions, cuts(program, regions, oracle), strict=True) if part.outputs
+    ]:
         outcomes = judge_regions(program, regions, oracle, backward=backward)
         asked = [(region, outcome) for region, outcome in zip(regions, outcomes, strict=True) if outcome is not None]
         wrong = [found for region, outcome in asked if (found := _wrong(region, outcome)) is not None]
@@ -72,7 +74,7 @@ def judge_regions(
 
     None for a twin that was not judged.
     """
-    programs = [cut(program, region.start, region.stop) for region in regions]
+    programs = cuts(program, regions, oracle)
     families: dict[str, list[int]] = {}
     for index, candidate in enumerate(programs):
         families.setdefault(candidate.fingerprint(values=False), []).append(index)
@@ -88,6 +90,19 @@ def judge_regions(
     return [outcomes.get(index) for index in range(len(programs))]
 
 
+def cuts(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Program]:
+    """Regions of a program as programs of their own.
+
+    Raises:
+        BudgetExceeded, Cancelled: as waiting for the oracle does.
+    """
+    cutter, parts = Cutter(program), []
+    for region in regions:
+        oracle.watch()
+        parts.append(cutter.cut(region.start, region.stop))
+    return parts
+
+
 def is_unclear(outcome: Outcome | None) -> bool:
     """Whether values behind a jump differ, so that only what is judged alone is right or wrong."""
     return outcome is not None and outcome.verdict is not None and outcome.verdict.discrete
@@ -95,7 +110,7 @@ def is_unclear(outcome: Outcome | None) -> bool:
 
 def taken_apart(program: Program, region: Region) -> list[Region]:
     """The jumps of a region one by one, and what lies between them as wholes; every node where there is no such cut."""
-    nodes, metas = program.nodes, program.metas()
+    nodes, metas = program.nodes, program.metas
     ends = [region.start, region.stop]
     for index in range(region.start, region.stop):
         if jumps(nodes[index], metas):
@@ -106,7 +121,7 @@ def taken_apart(program: Program, region: Region) -> list[Region]:
     return [Region(i, j, *common_module(nodes[i:j])) for i, j in pairwise(ends) if region.size > 1]
 
 
-def jumps(node: Node, metas: dict[str, TensorMeta | None]) -> bool:
+def jumps(node: Node, metas: Mapping[str, TensorMeta | None]) -> bool:
     """Whether a last bit in an operand of a call may become a whole step in its result."""
     if JUMPS.search(node.target) or dict(node.kwargs).get("rounding_mode"):
         return True

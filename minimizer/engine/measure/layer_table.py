@@ -16,10 +16,11 @@ from typing import Any
 from minimizer.engine.child.protocol import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.journal import Journal
+from minimizer.engine.localize.suspects import cuts
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Node, Program
-from minimizer.engine.program.regions import Region, common_module, cut
+from minimizer.engine.program.regions import Region, common_module
 from minimizer.report.model import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.vocabulary import Kind
 
@@ -235,7 +236,7 @@ def _judged(
     judged: set[int] | None = None,
 ) -> Table | None:
     """The table of a program under canonical names; ``judged`` are the starts of the regions that are compiled, all if None."""
-    parts = [cut(program, region.start, region.stop) for region in regions]
+    parts = cuts(program, regions, oracle)
     if _elements(program, parts) > MOST_ELEMENTS:
         return None
     request = _request(program, regions, parts, oracle, judged)
@@ -308,14 +309,14 @@ def _request(
 
 
 def _elements(program: Program, parts: Sequence[Program]) -> int:
-    metas = program.metas()
+    metas = program.metas
     names = [i.name for i in program.inputs] + [name for part in parts for name in part.outputs]
     return sum(meta.numel for name in names if (meta := metas.get(name)) is not None)
 
 
 def _tensors(part: Program) -> list[str]:
     """What a part returns that is a tensor, and not a tuple of them."""
-    metas = part.metas()
+    metas = part.metas
     return [name for name in part.outputs if metas[name] is not None]
 
 

@@ -209,6 +209,14 @@ class Oracle:
     _shown: list[tuple[Program, Outcome]] = field(default_factory=list)
     _slowest: float = 0.0
 
+    def watch(self) -> None:
+        """Called in loops that grow with the graph and ask for no trial.
+
+        Raises:
+            BudgetExceeded, Cancelled: the work is to end.
+        """
+        self.executor.watch()
+
     def check(self, programs: Sequence[Program]) -> list[bool]:
         """Which of the programs still fail in the same way. Judged in parallel."""
         outcomes = self.judge(programs)

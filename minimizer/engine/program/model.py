@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -189,7 +189,7 @@ class Program:
     @property
     def is_symbolic(self) -> bool:
         """Whether the compiler was given symbols in place of sizes or numbers."""
-        metas = [meta for meta in self.metas().values() if meta is not None]
+        metas = [meta for meta in self.metas.values() if meta is not None]
         return any(meta.symbolic for meta in metas) or any(node.number is not None for node in self.nodes)
 
     def marks(self, item: Input) -> tuple[int, ...]:
@@ -206,7 +206,8 @@ class Program:
         """`dynamic` where sizes are symbols, else as it is."""
         return self.dynamic() if self.is_symbolic else self
 
-    def metas(self) -> dict[str, TensorMeta | None]:
+    @cached_property
+    def metas(self) -> Mapping[str, TensorMeta | None]:
         """What is known of every value, by name."""
         return {**{i.name: i.meta for i in self.inputs}, **{n.name: n.meta for n in self.nodes}}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import accumulate, groupby, takewhile
 
 from minimizer.engine.program.model import Input, Node, Program
 
@@ -28,73 +30,140 @@ class Region:
         return self.stop - self.start
 
 
+class Cutter:
+    """Cuts parts out of one program. What is needed of the whole is gathered once: a cut then costs as much as it is large."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._position = {node.name: index for index, node in enumerate(program.nodes)}
+        self._given = {item.name: item for item in program.inputs}
+        self._outputs = frozenset(program.outputs)
+        self._users: dict[str, list[int]] = {}
+        for index, node in enumerate(program.nodes):
+            for name in dict.fromkeys(node.refs()):
+                self._users.setdefault(name, []).append(index)
+        self._state = _State(program.nodes)
+
+    def cut(self, start: int, stop: int) -> Program:
+        """The nodes ``start:stop`` as a program of their own, on golden inputs.
+
+        Values made earlier become inputs, as they are just before the first node runs (so that an earlier in-place operator is in
+        them, and a later one is not); producers of values that are no tensors, and autocast or grad-mode regions that are open at
+        that point, come along. Outputs are the values that the rest of the program uses.
+        """
+        program = self._program
+        nodes = [program.nodes[index] for index in sorted(self._closed(start, stop))]
+        made = {node.name for node in nodes}
+        moment = program.nodes[start].name
+        uses = Counter(name for node in nodes for name in dict.fromkeys(node.refs()))
+        inputs = []
+        for name in (name for name in uses if name not in made):
+            source = self._given.get(name)
+            if source is not None and source.golden is None:
+                inputs.append(source)
+            else:
+                inputs.append(Input(name, meta=program.metas[name], golden=f"{name}@{moment}"))
+        outputs = tuple(
+            node.name
+            for node in nodes
+            if (len(self._users.get(node.name, ())) > uses[node.name] and node.number is None)
+            or node.name in self._outputs
+            or (node.name not in uses and node.meta is not None)
+        )
+        return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
+
+    def _closed(self, start: int, stop: int) -> set[int]:
+        """The window plus what it cannot do without: producers of values that are no tensors, and open state regions."""
+        nodes = self._program.nodes
+        inside = set(range(start, stop)) | set(self._open_state(start, stop))
+        pending = list(inside)
+        while pending:
+            for name in nodes[pending.pop()].refs():
+                index = self._position.get(name)
+                if index is not None and index not in inside and nodes[index].meta is None:
+                    inside.add(index)
+                    pending.append(index)
+        return inside
+
+    def _open_state(self, start: int, stop: int) -> Iterator[int]:
+        """Indices of the nodes that set the grad mode or autocast in force at ``start``, and of those that end what is open."""
+        yield from self._state.grad_mode(start)
+        for entered, left in self._state.autocast(start, stop):
+            if left is None or left >= stop:
+                users = self._users.get(self._program.nodes[entered].name, [])
+                yield from (entered, *users[bisect_left(users, stop) :][:1])
+            elif entered < start:
+                yield entered
+
+
+class _State:
+    """Where a program sets the grad mode, and where it enters and leaves autocast."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._grad_modes = [i for i, node in enumerate(nodes) if node.target.endswith("_set_grad_enabled")]
+        self._entered: list[int] = []
+        self._left: dict[int, int] = {}
+        open_: dict[str, int] = {}
+        for index, node in enumerate(nodes):
+            if node.target.endswith("_enter_autocast"):
+                self._entered.append(index)
+                open_[node.name] = index
+            elif node.target.endswith("_exit_autocast"):
+                names = [name for name in node.refs() if name in open_]
+                if names:
+                    self._left[open_.pop(min(names, key=open_.__getitem__))] = index
+        ends = (self._left.get(entered, len(nodes)) for entered in self._entered)
+        self._latest = list(accumulate(ends, max))
+        """For each autocast region the last node that ends it or one before it."""
+
+    def grad_mode(self, start: int) -> list[int]:
+        """The node that set the grad mode in force at ``start``, if any did."""
+        return self._grad_modes[: bisect_left(self._grad_modes, start)][-1:]
+
+    def autocast(self, start: int, stop: int) -> Iterator[tuple[int, int | None]]:
+        """Where autocast regions that are open somewhere in ``start:stop`` are entered and left; None: never."""
+        for place in reversed(range(bisect_left(self._entered, stop))):
+            if self._latest[place] < start:
+                return
+            entered = self._entered[place]
+            left = self._left.get(entered)
+            if left is None or left >= start:
+                yield entered, left
+
+
 def cut(program: Program, start: int, stop: int) -> Program:
-    """The nodes ``start:stop`` as a program of their own, on golden inputs.
-
-    Values made earlier become inputs, as they are just before the first node runs (so that an earlier in-place operator is in
-    them, and a later one is not); producers of values that are no tensors, and autocast or grad-mode regions that are open at
-    that point, come along. Outputs are the values that the rest of the program uses.
-    """
-    inside = _closed(program, start, stop)
-    nodes = [program.nodes[index] for index in sorted(inside)]
-    made = {node.name for node in nodes}
-    moment = program.nodes[start].name
-    metas = program.metas()
-    given = {i.name: i for i in program.inputs}
-    needed = dict.fromkeys(name for node in nodes for name in node.refs() if name not in made)
-    inputs = []
-    for name in needed:
-        source = given.get(name)
-        if source is not None and source.golden is None:
-            inputs.append(source)
-        else:
-            inputs.append(Input(name, meta=metas[name], golden=f"{name}@{moment}"))
-    used_later = {name for index, node in enumerate(program.nodes) if index not in inside for name in node.refs()}
-    used_inside = {name for node in nodes for name in node.refs()}
-    outputs = tuple(
-        node.name
-        for node in nodes
-        if (node.name in used_later and node.number is None)
-        or node.name in program.outputs
-        or (node.name not in used_inside and _has_value(node))
-    )
-    return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
+    """One part of a program, see `Cutter`."""
+    return Cutter(program).cut(start, stop)
 
 
-def split(nodes: Sequence[Node], start: int, stop: int, depth: int = 1) -> list[Region]:
-    """Cut a run of nodes into regions by module path, deeper where a region holds most of the nodes."""
+def split(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
+    """Cut a run of nodes into regions by module path, where their paths part; deeper where a region holds most of the nodes."""
     total = stop - start
     if total <= SMALL:
         return [Region(start, stop, *common_module(nodes[start:stop]))]
+    paths = [node.module.split(".") for node in nodes[start:stop]]
+    shared, deepest = len(_shared(paths)), max(map(len, paths))
+    if shared == deepest:
+        return _chunks(nodes, start, stop)
     regions: list[Region] = []
     position = start
-    for _, group in groupby(nodes[start:stop], key=lambda node: node.module.split(".")[:depth]):
+    for _, group in groupby(paths, key=lambda path: path[shared : shared + 1]):
         length = len(list(group))
         regions.append(Region(position, position + length, *common_module(nodes[position : position + length])))
         position += length
-    deepest = max(len(node.module.split(".")) for node in nodes[start:stop])
-    if len(regions) == 1:
-        return split(nodes, start, stop, depth + 1) if depth < deepest else _chunks(nodes, start, stop)
     refined: list[Region] = []
     for region in regions:
-        is_large = region.size > max(SMALL, total // 4)
-        refined += split(nodes, region.start, region.stop, depth + 1) if is_large and depth < deepest else [region]
+        is_large = region.size > max(SMALL, total // 4) and shared + 1 < deepest
+        refined += split(nodes, region.start, region.stop) if is_large else [region]
     return _merge_crumbs(nodes, refined)
 
 
 def common_module(nodes: Sequence[Node]) -> tuple[str, str]:
     """The path of the innermost module that all these nodes come from, and its class if it is that of one of them."""
-    paths = [node.module for node in nodes]
-    prefix = ".".join(_common_prefix(sorted(set(paths))))
+    paths = [path.split(".") for path in {node.module for node in nodes}]
+    prefix = ".".join(filter(None, _shared(paths)))
     classes = {node.module_class for node in nodes if node.module == prefix}
     return prefix, classes.pop() if len(classes) == 1 else ""
-
-
-def depth(program: Program, region: Region) -> int:
-    """How deep in the module tree the nodes of a region part: the argument of `split` that divides them."""
-    paths = {node.module for node in program.nodes[region.start : region.stop]}
-    common = _common_prefix(sorted(paths))
-    return len(common) + 1
 
 
 def _chunks(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
@@ -117,54 +186,7 @@ def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
     return merged
 
 
-def _closed(program: Program, start: int, stop: int) -> set[int]:
-    """The window plus what it cannot do without: producers of values that are no tensors, and open state regions."""
-    position = {node.name: index for index, node in enumerate(program.nodes)}
-    inside = set(range(start, stop)) | set(_open_state(program, start, stop))
-    pending = list(inside)
-    while pending:
-        for name in program.nodes[pending.pop()].refs():
-            index = position.get(name)
-            if index is not None and index not in inside and program.nodes[index].meta is None:
-                inside.add(index)
-                pending.append(index)
-    return inside
-
-
-def _open_state(program: Program, start: int, stop: int) -> list[int]:
-    """Indices of the nodes that set the grad mode or autocast in force at ``start``, and of those that end what began inside."""
-    needed: list[int] = []
-    open_regions: list[int] = []
-    for index, node in enumerate(program.nodes[:stop]):
-        if node.target.endswith("_set_grad_enabled") and index < start:
-            needed[:] = [i for i in needed if not program.nodes[i].target.endswith("_set_grad_enabled")]
-            needed.append(index)
-        elif node.target.endswith("_enter_autocast"):
-            open_regions.append(index)
-        elif node.target.endswith("_exit_autocast"):
-            entered = next((i for i in open_regions if program.nodes[i].name in node.refs()), None)
-            if entered is not None:
-                open_regions.remove(entered)
-                if entered < start <= index:
-                    needed += [entered]
-    for entered in open_regions:
-        name = program.nodes[entered].name
-        exits = [i for i, node in enumerate(program.nodes) if i >= stop and name in node.refs()]
-        needed += [entered, *exits[:1]]
-    return needed
-
-
-def _has_value(node: Node) -> bool:
-    return node.meta is not None
-
-
-def _common_prefix(paths: Sequence[str]) -> list[str]:
-    if not paths:
-        return []
-    first, last = paths[0].split("."), paths[-1].split(".")
-    common = []
-    for a, b in zip(first, last, strict=False):
-        if a != b:
-            break
-        common.append(a)
-    return [part for part in common if part]
+def _shared(paths: Sequence[list[str]]) -> list[str]:
+    """What all these paths begin with: as much as the first and the last of them in their order do."""
+    first, last = min(paths, default=[]), max(paths, default=[])
+    return [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]

@@ -36,7 +36,8 @@ class Problem(Generic[C]):
     """A failing candidate on its way down.
 
     ``check`` says of each candidate of a batch whether it still fails in the same way, and may raise BudgetExceeded or
-    Cancelled. ``key`` orders candidates: smaller is better.
+    Cancelled. ``key`` orders candidates: smaller is better. ``watch`` may raise the same; it is called for every batch, since
+    one of which all candidates are known, or larger than the best, has no trial to wait for.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Problem(Generic[C]):
         key: Callable[[C], tuple[int, ...]],
         on_step: OnStep[C],
         jobs: int,
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
         self.best = candidate
         self.jobs = max(1, jobs)
@@ -54,6 +56,7 @@ class Problem(Generic[C]):
         self.cache_hits = 0
         self.history: list[HistoryStep] = []
         self._check = check
+        self._watch = watch
         self._on_step = on_step
         self._key = key
         self._best_key = key(candidate)
@@ -70,6 +73,7 @@ class Problem(Generic[C]):
 
         A candidate that is None or no smaller is refused without a trial, and a known one is not tried again.
         """
+        self._watch()
         order = [None if c is None else self._key(c) for c in candidates]
         prints = [
             c.fingerprint() if c is not None and key is not None and key < self._best_key else None

@@ -16,6 +16,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
@@ -319,6 +320,13 @@ def opaque(held: protocol.Held) -> ScriptCase:
     failure = held.failure
     kind = Kind(failure.kind) if failure.kind else Kind.CRASH
     return ScriptCase(unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
+
+
+def too_large(held: protocol.Held, error: GraphTooLarge) -> ScriptCase:
+    """A failing call of a graph with more nodes than are taken apart."""
+    found = opaque(held)
+    message = message_of(held.failure.exception, held.failure.verdict)
+    return ScriptCase(replace(found.otherwise, summary=f"The script fails only with the compiler ({message}). {error}"))
 
 
 def place_of(phase: dict[str, Any]) -> dict[str, Any] | None:

@@ -38,6 +38,7 @@ from minimizer.engine.survey.cases import (
     opaque,
     overwritten,
     starved,
+    too_large,
     too_little,
     uncompared,
     unexamined,
@@ -47,7 +48,7 @@ from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.unended import Unended
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
@@ -120,7 +121,11 @@ class Triage:
             survey.close()
             return opaque(survey.held)
         if survey.held is not None:
-            return self._holding.case(survey)
+            try:
+                return self._holding.case(survey)
+            except GraphTooLarge as too_many:
+                survey.close()
+                return too_large(survey.held, too_many)
         if survey.finished is not None:
             return self._finished(survey.finished)
         return self._unended.died(survey)

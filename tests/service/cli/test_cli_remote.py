@@ -20,8 +20,9 @@ from werkzeug.serving import make_server
 from minimizer.cli import main
 from minimizer.cli.client import BUSY_TRIES, Client, NotReachable
 from minimizer.cli.remote import follow
-from minimizer.options import MAX_SCRIPT_BYTES, Options
+from minimizer.options import Options
 from minimizer.report.model import Failure, Report, Verification
+from minimizer.script_text import MAX_SCRIPT_BYTES
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.tables.migrate import upgrade

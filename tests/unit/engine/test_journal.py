@@ -67,6 +67,21 @@ def test_writing_the_result_is_not_disturbed(tmp_path: Path, sink: type[FolderSi
         journal.watch()
 
 
+def test_a_job_that_is_not_disturbed_is_seen_to_live(tmp_path: Path) -> None:
+    """A worker takes a job that was cancelled, and does not look up, for stuck."""
+    asked = []
+
+    class Asked(FolderSink):
+        def cancelled(self) -> bool:
+            asked.append(True)
+            return True
+
+    journal = Journal(Asked(tmp_path), Report(), budget=60)
+    with journal.undisturbed(3600):
+        journal.watch()
+    assert asked == [True]
+
+
 def test_steps_are_timed_and_told(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()

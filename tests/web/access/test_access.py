@@ -494,11 +494,40 @@ def test_a_right_guess_comes_too_late(client: FlaskClient, tokens: dict[str, str
     assert sign_in(client, "owner", PASSWORD, "192.0.2.7").status_code == 303
 
 
-def test_many_addresses_guess_no_more_than_one(client: FlaskClient, tokens: dict[str, str]) -> None:
+def test_many_addresses_guess_slowly_and_lock_nobody_out(client: FlaskClient, tokens: dict[str, str]) -> None:
+    """Whose password is tried from everywhere still comes in with the right one."""
     for number in range(20):
         assert sign_in(client, "owner", "a guess", f"192.0.2.{number}").status_code == 401
-    refused(sign_in(client, "owner", PASSWORD, "192.0.2.99"), 429, "this user")
+    assert sign_in(client, "owner", PASSWORD, "192.0.2.99").status_code == 303
+    assert sign_in(client, "owner", "a guess", "192.0.2.98").status_code == 401
+    for password in ("another guess", PASSWORD):
+        refused(sign_in(client, "owner", password, "192.0.2.98"), 429, "this user: from here one a minute")
+    refused(sign_in(client, "owner", PASSWORD, "192.0.2.0"), 429, "this user")
+    assert sign_in(client, "mate", "a guess", "192.0.2.98").status_code == 401, "it is for this user only"
     assert client.post("/login", data={"secret": tokens["owner"]}).status_code == 303
+
+
+def test_a_network_of_ipv6_counts_as_one_address(client: FlaskClient, tokens: dict[str, str]) -> None:
+    """Whoever has an address of it has 2 ** 64."""
+    for number in range(20):
+        assert sign_in(client, f"user{number}", "a guess", f"2001:db8::{number + 1:x}").status_code == 401
+    refused(sign_in(client, "mate", "a guess", "2001:db8::ffff"), 429, "this address")
+    assert sign_in(client, "mate", "a guess", "2001:db8:0:1::1").status_code == 401
+    assert sign_in(client, "mate", "a guess", "::ffff:192.0.2.1").status_code == 401
+
+
+def test_who_does_not_come_in_is_in_the_audit_log(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    sign_in(client, "owner", "a guess", "192.0.2.1")
+    sign_in(client, "correct horse battery staple", "owner")  # the other way round
+    sign_in(client, "hunter2hunter2", "owner")
+    client.post("/login", data={"secret": "mnz_guess"})
+    failed = [(one.actor, one.action, one.subject, one.address) for one in reversed(store.audit())][-4:]
+    assert failed == [
+        ("-", "sign_in_failed", "owner", "192.0.2.1"),
+        ("-", "sign_in_failed", "password", "127.0.0.1"),
+        ("-", "sign_in_failed", "password", "127.0.0.1"),
+        ("-", "sign_in_failed", "token", "127.0.0.1"),
+    ]
 
 
 def test_a_tab_that_was_left_open_guesses_nothing(client: FlaskClient, tokens: dict[str, str]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from webtest import SCRIPT, refused
+from webtest import SCRIPT, client_of, refused
 from werkzeug.test import TestResponse
 
+from minimizer import script_text
+from minimizer.settings import Settings
 from minimizer.store import Store
 
 
@@ -37,6 +41,31 @@ def test_json_is_stored(client: FlaskClient, store: Store) -> None:
     assert response.status_code == 202
     job = store.job(response.get_json()["id"])
     assert (job.filename, job.options.expect, job.options.env) == ("model.py", "crash", ["HOME"])
+
+
+@pytest.fixture
+def roomy(settings: Settings, store: Store) -> Iterator[FlaskClient]:
+    """Takes scripts as long as by default."""
+    with client_of(settings.model_copy(update={"max_script_bytes": 1 << 20}), store, lambda job: None) as client:
+        yield client
+
+
+def test_a_script_that_is_too_much_to_parse_is_refused(roomy: FlaskClient, store: Store) -> None:
+    """Its tree took a gigabyte of the server, which did nothing else meanwhile."""
+    refused(upload(roomy, b"a;" * (1 << 19)), 422, "takes more than 512 MiB")
+    assert store.counts() == dict.fromkeys(store.counts(), 0)
+
+
+def test_whoever_gets_no_turn_with_a_long_script_is_to_come_back(
+    roomy: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimizer.script_text._TURN_SECONDS", 0.01)
+    monkeypatch.setattr("minimizer.script_text._turns", threading.BoundedSemaphore(1))
+    with script_text._turns:
+        response = upload(roomy, b"a = 1\n" * 10_000)
+    refused(response, 503, "Try again soon")
+    assert response.headers["Retry-After"] == "5"
+    assert store.counts() == dict.fromkeys(store.counts(), 0)
 
 
 @pytest.mark.parametrize(

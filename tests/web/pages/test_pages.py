@@ -12,8 +12,9 @@ from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
-from minimizer.options import Options, check_script
+from minimizer.options import Options
 from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, ScriptError, Source
+from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES

@@ -19,6 +19,10 @@ _STATEFUL = re.compile(
 )
 
 
+MOST_ANCESTORS = 1_000_000
+"""Held at once by `bypass`, which may need as many for each node as there are nodes before it."""
+
+
 def is_pure(node: Node) -> bool:
     """Whether a node that nobody uses does nothing: it changes no tensor and no global state."""
     if _IN_PLACE_OPERATOR.match(node.target) or any(key == "out" for key, _ in node.kwargs):
@@ -65,10 +69,12 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
     """Lead values past these nodes: who used one of them now uses a value like it that it was computed from.
 
     ``choice`` picks among several such ancestors, in order of definition. A node that has none (the first of its shape) stays
-    if it is needed, and stands for the nodes like it that come after. None if nothing is left.
+    if it is needed, and stands for the nodes like it that come after. None if nothing is left, and where there are too many
+    ancestors to choose from.
     """
     run = set(names)
-    metas = program.metas()
+    held = 0
+    metas = program.metas
     blind = all(node.meta is None for node in program.nodes)
     order = {name: index for index, name in enumerate(metas)}
     ancestors: dict[str, set[str]] = {}
@@ -85,6 +91,9 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
         else:
             reached.add(node.name)
         ancestors[node.name] = reached
+        held += len(reached)
+        if held > MOST_ANCESTORS:
+            return None
 
     lead = substitution({name: Ref(other) for name, other in instead.items()})
     outputs = tuple(dict.fromkeys(instead.get(name, name) for name in program.outputs))

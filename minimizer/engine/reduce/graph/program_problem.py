@@ -23,6 +23,7 @@ class ProgramProblem(Problem[Program]):
         literal: Literal,
         on_step: OnStep[Program],
         jobs: int,
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs)
+        super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs, watch=watch)
         self.literal = literal

@@ -58,13 +58,14 @@ def reduce(
     literal: Literal,
     on_step: OnStep[Program] = lambda step, program: None,
     jobs: int = 1,
+    watch: Callable[[], None] = lambda: None,
 ) -> Reduced[Program]:
     """Reduce a failing program to one from which nothing single can be taken.
 
-    ``program`` is taken to fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates. When it
-    raises BudgetExceeded or Cancelled the best program so far is returned.
+    ``program`` is taken to fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates, and
+    ``watch`` is called between them. When either raises BudgetExceeded or Cancelled the best program so far is returned.
     """
-    problem = ProgramProblem(program, check=check, literal=literal, on_step=on_step, jobs=jobs)
+    problem = ProgramProblem(program, check=check, literal=literal, on_step=on_step, jobs=jobs, watch=watch)
     return Reduced.by(lambda: _run(problem), problem)
 
 

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer.engine.child import protocol, sent_program
-from minimizer.engine.child.protocol import End, Finished, Held, Outcome, Ready, parse
+from minimizer.engine.child.protocol import MAX_MODULES, End, Finished, Held, Outcome, Ready, parse
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit.layout import setup
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Program
-from minimizer.errors import ChildFailed
+from minimizer.errors import ChildFailed, GraphTooLarge
 
 META: dict[str, Any] = {
     "shape": [2, 3],
@@ -103,7 +103,7 @@ def test_a_program_as_agreed() -> None:
     program = parse_program(PROGRAM)
     assert program.node("y").args == (Ref("x"),)
     assert program.input("x").golden == "x"
-    assert program.metas()["y"] == program.metas()["x"]
+    assert program.metas["y"] == program.metas["x"]
     assert program.input("x").meta is not None
     assert program.input("x").meta.symbolic == (0,)
     assert program.node("y").number == 2
@@ -207,10 +207,20 @@ def test_sizes_that_are_no_sizes_are_refused() -> None:
 
 
 def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sent_program, "MAX_NODES", 2)
+    monkeypatch.setattr(sent_program, "MAX_NODES", 3)
     parse_program({**PROGRAM, "nodes": [NODE] * 2})
-    with pytest.raises(ChildFailed, match="more than 2 nodes"):
+    with pytest.raises(GraphTooLarge, match=r"4 nodes, and one of at most 3 .* Compile a part of the model"):
         parse_program({**PROGRAM, "nodes": [NODE] * 3})
+    with pytest.raises(GraphTooLarge, match="4 nodes"):
+        parse_program({**PROGRAM, "functions": [BODY, {**BODY, "name": "other", "nodes": [NODE] * 2}]})
+    for what in ("inputs", "outputs"):
+        with pytest.raises(GraphTooLarge, match=f"4 {what}"):
+            parse_program({**PROGRAM, what: PROGRAM[what] * 4})
+
+
+def test_the_path_of_a_module_is_cut_where_no_model_has_modules() -> None:
+    (node,) = parse_program({**PROGRAM, "nodes": [{**NODE, "module": "a." * 400}]}).nodes
+    assert node.module == ".".join("a" * MAX_MODULES)
 
 
 def test_free_text_is_kept_as_text() -> None:

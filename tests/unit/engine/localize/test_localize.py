@@ -17,6 +17,7 @@ from minimizer.engine.localize.localize import Localized, localize
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL
+from minimizer.errors import BudgetExceeded
 from minimizer.report.model import Layer
 from minimizer.vocabulary import Kind
 
@@ -287,3 +288,28 @@ def test_fake_outcomes_are_what_the_oracle_takes_for_a_failure() -> None:
     assert signature_of(FakeOracle(lambda _: True).judge([chain([("torch.a", "")])])[0]) == Signature(
         Kind.WRONG_OUTPUT, what="value"
     )
+
+
+# a graph that is large ------------------------------------------------------------------------------------------------
+
+
+class Hurried(FakeOracle):
+    """Has time for a few looks at its clock."""
+
+    def __init__(self, rule: Rule, looks: int) -> None:
+        super().__init__(rule)
+        self.looks = looks
+
+    def watch(self) -> None:
+        self.looks -= 1
+        if self.looks < 0:
+            raise BudgetExceeded("the time is up")
+
+
+def test_the_time_is_looked_at_while_a_graph_is_cut() -> None:
+    """No trial is waited for meanwhile, which is where it is looked at else."""
+    program = chain([("torch.a", f"m{index}") for index in range(300)])
+    oracle = Hurried(has("torch.bad"), looks=20)
+    with pytest.raises(BudgetExceeded):
+        localize(program, cast(Oracle, oracle))
+    assert oracle.judged == []

@@ -90,6 +90,7 @@ def oracle(*kinds: Kind, flaky: bool = False, answers: list[Outcome] | None = No
     fake: Any = SimpleNamespace(
         accepts=tuple(Signature(kind) for kind in kinds),
         sequential=SequentialTest(0.5) if flaky else None,
+        watch=lambda: None,
         request=lambda _: {"source": ""},
         executor=SimpleNamespace(repeat=lambda *_, **__: [answers]),
     )

@@ -227,4 +227,4 @@ def test_getitem_is_no_call_node() -> None:
 
 
 def test_metas_know_every_value() -> None:
-    assert set(program().metas()) == {"x", "y", "a", "b", "c"}
+    assert set(program().metas) == {"x", "y", "a", "b", "c"}

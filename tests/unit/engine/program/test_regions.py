@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from toy_programs import META, well_formed
 
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.engine.program.regions import SMALL, Region, cut, split
+from minimizer.engine.program.regions import SMALL, Cutter, Region, cut, split
 
 # splitting ------------------------------------------------------------------------------------------------------------
 
@@ -169,3 +171,62 @@ def test_the_grad_mode_in_force_comes_along() -> None:
     assert [n.name for n in cut(program, 1, 2).nodes] == ["off", "a"]
     assert [n.name for n in cut(program, 3, 4).nodes] == ["on", "b"]
     assert [n.name for n in cut(program, 1, 4).nodes] == ["off", "a", "on", "b"]
+
+
+# cost -----------------------------------------------------------------------------------------------------------------
+
+
+def one_module_a_node(count: int) -> Program:
+    return chain([("torch.a", f"m{index}") for index in range(count)])
+
+
+def autocast_in_every_module(count: int) -> Program:
+    nodes = []
+    for index in range(count // 3):
+        nodes += [node(f"e{index}", ENTER, "cpu", meta=None), node(f"v{index}", "torch.sin", Ref("x"))]
+        nodes.append(node(f"l{index}", EXIT, Ref(f"e{index}"), meta=None))
+    return program_with(*nodes)
+
+
+def one_size_for_all(count: int) -> Program:
+    """Every node uses a number that comes along into each cut."""
+    size = node("size", ".size", Ref("x"), 0, meta=None)
+    return program_with(size, *(node(f"v{index}", ".view", Ref("x"), Ref("size")) for index in range(count - 1)))
+
+
+@pytest.mark.parametrize("made", [one_module_a_node, autocast_in_every_module, one_size_for_all])
+def test_the_cost_of_all_cuts_goes_with_the_graph(
+    made: Callable[[int], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in looks at nodes; every cut used to look at all of the graph."""
+    looks = 0
+    refs = Node.refs
+
+    def counted(one: Node) -> Iterator[str]:
+        nonlocal looks
+        looks += 1
+        return refs(one)
+
+    monkeypatch.setattr(Node, "refs", counted)
+    for count in (300, 3000):
+        looks, program = 0, made(count)
+        cutter = Cutter(program)
+        for start in range(0, count - 3, 3):
+            cutter.cut(start, start + 3)
+        assert looks <= 8 * count
+
+
+def test_modules_are_split_where_their_paths_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However deep that is: each level of a path used to take a look at every node."""
+    looks = 0
+
+    class Path(str):
+        def split(self, *arguments: Any) -> list[str]:  # type: ignore[override]
+            nonlocal looks
+            looks += 1
+            return super().split(*arguments)
+
+    deep = "a." * 50
+    nodes = [replace(one, module=Path(deep + one.module)) for one in one_module_a_node(100).nodes]
+    assert len(split(nodes, 0, 100)) > 1
+    assert looks <= 8 * len(nodes)

@@ -23,6 +23,7 @@ from canned_surveys import (
     silent,
 )
 
+from minimizer.engine.child import sent_program
 from minimizer.engine.child.protocol import Checked, Held, parse
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
@@ -459,6 +460,17 @@ def test_discrete_differences_are_held_and_asked_again() -> None:
 def test_a_suspect_whose_run_dies_is_not_cleared(second: dict[str, Any]) -> None:
     found = settled(finished(suspects=[SUSPECT]), second)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+
+
+def test_a_graph_that_is_too_large_is_told_as_the_failure_that_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is known all the same, and the script itself may still be reduced."""
+    monkeypatch.setattr(sent_program, "MAX_NODES", 0)
+    found, executor, _ = triage(held(kind="wrong_output", verdict=WRONG))
+    assert isinstance(found, ScriptCase)
+    assert found.otherwise.kind is Kind.WRONG_OUTPUT
+    assert "expected 1, got 2" in found.otherwise.summary
+    assert "1 nodes, and one of at most 0 is taken apart. Compile a part of the model" in found.otherwise.summary
+    assert executor.killed == 1
 
 
 def unwritable() -> dict[str, Any]:

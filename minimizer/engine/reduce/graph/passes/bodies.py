@@ -37,7 +37,7 @@ def opened(program: Program) -> Iterator[Program | None]:
 def _prefix(program: Program, node: Node) -> str:
     """What the names of all that comes from opening a node begin with, and no other name does."""
     prefix = f"{node.name}_"
-    while any(name.startswith(prefix) for name in program.metas()):
+    while any(name.startswith(prefix) for name in program.metas):
         prefix += "_"
     return prefix
 
@@ -73,7 +73,7 @@ def _scored(program: Program, node: Node, prefix: str) -> Iterator[_Call]:
     """The functions of flex_attention, for a row of scores: each key's of the first query, in the first head."""
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "flex_attention", (Ref(query), Ref(key), _, score_mod, [*_, mask_mod], *_):
-            known = program.metas()
+            known = program.metas
             of_queries, of_keys = known.get(query), known.get(key)
             if of_queries is None or of_keys is None:
                 return

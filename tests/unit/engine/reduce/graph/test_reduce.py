@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -138,6 +139,29 @@ def test_cancelling_returns_the_best_so_far() -> None:
     program = chain(["torch.a", "torch.b"])
     result = reduce(program, check=check, literal=no_literal)
     assert (result.best, result.one_minimal) == (program, False)
+
+
+def test_the_time_is_looked_at_where_nothing_is_left_to_ask() -> None:
+    """A large graph has many candidates of which the answer is known, and none of them waits for a trial."""
+    program = chain(["torch.a"] * 4)
+
+    def watch() -> None:
+        raise BudgetExceeded("the time is up")
+
+    def check(programs: Sequence[Program]) -> list[bool]:
+        raise AssertionError("asked all the same")
+
+    reduced = reduce(program, check=check, literal=lambda _: None, watch=watch)
+    assert reduced.best is program and not reduced.one_minimal
+
+
+def test_leading_past_a_whole_graph_takes_no_memory_in_the_square_of_it() -> None:
+    """Where no value is like another, every node has all before it to stand for it."""
+    metas = [TensorMeta((size,), "torch.float32") for size in range(1, 2003)]
+    nodes = [Node(f"v{i}", "torch.a", (Ref(f"v{i - 1}" if i else "x"),), meta=meta) for i, meta in enumerate(metas[1:])]
+    program = Program((Input("x", metas[0], golden="x"),), tuple(nodes), (nodes[-1].name,))
+    assert cut.bypass(program, [node.name for node in nodes]) is None
+    assert cut.bypass(program, [nodes[0].name]) is not None
 
 
 def test_errors_of_the_oracle_itself_are_not_swallowed() -> None:

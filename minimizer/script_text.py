@@ -1,0 +1,112 @@
+"""What is taken as a script: text that parses as Python, at a price that is known before it is paid.
+
+A tree takes up to a thousand times the memory of its text, and the interpreter does nothing else while it is made. So a
+long text is parsed in a process of its own, which may take so much memory and time, and not in a server's.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import threading
+
+from minimizer.errors import Busy, InvalidScript
+
+MAX_SCRIPT_BYTES = 1 << 20
+SHORT_CHARS = 32 << 10
+"""A text that is parsed where we are: its tree takes at most 32 MiB, and a tenth of a second."""
+PARSER_BYTES = 512 << 20
+"""Memory for a longer one. A megabyte of the standard library takes 65 MiB, one of ``a;`` 900."""
+PARSER_SECONDS = 5
+_MOST_PARSERS = 2
+_TURN_SECONDS = 2.0
+"""For which a text waits for its turn: a thread of a server that waits longer is missed by others."""
+_DEADLINE_SECONDS = 30.0
+_turns = threading.BoundedSemaphore(_MOST_PARSERS)
+
+# Without `try`: what is raised tells itself on stderr, the last line.
+_PARSER = f"""
+import ast, json, resource, sys
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_AS, ({PARSER_BYTES}, {PARSER_BYTES}))
+resource.setrlimit(resource.RLIMIT_CPU, ({PARSER_SECONDS}, {PARSER_SECONDS}))
+text = sys.stdin.buffer.read().decode()
+said = None
+try:
+    compile(text, "script", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+except SyntaxError as error:
+    said = "syntax", error.msg, error.lineno
+except ValueError as error:
+    said = "value", str(error), None
+except (RecursionError, MemoryError) as error:
+    said = "large", str(error), None
+print(json.dumps(said))
+sys.stdout.flush()
+import os
+os._exit(0)  # taking the tree down again costs as much as making it
+"""
+
+
+def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
+    """Return the text of a script, or say why it cannot be taken.
+
+    Raises:
+        InvalidScript: empty, too large, not UTF-8, not Python, or Python that takes too much to parse.
+        Busy: too many long scripts are parsed at the moment.
+    """
+    if not content.strip():
+        raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
+    if len(content) > max_bytes:
+        raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
+    try:
+        if len(text) <= SHORT_CHARS:
+            # Parsed and no more: the code of nested try/finally blocks doubles with every level.
+            compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        else:
+            _parse_apart(text)
+    except SyntaxError as error:
+        line = f" (line {error.lineno})" if error.lineno else ""
+        raise InvalidScript(f"{filename} is not Python: {error.msg}{line}") from None
+    except ValueError as error:  # a NUL, to Python before 3.11.4
+        raise InvalidScript(f"{filename} is not Python: {error}") from None
+    except (RecursionError, MemoryError) as error:
+        raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
+    return text
+
+
+def _parse_apart(text: str) -> None:
+    """Parse a text in a process that is bounded.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: as `compile` does.
+        MemoryError: it takes more memory or time than there is for it.
+        Busy: nobody has a turn for it.
+    """
+    if not _turns.acquire(timeout=_TURN_SECONDS):
+        raise Busy("Other long scripts are being read at the moment. Try again soon.")
+    try:
+        parser = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _PARSER],
+            input=text.encode(),
+            capture_output=True,
+            timeout=_DEADLINE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Busy("This machine has no time to read a long script at the moment. Try again soon.") from None
+    finally:
+        _turns.release()
+    match json.loads(parser.stdout or b'["large", "", null]'):
+        case "syntax", message, line:
+            raise SyntaxError(message, (None, line, None, None))
+        case "value", message, _:
+            raise ValueError(message)
+        case "large", message, _:
+            limits = f"it takes more than {PARSER_BYTES >> 20} MiB of memory or {PARSER_SECONDS} s; cut data out of it"
+            raise MemoryError(message or limits)
