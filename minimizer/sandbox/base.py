@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from minimizer.errors import InvalidOption
-from minimizer.sandbox import gpu_processes
+from minimizer.sandbox import gpu_processes, keyring
 from minimizer.sandbox.devices import Devices
 
 Stream = int | IO[Any] | None
@@ -64,9 +64,19 @@ class Command:
         ]
 
     def popen(
-        self, argv: Sequence[str], env: Mapping[str, str], *, extra_fds: Sequence[int] = (), cwd: Path | None = None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        extra_fds: Sequence[int] = (),
+        cwd: Path | None = None,
+        is_confined: bool = True,
     ) -> subprocess.Popen[bytes]:
+        """Start ``argv``, the command itself or what confines it; if it is confined, with a kernel keyring of its own."""
+
         def start() -> subprocess.Popen[bytes]:
+            if is_confined:
+                keyring.join_new_session()
             return subprocess.Popen(
                 argv,
                 cwd=cwd,
@@ -78,14 +88,15 @@ class Command:
                 start_new_session=True,
             )
 
-        return _nursery().submit(start).result()
+        return _nursery(is_confined).submit(start).result()
 
 
 @functools.cache
-def _nursery() -> ThreadPoolExecutor:
+def _nursery(is_confined: bool) -> ThreadPoolExecutor:
     """One thread that starts all sandboxes and lives as long as we do.
 
-    "Dies with its parent" means, to the kernel, with the *thread* that started it; a caller's thread may well end first.
+    "Dies with its parent" means, to the kernel, with the *thread* that started it; a caller's thread may well end first. What is
+    confined has a thread apart, which leaves our session keyring for good.
     """
     return ThreadPoolExecutor(1, "sandbox")
 

@@ -25,7 +25,7 @@ class Unconfined(Sandbox):
     notice = "The sandbox is off: the script can do all that you can, on this machine and in your network."
 
     def _launch(self, command: Command) -> subprocess.Popen[bytes]:
-        return command.popen(command.argv, command.env, cwd=command.cwd)
+        return command.popen(command.argv, command.env, cwd=command.cwd, is_confined=False)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         _kill_group(process)
