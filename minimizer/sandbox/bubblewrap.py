@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import resource
 import select
 import shutil
@@ -15,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from minimizer.errors import MissingTool, WorkerTrouble
-from minimizer.sandbox import cgroup
+from minimizer.sandbox import cgroup, seccomp, syscalls
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
 from minimizer.sandbox.devices import Devices
 
@@ -24,6 +25,7 @@ _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
 )
+_FILTER_NOTICE = f"No filter of system calls: there is none for {platform.machine()} yet."
 
 
 class Bubblewrap(Sandbox):
@@ -34,7 +36,9 @@ class Bubblewrap(Sandbox):
 
     def __init__(self, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
         super().__init__(memory_bytes, devices)
-        self.notice = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
+        bounded = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
+        filtered = "" if syscalls.architecture() is not None else _FILTER_NOTICE
+        self.notice = " ".join(filter(None, (bounded, filtered)))
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
         # everything in its process namespace, wherever it hid.
         self._inits: weakref.WeakKeyDictionary[subprocess.Popen[bytes], _Init] = weakref.WeakKeyDictionary()
@@ -44,8 +48,9 @@ class Bubblewrap(Sandbox):
             info, info_end = pipe(ours, theirs)
             gate_end, gate = pipe(theirs, ours)
             private, private_fds = _private_files(theirs, command)
+            filtering, filter_fds = _filter(theirs)
             options = ["--info-fd", str(info_end), "--block-fd", str(gate_end)]
-            options += [*_namespaces(command), *_system(command), *private, *_binds(command)]
+            options += [*filtering, *_namespaces(command), *_system(command), *private, *_binds(command)]
             options += ["--remount-ro", "/", "--chdir", str(command.cwd), "--clearenv"]
             for name, value in command.env.items():
                 options += ["--setenv", name, value]
@@ -55,7 +60,7 @@ class Bubblewrap(Sandbox):
             process = command.popen(
                 [bwrap(), "--args", str(options_fd), "--", *command.argv],
                 {},
-                extra_fds=[options_fd, info_end, gate_end, *private_fds],
+                extra_fds=[options_fd, info_end, gate_end, *private_fds, *filter_fds],
             )
             theirs.close()
             try:
@@ -164,6 +169,15 @@ def bwrap() -> str:
 @functools.cache
 def bwrap_help() -> str:
     return subprocess.run([bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
+
+
+def _filter(owner: ExitStack) -> tuple[list[str], list[int]]:
+    """The filter of system calls, where there is one for this processor."""
+    machine = syscalls.architecture()
+    if machine is None:
+        return [], []
+    descriptor = _file(owner, seccomp.program(machine))
+    return ["--seccomp", str(descriptor)], [descriptor]
 
 
 def _namespaces(command: Command) -> list[str]:
