@@ -12,6 +12,7 @@ from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.choice import Mode, choose_sandbox
 from minimizer.sandbox.devices import Devices, devices_for
+from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
 from minimizer.sandbox.gpus import Gpu, NoGpus, own_gpus
 from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
@@ -33,6 +34,7 @@ __all__ = [
     "free_gpus",
     "own_gpus",
     "real_interpreter",
+    "refuse_exposed",
     "runtime_paths",
     "try_bubblewrap",
     "why_no_bubblewrap",

@@ -21,6 +21,10 @@ from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
 from minimizer.sandbox.devices import Devices
 
 DRIVER_FACTS = Path("/proc/driver/nvidia")
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Programs, libraries and compilers, which every script sees."""
+PACKAGE_SETTINGS = (Path("/usr/pip.conf"), Path("/usr/local/pip.conf"))
+"""Of an interpreter whose prefix is a folder of the system: the address of an index there may hold a password."""
 _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
@@ -193,12 +197,15 @@ def _namespaces(command: Command) -> list[str]:
 
 def _system(command: Command) -> list[str]:
     """Programs, libraries and compilers of the system read-only; devices, /proc and /tmp of its own. Nothing else."""
-    options = ["--ro-bind", "/usr", "/usr"]
-    for folder in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")):
+    options: list[str] = []
+    for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
             options += ["--symlink", str(folder.readlink()), str(folder)]
         elif folder.is_dir():
             options += ["--ro-bind", str(folder), str(folder)]
+    for file in PACKAGE_SETTINGS:
+        if file.exists():
+            options += ["--ro-bind", os.devnull, str(file)]
     etc = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "nsswitch.conf"]
     if command.network:
         etc += ["hosts", "resolv.conf", "services", "protocols", "ssl", "pki", "ca-certificates"]
