@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from minimizer.errors import MissingTool, WorkerTrouble
 from minimizer.sandbox import cgroup, seccomp, syscalls
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe, values
+from minimizer.sandbox.cgroup import Bounds, JobGroup
 from minimizer.sandbox.devices import Devices
 
 DRIVER_FACTS = Path("/proc/driver/nvidia")
@@ -38,9 +39,14 @@ class Bubblewrap(Sandbox):
     name = "bubblewrap"
     is_strong = True
 
-    def __init__(self, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
-        super().__init__(memory_bytes, devices)
-        bounded = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
+    def __init__(
+        self,
+        memory_bytes: int | None = None,
+        devices: Devices = Devices(),  # noqa: B008
+        bounds: Bounds | None = None,
+    ) -> None:
+        super().__init__(memory_bytes, devices, bounds)
+        bounded = "" if os.getuid() != 0 or "pids" in cgroup.bounded() else _ROOT_NOTICE
         filtered = "" if syscalls.architecture() is not None else _FILTER_NOTICE
         self.notice = " ".join(filter(None, (bounded, filtered)))
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
@@ -68,7 +74,10 @@ class Bubblewrap(Sandbox):
             )
             theirs.close()
             try:
-                self._inits[process] = _Init(_read_init(info), command)
+                pid = _read_init(info)
+                self._inits[process] = _Init(pid, command, self._group)
+                if "memory" not in self._inits[process].bounded:
+                    self._running[process] = pid
                 os.write(gate, b"1")
             except (ProcessLookupError, BrokenPipeError):
                 self.kill(process)
@@ -78,34 +87,40 @@ class Bubblewrap(Sandbox):
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
+        self._running.pop(process, None)
         init = self._inits.pop(process, None)
         if init is not None:
             init.kill()
+
+    def end(self) -> None:
+        for init in values(self._inits):
+            init.signal()
 
 
 class _Init:
     """The first process inside, held by a descriptor so that its number cannot come to mean another one."""
 
-    def __init__(self, pid: int, command: Command) -> None:
+    def __init__(self, pid: int, command: Command, group: JobGroup) -> None:
         self._pidfd = os.pidfd_open(pid)
-        group = cgroup.bound_processes(pid, command.processes) if os.getuid() == 0 else None
+        self.bounded = group.enter(pid)
         self._release = weakref.finalize(self, _release, self._pidfd, group)
         for which, limit in command.limits:
             resource.prlimit(pid, which, (limit, limit))
 
-    def kill(self) -> None:
-        try:
+    def signal(self) -> None:
+        """End it, without waiting for that. Harmless when it has ended."""
+        with suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+
+    def kill(self) -> None:
+        self.signal()
         select.select([self._pidfd], [], [])  # readable as soon as everything in its namespace is gone
         self._release()
 
 
-def _release(pidfd: int, group: Path | None) -> None:
+def _release(pidfd: int, group: JobGroup) -> None:
     os.close(pidfd)
-    if group is not None:
-        cgroup.remove(group)
+    group.leave()
 
 
 def _file(owner: ExitStack, content: bytes) -> int:

@@ -31,7 +31,7 @@ def end_descendants(ancestor: int) -> None:
     Everyone is stopped first: a process that forks faster than we read /proc would outrun a plain kill.
     """
     stopped: set[int] = set()
-    while fresh := _descendants(ancestor) - stopped:
+    while fresh := descendants(ancestor) - stopped:
         _signal_all(fresh, signal.SIGSTOP)
         stopped |= fresh
     _signal_all(stopped, signal.SIGKILL)
@@ -48,7 +48,8 @@ def _await_end(pid: int) -> None:
     os.close(process)
 
 
-def _descendants(ancestor: int) -> set[int]:
+def descendants(ancestor: int) -> set[int]:
+    """All processes that descend from one, itself and those that have ended excluded."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -56,6 +56,7 @@ REFUSED = {
     "unshare": ((NEWUSER,), "EPERM"),
     "clone3": ((0, 0), "ENOSYS"),
     "kexec_load": ((0, 0, 0, 0), "EPERM"),
+    "fallocate": ((NO_DESCRIPTOR, 0, 0, 1), "ENOTSUP"),
     "quotactl": ((0, 0, 0, 0), "EPERM"),
     "quotactl_fd": ((NO_DESCRIPTOR, 0, 0, 0), "EPERM"),
 }
