@@ -20,7 +20,13 @@ from minimizer.engine.child.protocol import ExceptionInfo
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
-from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature, exception_signature, verdict_signature
+from minimizer.engine.oracle.oracle import (
+    OOM_SIGNALS,
+    Signature,
+    exception_signature,
+    is_starved_compiler,
+    verdict_signature,
+)
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey import dispute
 from minimizer.engine.survey.cases import (
@@ -59,7 +65,7 @@ from minimizer.engine.survey.cases import (
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.slice import namespaces_of, prelude
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, MemoryExceeded
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
@@ -68,6 +74,10 @@ EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
 """One that raises may do so now and then without the compiler: it is run there up to so often, likewise."""
 CHILD_FAILED = 70
 """The status of a child that its own part of the work raised in (``inside/wire.py``)."""
+STARVED = (
+    "a C++ compiler of Inductor had too little memory, which is no compile error; "
+    "MINIMIZER_TRIAL_MEMORY_BYTES and MINIMIZER_JOB_MEMORY_BYTES say how much there may be"
+)
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -127,6 +137,9 @@ class Triage:
             assert error is not None
             survey.close()
             return self._raised(protocol.Finished(checked=survey.held.failure.checked or protocol.Checked()), error)
+        if survey.held is not None and is_starved_compiler(survey.held.failure.exception):
+            survey.close()
+            raise MemoryExceeded(STARVED)
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
