@@ -20,7 +20,7 @@ IN_MEMORY = ("tmp", "dev/shm")
 def exceeds(ancestors: Iterable[int], most: int) -> bool:
     """Whether processes and all that descends from them take more than ``most`` bytes together."""
     roots = list(ancestors)
-    family = {pid for root in roots for pid in (root, *descendants(root))}
+    family = {*roots, *descendants(*roots)}
     files = _in_files(roots, family)
     if sum(map(_resident, family)) + files <= most:
         return False
