@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench clean
+.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench audit clean
 
 help: ## Show this list
 	@echo "make TARGET, where TARGET is one of"
@@ -47,6 +47,11 @@ gpu-page: ## Write the tables of docs/gpu.md from the results of the GPU set
 
 bench: $(INSTALLED_DEV) ## The corpus, ours against PyTorch's own minifier, into docs/benchmarks.md; resumable
 	$(BIN)/python benchmarks/corpus.py $(ARGS)
+
+audit: ## Known vulnerabilities of the pinned packages; by hand, asks the network
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --upgrade pip-audit
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 clean: ## Remove what make has made; minimizer-out and minimizer-data stay
 	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

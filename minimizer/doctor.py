@@ -18,7 +18,14 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from minimizer.errors import MinimizerError, MissingTool
-from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, own_gpus, real_interpreter, why_no_bubblewrap, without_bytecode
+from minimizer.sandbox import (
+    HOW_TO_GET_BUBBLEWRAP,
+    bounded,
+    own_gpus,
+    real_interpreter,
+    why_no_bubblewrap,
+    without_bytecode,
+)
 from minimizer.sandbox.torch_cuda import torch_on
 from minimizer.settings import Settings
 
@@ -149,7 +156,8 @@ def check_sandbox(settings: Settings) -> Finding:
         return Finding("sandbox", None, "switched off: scripts can do all that you can", "Unset MINIMIZER_SANDBOX.")
     trouble = why_no_bubblewrap()
     if trouble is None:
-        return Finding("sandbox", True, "bubblewrap works")
+        by = "its control group" if "memory" in bounded() else "a watch, since no control group can be made"
+        return Finding("sandbox", True, f"bubblewrap works; the memory of a job is bounded by {by}")
     ok = False if settings.sandbox == "required" else None
     return Finding("sandbox", ok, f"{trouble}; without it only resource limits apply", HOW_TO_GET_BUBBLEWRAP)
 

@@ -6,7 +6,8 @@ MinimizerError
 │   ├── InvalidOption      an unknown option, or a value out of range
 │   └── MissingTool        no compiler, no torch, no bubblewrap where it is required
 ├── BudgetExceeded         the time that ``--budget`` allows is used up
-│   └── DiskExceeded       the disk that a job may fill is
+│   ├── DiskExceeded       the disk that a job may fill is
+│   └── MemoryExceeded     the memory that its processes may take together is
 ├── Busy                   too many others ask for the same at the moment: the message says so, try again soon
 ├── Cancelled              somebody asked us to stop
 ├── ChildFailed            the sandboxed child broke its protocol or died as a whole
@@ -49,6 +50,10 @@ class BudgetExceeded(MinimizerError):
 
 class DiskExceeded(BudgetExceeded):
     """The disk that the job may fill is used up, which ends it like its time; more time would not help."""
+
+
+class MemoryExceeded(BudgetExceeded):
+    """The memory that all processes of a job may take together is used up, which ends it like its time; more time would not help."""
 
 
 class Busy(MinimizerError):

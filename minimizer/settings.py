@@ -94,7 +94,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Trials that run at once in one job.",
     )
-    trial_memory_bytes: int = Field(8 << 30, ge=1 << 28, description="Memory one trial may take.")
+    trial_memory_bytes: int = Field(8 << 30, ge=1 << 28, description="Memory one process of a job may take for itself.")
+    job_memory_bytes: int | None = Field(
+        None,
+        ge=1 << 28,
+        description="Memory that all processes of one job may take together, files in memory included; default is three quarters of the machine's, or of its container's.",
+    )
     gpu_jobs: int = Field(
         1,
         ge=1,

@@ -14,11 +14,13 @@ import socket
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
 
 from minimizer.errors import UserError
+from minimizer.sandbox import refuse_exposed
 from minimizer.service import logs
 from minimizer.service.broker import queue_names, ring
 from minimizer.settings import Settings, settings_from_environment
@@ -45,6 +47,8 @@ def main(engine: Engine = minimize) -> int:
     for chatty in ("celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
+        if settings.sandbox != "off":
+            refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
         require_current(settings.resolved_database_url)
     except UserError as error:
         print(error, file=sys.stderr)  # noqa: T201

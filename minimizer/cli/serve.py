@@ -8,6 +8,7 @@ even by SIGKILL, ends in order by itself.
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,8 +49,11 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
     """
     values: dict[str, Any] = {"port": port, "host": host, "data_dir": data_dir}
     settings = settings_from_environment(**{name: value for name, value in values.items() if value is not None})
+    from minimizer.sandbox import refuse_exposed
     from web.server.serve import serve as serve_web
 
+    if settings.sandbox != "off":
+        refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
     _migrate(settings)
     with _terminate_as_interrupt(), WorkerKeeper(settings) as worker:
 
@@ -56,6 +61,8 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
             # Only now: a second service on a port that is taken must not leave a worker behind.
             worker.start()
             click.echo(f"minimizer is ready: open {url}", err=True)
+            if warning := who_may_run_code(settings, url):
+                click.echo(warning, err=True)
             click.echo(f"Data is in {settings.data_dir.resolve()}. Ctrl-C stops the service.", err=True)
 
         try:
@@ -64,6 +71,31 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
             pass
         click.echo("Stopping: the worker gives its job back. Ctrl-C again does not wait for that.", err=True)
     return 0
+
+
+def who_may_run_code(settings: Settings, url: str) -> str:
+    """What to say where no sandbox holds scripts; the empty text where one does, or none runs without it."""
+    from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, why_no_bubblewrap
+
+    if settings.sandbox == "required" or settings.access == "on":
+        return ""
+    if settings.sandbox == "off":
+        why, remedy = "MINIMIZER_SANDBOX is off", "Unset it."
+    elif trouble := why_no_bubblewrap():
+        why, remedy = trouble, HOW_TO_GET_BUBBLEWRAP
+    else:
+        return ""
+    return (
+        f"Warning: no sandbox holds scripts, since {why}. Every user and every program of this machine that reaches {url} can run code "
+        f"as {_own_name()}, and read and change all that {_own_name()} can. {remedy}"
+    )
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container that runs under any number
+        return f"user {os.getuid()}"
 
 
 class WorkerKeeper:

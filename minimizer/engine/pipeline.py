@@ -23,6 +23,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.child.warden import Warden
 from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
 from minimizer.engine.graph_search import FINISH_SECONDS, Unreduced
@@ -41,6 +42,7 @@ from minimizer.errors import (
     Cancelled,
     ChildFailed,
     DiskExceeded,
+    MemoryExceeded,
     MissingTool,
     WorkerTrouble,
     is_of_the_machine,
@@ -90,13 +92,11 @@ def minimize(
     journal = Journal(sink, report, options.budget)
     try:
         with Scratch() as scratch:
-            journal.guard = scratch.watch
-            folder, interpreter = scratch.path / "shared", python or Path(sys.executable)
-            _Job(script, options, settings, journal, folder, interpreter, binds, network).run()
+            _Job(script, options, settings, journal, scratch, python or Path(sys.executable), binds, network).run()
     except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, budget.ended(report, journal, "cancelled", is_time=False))
     except BudgetExceeded as error:
-        is_time = not isinstance(error, DiskExceeded)
+        is_time = not isinstance(error, (DiskExceeded, MemoryExceeded))
         _end(report, Status.PARTIAL, Reason.BUDGET, budget.ended(report, journal, str(error), is_time=is_time))
     except MissingTool as error:
         _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
@@ -136,14 +136,15 @@ class _Job:
         options: Options,
         settings: Settings,
         journal: Journal,
-        scratch: Path,
+        scratch: Scratch,
         python: Path,
         binds: Sequence[Path],
         network: bool,
     ) -> None:
         self._script, self._options, self._settings, self._journal = script, options, settings, journal
         self._report = journal.report
-        self._scratch, self._python, self._binds, self._network = scratch, python, binds, network
+        self._disk, self._python, self._binds, self._network = scratch, python, binds, network
+        self._scratch = scratch.path / "shared"
         self._scratch.mkdir()
         self._exact = NO_ANSWER
 
@@ -183,7 +184,7 @@ class _Job:
             routes.beside.submit(routes.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
             try:
                 found = routes.triage.run()
-            except DiskExceeded:
+            except (DiskExceeded, MemoryExceeded):
                 raise
             except BudgetExceeded as error:
                 raise BudgetExceeded(f"{error}, {surveys.doing}") from None
@@ -314,7 +315,9 @@ class _Job:
         devices = devices_of(self._options, self._journal.note)
         jobs = devices.at_once(self._settings.trial_jobs, self._settings.gpu_jobs)
         self._settings = self._settings.model_copy(update={"trial_jobs": jobs})
-        sandbox = choose_sandbox(self._settings.sandbox, self._settings.trial_memory_bytes, devices)
+        settings = self._settings
+        sandbox = choose_sandbox(settings.sandbox, settings.trial_memory_bytes, devices, settings.job_memory_bytes)
+        self._journal.guard = whole.enter_context(Warden(sandbox, self._disk)).watch
         whole.enter_context(freed(devices, self._journal.note))  # left when all children have ended
         if sandbox.notice:
             self._journal.note(sandbox.notice)

@@ -10,8 +10,10 @@ only in mode "off" it is -N, as ``subprocess`` has it.
 
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
+from minimizer.sandbox.cgroup import Bounds, bounded
 from minimizer.sandbox.choice import Mode, choose_sandbox
 from minimizer.sandbox.devices import Devices, devices_for
+from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
 from minimizer.sandbox.gpus import Gpu, NoGpus, own_gpus
 from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
@@ -19,6 +21,7 @@ from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
     "HOW_TO_GET_BUBBLEWRAP",
+    "Bounds",
     "Bubblewrap",
     "Devices",
     "Gpu",
@@ -28,11 +31,13 @@ __all__ = [
     "NoGpus",
     "Sandbox",
     "Unconfined",
+    "bounded",
     "choose_sandbox",
     "devices_for",
     "free_gpus",
     "own_gpus",
     "real_interpreter",
+    "refuse_exposed",
     "runtime_paths",
     "try_bubblewrap",
     "why_no_bubblewrap",

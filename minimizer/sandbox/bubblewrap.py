@@ -5,25 +5,32 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import resource
 import select
 import shutil
 import signal
 import subprocess
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from minimizer.errors import MissingTool, WorkerTrouble
-from minimizer.sandbox import cgroup
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+from minimizer.sandbox import cgroup, seccomp, syscalls
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe, values
+from minimizer.sandbox.cgroup import Bounds, JobGroup
 from minimizer.sandbox.devices import Devices
 
 DRIVER_FACTS = Path("/proc/driver/nvidia")
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Programs, libraries and compilers, which every script sees."""
+PACKAGE_SETTINGS = (Path("/usr/pip.conf"), Path("/usr/local/pip.conf"))
+"""Of an interpreter whose prefix is a folder of the system: the address of an index there may hold a password."""
 _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
 )
+_FILTER_NOTICE = f"No filter of system calls: there is none for {platform.machine()} yet."
 
 
 class Bubblewrap(Sandbox):
@@ -32,9 +39,16 @@ class Bubblewrap(Sandbox):
     name = "bubblewrap"
     is_strong = True
 
-    def __init__(self, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
-        super().__init__(memory_bytes, devices)
-        self.notice = "" if os.getuid() != 0 or cgroup.is_usable() else _ROOT_NOTICE
+    def __init__(
+        self,
+        memory_bytes: int | None = None,
+        devices: Devices = Devices(),  # noqa: B008
+        bounds: Bounds | None = None,
+    ) -> None:
+        super().__init__(memory_bytes, devices, bounds)
+        bounded = "" if os.getuid() != 0 or "pids" in cgroup.bounded() else _ROOT_NOTICE
+        filtered = "" if syscalls.architecture() is not None else _FILTER_NOTICE
+        self.notice = " ".join(filter(None, (bounded, filtered)))
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
         # everything in its process namespace, wherever it hid.
         self._inits: weakref.WeakKeyDictionary[subprocess.Popen[bytes], _Init] = weakref.WeakKeyDictionary()
@@ -44,8 +58,9 @@ class Bubblewrap(Sandbox):
             info, info_end = pipe(ours, theirs)
             gate_end, gate = pipe(theirs, ours)
             private, private_fds = _private_files(theirs, command)
+            filtering, filter_fds = _filter(theirs)
             options = ["--info-fd", str(info_end), "--block-fd", str(gate_end)]
-            options += [*_namespaces(command), *_system(command), *private, *_binds(command)]
+            options += [*filtering, *_namespaces(command), *_system(command), *private, *_binds(command)]
             options += ["--remount-ro", "/", "--chdir", str(command.cwd), "--clearenv"]
             for name, value in command.env.items():
                 options += ["--setenv", name, value]
@@ -55,11 +70,14 @@ class Bubblewrap(Sandbox):
             process = command.popen(
                 [bwrap(), "--args", str(options_fd), "--", *command.argv],
                 {},
-                extra_fds=[options_fd, info_end, gate_end, *private_fds],
+                extra_fds=[options_fd, info_end, gate_end, *private_fds, *filter_fds],
             )
             theirs.close()
             try:
-                self._inits[process] = _Init(_read_init(info), command)
+                pid = _read_init(info)
+                self._inits[process] = _Init(pid, command, self._group)
+                if "memory" not in self._inits[process].bounded:
+                    self._running[process] = pid
                 os.write(gate, b"1")
             except (ProcessLookupError, BrokenPipeError):
                 self.kill(process)
@@ -69,34 +87,40 @@ class Bubblewrap(Sandbox):
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
+        self._running.pop(process, None)
         init = self._inits.pop(process, None)
         if init is not None:
             init.kill()
+
+    def end(self) -> None:
+        for init in values(self._inits):
+            init.signal()
 
 
 class _Init:
     """The first process inside, held by a descriptor so that its number cannot come to mean another one."""
 
-    def __init__(self, pid: int, command: Command) -> None:
+    def __init__(self, pid: int, command: Command, group: JobGroup) -> None:
         self._pidfd = os.pidfd_open(pid)
-        group = cgroup.bound_processes(pid, command.processes) if os.getuid() == 0 else None
+        self.bounded = group.enter(pid)
         self._release = weakref.finalize(self, _release, self._pidfd, group)
         for which, limit in command.limits:
             resource.prlimit(pid, which, (limit, limit))
 
-    def kill(self) -> None:
-        try:
+    def signal(self) -> None:
+        """End it, without waiting for that. Harmless when it has ended."""
+        with suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+
+    def kill(self) -> None:
+        self.signal()
         select.select([self._pidfd], [], [])  # readable as soon as everything in its namespace is gone
         self._release()
 
 
-def _release(pidfd: int, group: Path | None) -> None:
+def _release(pidfd: int, group: JobGroup) -> None:
     os.close(pidfd)
-    if group is not None:
-        cgroup.remove(group)
+    group.leave()
 
 
 def _file(owner: ExitStack, content: bytes) -> int:
@@ -166,6 +190,15 @@ def bwrap_help() -> str:
     return subprocess.run([bwrap(), "--help"], capture_output=True, text=True, check=False).stdout
 
 
+def _filter(owner: ExitStack) -> tuple[list[str], list[int]]:
+    """The filter of system calls, where there is one for this processor."""
+    machine = syscalls.architecture()
+    if machine is None:
+        return [], []
+    descriptor = _file(owner, seccomp.program(machine))
+    return ["--seccomp", str(descriptor)], [descriptor]
+
+
 def _namespaces(command: Command) -> list[str]:
     options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     if "--disable-userns" in bwrap_help():  # since 0.8; a nested user namespace is the kernel's widest open flank
@@ -179,12 +212,15 @@ def _namespaces(command: Command) -> list[str]:
 
 def _system(command: Command) -> list[str]:
     """Programs, libraries and compilers of the system read-only; devices, /proc and /tmp of its own. Nothing else."""
-    options = ["--ro-bind", "/usr", "/usr"]
-    for folder in map(Path, ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")):
+    options: list[str] = []
+    for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
             options += ["--symlink", str(folder.readlink()), str(folder)]
         elif folder.is_dir():
             options += ["--ro-bind", str(folder), str(folder)]
+    for file in PACKAGE_SETTINGS:
+        if file.exists():
+            options += ["--ro-bind", os.devnull, str(file)]
     etc = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "nsswitch.conf"]
     if command.network:
         etc += ["hosts", "resolv.conf", "services", "protocols", "ssl", "pki", "ca-certificates"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from minimizer.errors import MissingTool
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox, default_bounds
 from minimizer.sandbox.bubblewrap import Bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.devices import Devices
 from minimizer.sandbox.limits import Limits, Unconfined
@@ -13,20 +13,27 @@ from minimizer.sandbox.limits import Limits, Unconfined
 Mode = Literal["auto", "required", "off"]
 
 
-def choose_sandbox(mode: Mode, memory_bytes: int | None = None, devices: Devices = Devices()) -> Sandbox:  # noqa: B008
+def choose_sandbox(
+    mode: Mode,
+    memory_bytes: int | None = None,
+    devices: Devices = Devices(),  # noqa: B008
+    job_memory_bytes: int | None = None,
+) -> Sandbox:
     """The sandbox for a mode; whether bubblewrap works here is tried once per process.
 
     ``memory_bytes`` holds for each process of all that will be started in it; None is no limit but the machine's.
-    ``devices`` are the accelerators that it shows.
+    ``devices`` are the accelerators that it shows. ``job_memory_bytes`` holds for all processes together; None is what
+    `default_bounds` says.
 
     Raises:
         MissingTool: the mode is "required" and bubblewrap does not work here.
     """
+    bounds = default_bounds(job_memory_bytes)
     if mode == "off":
-        return Unconfined(memory_bytes, devices)
+        return Unconfined(memory_bytes, devices, bounds)
     trouble = why_no_bubblewrap()
     if trouble is None:
-        return Bubblewrap(memory_bytes, devices)
+        return Bubblewrap(memory_bytes, devices, bounds)
     if mode == "required":
         raise MissingTool(f"The sandbox is required, but {trouble}. {HOW_TO_GET_BUBBLEWRAP}")
-    return Limits(trouble, memory_bytes, devices)
+    return Limits(trouble, memory_bytes, devices, bounds)

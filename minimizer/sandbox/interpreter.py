@@ -11,12 +11,20 @@ from typing import Any
 
 from minimizer.errors import MissingTool
 
+PARTS_OF_A_PREFIX = (
+    "bin", "include", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg",
+    "compiler_compat", "nvvm", "ssl", "targets", "aarch64-conda-linux-gnu", "x86_64-conda-linux-gnu",
+)  # fmt: skip
+"""What an interpreter, its packages and compilers in it read; the last line is conda's and CUDA's. Beside it lie ``pip.conf`` with the
+password of an index, and, where somebody made an environment of his project's folder, the project."""
+
 # Of the search path only what lies in a prefix, is the user's own site-packages, or holds torch, which may be that of another
 # environment, with all that torch imports: a development install puts a whole checkout there, with whatever secrets lie in
 # it, and that is for the user to open.
 _ASK = """
 import importlib.util, json, os, site, sys
-paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+paths = []
 if site.ENABLE_USER_SITE:
     paths.append(site.getusersitepackages())
 torch, bare = importlib.util.find_spec("torch"), None
@@ -33,7 +41,7 @@ if torch and torch.origin:
         fits = False
     if not fits:
         bare = around
-json.dump({"executable": sys.executable, "paths": paths, "bare": bare}, sys.stdout)
+json.dump({"executable": sys.executable, "prefixes": prefixes, "paths": paths, "bare": bare}, sys.stdout)
 """
 
 
@@ -78,13 +86,14 @@ def real_interpreter(python: Path) -> Path:
 
 
 def runtime_paths(python: Path) -> list[Path]:
-    """What an interpreter needs to see of the file system: its prefixes, its packages, its chain of links.
+    """What an interpreter needs to see of the file system: parts of its prefixes, its packages, its chain of links.
 
     Raises:
         MissingTool: it does not run.
     """
     asked = _ask_interpreter(python)
-    found = [Path(path) for path in asked["paths"]]
+    found = [Path(prefix) / part for prefix in asked["prefixes"] for part in PARTS_OF_A_PREFIX]
+    found += map(Path, asked["paths"])
     found += _links(Path(asked["executable"]))
     home = Path.home()
     too_wide = {home, *home.parents, Path("/home"), Path("/root"), Path("/tmp")}

@@ -11,9 +11,11 @@ import sys
 import weakref
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from minimizer.sandbox import cgroup, supervisor
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe
+from minimizer.sandbox import supervisor
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe, values
+from minimizer.sandbox.cgroup import Bounds
 from minimizer.sandbox.devices import Devices
 
 
@@ -25,10 +27,16 @@ class Unconfined(Sandbox):
     notice = "The sandbox is off: the script can do all that you can, on this machine and in your network."
 
     def _launch(self, command: Command) -> subprocess.Popen[bytes]:
-        return command.popen(command.argv, command.env, cwd=command.cwd)
+        return command.popen(command.argv, command.env, cwd=command.cwd, is_confined=False)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         _kill_group(process)
+
+    def watch(self) -> None:
+        """Nothing is bounded here."""
+
+    def end(self) -> None:
+        """Nothing bounds what a command takes here, so nothing has to be ended for it."""
 
 
 class Limits(Sandbox):
@@ -37,9 +45,18 @@ class Limits(Sandbox):
     name = "limits"
     is_strong = False
 
-    def __init__(self, trouble: str, memory_bytes: int | None = None, devices: Devices = Devices()) -> None:  # noqa: B008
-        super().__init__(memory_bytes, devices)
-        self._groups: weakref.WeakKeyDictionary[subprocess.Popen[bytes], Path] = weakref.WeakKeyDictionary()
+    def __init__(
+        self,
+        trouble: str,
+        memory_bytes: int | None = None,
+        devices: Devices = Devices(),  # noqa: B008
+        bounds: Bounds | None = None,
+    ) -> None:
+        super().__init__(memory_bytes, devices, bounds)
+        self._pids: weakref.WeakKeyDictionary[subprocess.Popen[bytes], int] = weakref.WeakKeyDictionary()
+        self._left: weakref.WeakKeyDictionary[subprocess.Popen[bytes], weakref.finalize[..., Any]] = (
+            weakref.WeakKeyDictionary()
+        )
         self.notice = (
             f"Weak sandbox, since {trouble}: the script runs under resource limits only and can read your files, "
             f"reach your network and signal your processes. {HOW_TO_GET_BUBBLEWRAP}"
@@ -60,10 +77,10 @@ class Limits(Sandbox):
             supervise = [sys.executable, "-I", "-S", supervisor.__file__, str(order_end)]
             process = command.popen(supervise, {}, extra_fds=[order_end])
             theirs.close()
-            group = cgroup.bound_processes(process.pid, command.processes) if os.getuid() == 0 else None
-            if group is not None:
-                self._groups[process] = group
-                weakref.finalize(process, cgroup.remove, group)
+            if "memory" not in self._group.enter(process.pid):
+                self._running[process] = process.pid
+            self._pids[process] = process.pid
+            self._left[process] = weakref.finalize(process, self._group.leave)
             with os.fdopen(order_fd, "w", closefd=False) as stream:  # nothing starts before it is in its group
                 json.dump(order, stream)
         return process
@@ -73,8 +90,14 @@ class Limits(Sandbox):
         if process.poll() is None:
             supervisor.end_descendants(process.pid)
         _kill_group(process)
-        if group := self._groups.pop(process, None):
-            cgroup.remove(group)
+        for kept in (self._running, self._pids):
+            kept.pop(process, None)
+        if leave := self._left.pop(process, None):
+            leave()
+
+    def end(self) -> None:
+        for pid in values(self._pids):
+            supervisor.end_descendants(pid)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,7 @@
 Run by path as ``python -I -S supervisor.py FD``; FD holds the order as JSON. It is a process of its own, and not a
 ``preexec_fn``, because our callers have threads and nothing but ``exec`` is safe in a child forked beside threads.
 It adopts whatever the command leaves behind (a child subreaper), so that daemons can be found and ended too.
-Standard library only; ``minimizer.sandbox`` imports ``end_descendants`` from here.
+Standard library only; ``minimizer.sandbox`` imports ``end_descendants`` and ``descendants`` from here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def end_descendants(ancestor: int) -> None:
     Everyone is stopped first: a process that forks faster than we read /proc would outrun a plain kill.
     """
     stopped: set[int] = set()
-    while fresh := _descendants(ancestor) - stopped:
+    while fresh := descendants(ancestor) - stopped:
         _signal_all(fresh, signal.SIGSTOP)
         stopped |= fresh
     _signal_all(stopped, signal.SIGKILL)
@@ -48,7 +48,8 @@ def _await_end(pid: int) -> None:
     os.close(process)
 
 
-def _descendants(ancestor: int) -> set[int]:
+def descendants(*ancestors: int) -> set[int]:
+    """All processes that descend from some, those that have ended excluded, and themselves too."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -60,7 +61,7 @@ def _descendants(ancestor: int) -> set[int]:
         if state not in "ZX":
             children.setdefault(int(parent), []).append(int(entry.name))
     found: set[int] = set()
-    todo = [ancestor]
+    todo = list(ancestors)
     while todo:
         kids = children.get(todo.pop(), [])
         found.update(kids)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from minimizer.sandbox import Bubblewrap, Limits, Sandbox, Unconfined, choose_sandbox, runtime_paths
+from minimizer.sandbox import Bounds, Bubblewrap, Limits, Sandbox, Unconfined, choose_sandbox, runtime_paths
 
 PYTHON = Path(sys.executable)
 
@@ -307,22 +307,25 @@ FORK = """
 """
 
 
-def forked(victim: Victim, **limits: Any) -> int:
-    process = victim.start(FORK, **limits)
+def forked(victim: Victim) -> int:
+    process = victim.start(FORK)
     assert process.stdout is not None
     children = int(process.stdout.readline())
     victim.sandbox.kill(process)
     return children
 
 
-def test_a_fork_bomb_is_bounded(inside: Victim, outside: Victim) -> None:
+FEW = Bounds(1 << 30, processes=30)
+
+
+def test_a_fork_bomb_is_bounded(outside: Victim, victim: Callable[[Sandbox], Victim]) -> None:
     assert forked(outside) == 100
-    assert 0 < forked(inside, processes=30) < 30
+    assert 0 < forked(victim(Bubblewrap(bounds=FEW))) < 30
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user's other processes count too and may end meanwhile")
-def test_a_fork_bomb_under_limits_is_bounded_for_root(limited: Victim) -> None:
-    assert 0 < forked(limited, processes=30) < 30
+def test_a_fork_bomb_under_limits_is_bounded_for_root(victim: Callable[[Sandbox], Victim]) -> None:
+    assert 0 < forked(victim(Limits("this is a test", bounds=FEW))) < 30
 
 
 DAEMON = """
@@ -414,7 +417,7 @@ def test_cannot_signal_processes_outside(inside: Victim, outside: Victim) -> Non
 PARENT = """
     import subprocess, sys
     from pathlib import Path
-    from minimizer.sandbox import Bubblewrap, Limits, Unconfined
+    from minimizer.sandbox import Bounds, Bubblewrap, Limits, Unconfined
     sandbox = {"bubblewrap": Bubblewrap, "limits": lambda: Limits("test"), "off": Unconfined}[sys.argv[1]]()
     folder = Path(sys.argv[2])
     script = "import os, sys, time; f = os.open(sys.argv[1], os.O_RDWR); print('up', flush=True); time.sleep(600)"

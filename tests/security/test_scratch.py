@@ -45,6 +45,10 @@ def own_folder() -> Iterator[Path]:
 MEBIBYTE = 1 << 20
 
 
+def nothing() -> None:
+    """Nobody writes here."""
+
+
 class Usage(NamedTuple):
     """As `shutil.disk_usage` has it."""
 
@@ -53,20 +57,20 @@ class Usage(NamedTuple):
 
 def test_a_job_ends_before_it_has_filled_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     with Scratch(least_free=64 * MEBIBYTE) as scratch:
-        scratch.watch()
+        scratch.watch(nothing)
         (scratch.path / "much").write_bytes(bytes(32 * MEBIBYTE))
         monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(40 * MEBIBYTE))
         scratch._looked = 0.0
         with pytest.raises(DiskExceeded, match="40 MiB are free on the disk"):
-            scratch.watch()
+            scratch.watch(nothing)
     assert not scratch.path.exists()
 
 
 def test_a_disk_that_others_have_filled_is_no_verdict_about_the_job() -> None:
     with Scratch(least_free=1 << 60) as scratch, pytest.raises(WorkerTrouble, match="MiB are free on the disk"):
-        scratch.watch()
+        scratch.watch(nothing)
     with Scratch(least_free=1, least_files=1 << 60) as scratch, pytest.raises(WorkerTrouble, match="files more"):
-        scratch.watch()
+        scratch.watch(nothing)
 
 
 def test_a_folder_that_cannot_be_made_is_no_verdict_about_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

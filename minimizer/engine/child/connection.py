@@ -246,6 +246,7 @@ class Connection:
                 line = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if task.life.is_over.is_set() and task.messages.empty():
+                    self._watch()  # once more: a child that was ended for want of memory was ended by the job itself
                     return None
                 continue
             task.taken += len(line)

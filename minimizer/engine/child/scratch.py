@@ -10,6 +10,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +20,7 @@ LEAST_FREE = 1 << 30
 """Bytes that a job must leave free on the disk."""
 LEAST_FILES = 10_000
 """Files and folders that must still fit on it."""
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.2
 
 
 PREFIX = "minimizer-scratch-"
@@ -53,8 +54,10 @@ class Scratch:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def watch(self) -> None:
-        """Look at the disk, at most once a second. The sandbox bounds a file's size, but not how many there are.
+    def watch(self, stop: Callable[[], None]) -> None:
+        """Look at the disk, at most five times a second. The sandbox bounds a file's size, but not how many there are.
+
+        ``stop`` ends whoever writes, before it is counted what they have written.
 
         Raises:
             DiskExceeded: too little is free, and what the job has written is what is missing.
@@ -64,6 +67,7 @@ class Scratch:
             return
         self._looked = time.monotonic()
         if why := why_full(self.path, self._least_free, self._least_files):
+            stop()
             with_ours = _used(self.path)
             is_ours = not why_full(self.path, self._least_free, self._least_files, given_back=with_ours)
             raise DiskExceeded(why) if is_ours else WorkerTrouble(why)

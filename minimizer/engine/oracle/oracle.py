@@ -24,10 +24,11 @@ from minimizer.engine.program.model import Input, Program
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import UNJUDGED, Kind
 
+STARVED_COMPILER = r"std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted|Cannot allocate memory"
+"""What is said where a C++ compiler got too little memory."""
 NOISE = re.compile(
     r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"
-    r"|Cannot allocate memory|Resource temporarily unavailable|truncated (object|file)|file format not recognized"
-    r"|std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted"
+    r"|Resource temporarily unavailable|truncated (object|file)|file format not recognized|" + STARVED_COMPILER
 )
 """What a broken machine says, in whatever exception it comes."""
 OOM_SIGNALS = (9,)
@@ -132,6 +133,12 @@ def signature_of(outcome: Outcome) -> Signature | None:
     if kind is Kind.HANG:
         return Signature(kind, where=next(iter(outcome.places[-1:]), ""))
     return exception_signature(kind, outcome.exception)
+
+
+def is_starved_compiler(error: ExceptionInfo | None) -> bool:
+    """Whether Inductor's C++ compiler had too little memory, which is no compile error of the script."""
+    text = f"{error.root_type} {error.message}\n{error.root_message}" if error is not None else ""
+    return "CppCompileError" in text and re.search(STARVED_COMPILER, text) is not None
 
 
 def is_noise(outcome: Outcome) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from minimizer.engine import coverage
 from minimizer.engine.child import protocol
 from minimizer.engine.child.protocol import ExceptionInfo
-from minimizer.engine.oracle.oracle import exception_signature, verdict_signature
+from minimizer.engine.oracle.oracle import exception_signature, is_starved_compiler, verdict_signature
 from minimizer.engine.survey import dispute, in_eager
 from minimizer.engine.survey.cases import (
     Case,
@@ -48,11 +48,15 @@ from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.unended import Unended
-from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge
+from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
 """A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
+STARVED = (
+    "a C++ compiler of Inductor had too little memory, which is no compile error; "
+    "MINIMIZER_TRIAL_MEMORY_BYTES and MINIMIZER_JOB_MEMORY_BYTES say how much there may be"
+)
 CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
@@ -117,6 +121,9 @@ class Triage:
             assert error is not None
             survey.close()
             return self._raised(protocol.Finished(checked=survey.held.failure.checked or protocol.Checked()), error)
+        if survey.held is not None and is_starved_compiler(survey.held.failure.exception):
+            survey.close()
+            raise MemoryExceeded(STARVED)
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,7 +23,7 @@ from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.triage import Triage
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
@@ -34,7 +35,8 @@ from minimizer.vocabulary import Kind, Reason, Status
 def job(tmp_path: Path) -> _Job:
     (tmp_path / "a.py").write_text("import torch\n")
     journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
-    return _Job(tmp_path / "a.py", Options(), Settings(), journal, tmp_path / "shared", Path("python"), [], False)
+    scratch = cast(Any, SimpleNamespace(path=tmp_path))
+    return _Job(tmp_path / "a.py", Options(), Settings(), journal, scratch, Path("python"), [], False)
 
 
 class Unfinished:
@@ -61,9 +63,10 @@ class Unfinished:
             "then. --budget 20 may do: an estimate, by how long this step has taken.",
         ),
         (DiskExceeded("the disk is full"), "Stopped while running the script: the disk is full. No failure had been found by then."),
+        (MemoryExceeded("much memory"), "Stopped while running the script: much memory. No failure had been found by then."),
         (Cancelled("enough"), "Stopped while running the script: cancelled. No failure had been found by then."),
     ],
-    ids=["time", "disk", "owner"],
+    ids=["time", "disk", "memory", "owner"],
 )  # fmt: skip
 def test_a_job_that_is_ended_early_says_what_it_was_doing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, summary: str

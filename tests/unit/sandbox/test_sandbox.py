@@ -266,15 +266,18 @@ def test_runtime_paths_of_a_virtual_environment(tmp_path: Path) -> None:
     """It works inside, and the folder around it stays closed."""
     home = tmp_path / "project"
     venv.create(home / ".venv", with_pip=False)
-    (home / "secret").write_text("hunter2")
+    secrets = [home / "secret", home / ".venv" / "pip.conf", home / ".venv" / "minimizer-data" / "minimizer.db"]
+    for secret in secrets:
+        secret.parent.mkdir(exist_ok=True)
+        secret.write_text("hunter2")
     python = home / ".venv" / "bin" / "python"
     paths = runtime_paths(python)
-    assert home / ".venv" in paths
-    assert not {home, tmp_path, Path.home(), Path("/")} & set(paths)
-    script = "import sys, os, ssl, ctypes; print(sys.prefix, os.path.exists(sys.argv[1]))"
+    assert {home / ".venv" / "bin", home / ".venv" / "lib", home / ".venv" / "pyvenv.cfg"} <= set(paths)
+    assert not {home / ".venv", home, tmp_path, Path.home(), Path("/")} & set(paths)
+    script = "import sys, os, ssl, ctypes; print(sys.prefix, any(map(os.path.exists, sys.argv[1:])))"
     work = tmp_path / "work"
     work.mkdir()
-    seen = output(Bubblewrap(), python, "-c", script, home / "secret", cwd=work, read=paths)
+    seen = output(Bubblewrap(), python, "-c", script, *secrets, cwd=work, read=paths)
     assert seen == f"{home / '.venv'} False"
 
 

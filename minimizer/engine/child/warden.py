@@ -1,0 +1,63 @@
+"""Watches what a job takes of memory and disk, also while nobody waits for an answer, and ends its processes where it is too much."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from minimizer.engine.child.scratch import Scratch
+from minimizer.errors import MinimizerError
+from minimizer.sandbox import Sandbox
+
+LOOK_SECONDS = 0.2
+"""A disk writes some hundred MiB in that time, less than a job must leave free."""
+
+
+class Warden:
+    """A thread that looks every fifth of a second, from the beginning of the block to its end.
+
+    What it finds is raised where the job next calls `watch`.
+    """
+
+    def __init__(self, sandbox: Sandbox, scratch: Scratch) -> None:
+        self._sandbox, self._scratch = sandbox, scratch
+        self._over = threading.Event()
+        self._looking = threading.Lock()
+        self._found: MinimizerError | None = None
+        self._thread = threading.Thread(target=self._run, name="warden", daemon=True)
+
+    def __enter__(self) -> Warden:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def watch(self) -> None:
+        """Look now.
+
+        Raises:
+            MemoryExceeded, DiskExceeded: the job has taken too much, now or before.
+            WorkerTrouble: others have filled the disk.
+        """
+        with self._looking:
+            if self._found is None:
+                self._look()
+            if self._found is not None:
+                raise type(self._found)(*self._found.args)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            with self._looking:
+                if self._found is None:
+                    self._look()
+
+    def _look(self) -> None:
+        try:
+            self._sandbox.watch()
+            self._scratch.watch(self._sandbox.end)
+        except MinimizerError as error:
+            self._found = error

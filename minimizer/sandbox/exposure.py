@@ -1,0 +1,65 @@
+"""Refuses to start a service whose own files lie below what every script is shown: no sandbox would keep them apart."""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from minimizer.errors import InvalidOption, MissingTool
+from minimizer.sandbox.bubblewrap import SYSTEM_FOLDERS
+from minimizer.sandbox.interpreter import runtime_paths
+from minimizer.settings import Settings
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+@dataclass(frozen=True)
+class _Private:
+    what: str
+    path: Path
+    remedy: str
+
+
+def refuse_exposed(settings: Settings, interpreters: Iterable[Path]) -> None:
+    """Look at the database, the queue, the logs of this process, and where jobs have their folders.
+
+    Args:
+        settings: those of the service.
+        interpreters: all that scripts may run in.
+
+    Raises:
+        InvalidOption: one of them can be read by every script; the message says which, and what to do.
+    """
+    shown = [*map(Path, SYSTEM_FOLDERS)]
+    for python in interpreters:
+        try:
+            shown += runtime_paths(python)
+        except MissingTool:  # a worker says so where it looks at its interpreters
+            continue
+    resolved = {folder.resolve() for folder in shown if folder.is_dir()}
+    for private in _private(settings):
+        path = private.path.resolve()
+        if above := next((folder for folder in (path, *path.parents) if folder in resolved), None):
+            raise InvalidOption(
+                f"{private.what} ({path}) lies in {above}, which every script can read. {private.remedy}"
+            )
+
+
+def _private(settings: Settings) -> Iterator[_Private]:
+    elsewhere = "Name another folder in MINIMIZER_DATA_DIR."
+    if settings.database_url is None or settings.broker_url is None:
+        yield _Private("The data folder", settings.data_dir, elsewhere)
+    kind, _, file = (settings.database_url or "").partition(":///")
+    if kind.startswith("sqlite") and file:
+        yield _Private("The database", Path(file.partition("?")[0]), "Name another file in MINIMIZER_DATABASE_URL.")
+    yield _Private("The folder of running jobs", Path(tempfile.gettempdir()), "Name another folder in TMPDIR.")
+    for descriptor in ("1", "2"):
+        link = DESCRIPTORS / descriptor
+        try:
+            if stat.S_ISREG(link.stat().st_mode):
+                yield _Private("The log", link.readlink(), "Write it to another place.")
+        except OSError:  # closed
+            continue

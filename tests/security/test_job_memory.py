@@ -1,0 +1,147 @@
+"""What all processes of a job take together is bounded, however they take it, by a control group or by a watch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from minimizer.errors import MemoryExceeded
+from minimizer.sandbox import Bounds, Bubblewrap, Limits, Sandbox, bounded, cgroup
+
+PYTHON = Path("/usr/bin/env")
+MEBIBYTE = 1 << 20
+BOUND = 192 * MEBIBYTE
+LONG = 60
+WAIT = "\nprint('took it', flush=True)\ninput()\n"
+TAKE = {
+    "processes": "import os, signal\nfor _ in range(4):\n    if os.fork() == 0:\n        block = bytearray(80 << 20)\n        signal.pause()",
+    "memfd": "import os\nfile = os.memfd_create('x')\nfor _ in range(20):\n    os.write(file, bytes(16 << 20))",
+    "mapping": "import mmap\nmemory = mmap.mmap(-1, 320 << 20)\nfor at in range(0, 320 << 20, 4096):\n    memory[at] = 1",
+    "/dev/shm": "with open('/dev/shm/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
+    "/tmp": "with open('/tmp/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
+}
+LITTLE = """
+import mmap, os, signal
+block = mmap.mmap(-1, 64 << 20)
+block.write(bytes(64 << 20))
+reader, writer = os.pipe()
+for _ in range(5):
+    if os.fork() == 0:
+        sum(block[at] for at in range(0, 64 << 20, 4096))
+        os.write(writer, b"x")
+        signal.pause()
+for _ in range(5):
+    os.read(reader, 1)
+"""
+"""Shared by six processes, and to be counted once."""
+
+
+def sandbox(kind: type[Sandbox], counted: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    if counted == "watch":
+        monkeypatch.setattr(cgroup, "_make", lambda bounds: {})
+    bounds = Bounds(BOUND, processes=64)
+    return Limits("this is a test", bounds=bounds) if kind is Limits else Bubblewrap(bounds=bounds)
+
+
+def start(sandbox: Sandbox, script: str, folder: Path) -> subprocess.Popen[bytes]:
+    return sandbox.start(
+        [str(PYTHON), "python3", "-c", script + WAIT],
+        cwd=folder,
+        read=(),
+        write=[folder],
+        env={"PATH": os.defpath},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+counting = pytest.mark.parametrize(
+    "counted",
+    [
+        pytest.param("group", marks=pytest.mark.skipif("memory" not in bounded(), reason="no control group of memory")),
+        "watch",
+    ],
+)
+
+
+@counting
+@pytest.mark.parametrize("how", TAKE)
+def test_no_way_of_taking_memory_gets_a_job_past_its_bound(
+    how: str, counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = sandbox(Bubblewrap, counted, monkeypatch)
+    process = start(chosen, TAKE[how], tmp_path)
+    with pytest.raises(MemoryExceeded, match="more memory than the 192 MiB"):
+        chosen.finish(process, LONG, chosen.watch)
+    assert process.poll() is not None
+    with pytest.raises(MemoryExceeded):  # it stays the verdict
+        chosen.watch()
+
+
+@counting
+def test_processes_under_plain_limits_are_counted_too(
+    counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = sandbox(Limits, counted, monkeypatch)
+    with pytest.raises(MemoryExceeded):
+        chosen.finish(start(chosen, TAKE["processes"], tmp_path), LONG, chosen.watch)
+
+
+@counting
+def test_what_processes_share_counts_once(counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = sandbox(Bubblewrap, counted, monkeypatch)
+    process = start(chosen, LITTLE, tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"took it\n"
+    chosen.watch()
+    assert process.poll() is None
+    chosen.kill(process)
+
+
+@counting
+def test_commands_of_a_job_count_together(counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = sandbox(Bubblewrap, counted, monkeypatch)
+    half = "block = bytearray(120 << 20)"
+    first = start(chosen, half, tmp_path)
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"took it\n"
+    chosen.watch()
+    second = start(chosen, half, tmp_path)
+    with pytest.raises(MemoryExceeded):
+        chosen.finish(second, LONG, chosen.watch)
+    chosen.kill(first)
+    assert first.returncode != 0
+
+
+@pytest.mark.skipif("memory" not in bounded(), reason="no control group of memory")
+def test_groups_go_with_the_last_command(tmp_path: Path) -> None:
+    chosen = Bubblewrap(bounds=Bounds(BOUND, 64))
+    processes = [start(chosen, "", tmp_path) for _ in range(2)]
+    folders = {folder for _, folder in chosen._group._folders.values()}
+    assert folders and all(folder.is_dir() for folder in folders)
+    chosen.kill(processes[0])
+    assert all(folder.is_dir() for folder in folders)
+    chosen.kill(processes[1])
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_a_process_that_was_ended_is_not_the_commands_own_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the kernel ends the compiler, and the script goes on and calls that a compile error."""
+    chosen = sandbox(Bubblewrap, "watch", monkeypatch)
+    process = chosen.start(["false"], cwd=tmp_path, read=(), write=[tmp_path], env={"PATH": os.defpath})
+    chosen._group.ran_out = True
+    with pytest.raises(MemoryExceeded):
+        chosen.finish(process, LONG, lambda: None)
+
+
+def test_all_of_this_would_be_had_without_a_bound(tmp_path: Path) -> None:
+    chosen = Bubblewrap(bounds=Bounds(1 << 40, 64))
+    for script in TAKE.values():
+        process = start(chosen, script, tmp_path)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"took it\n"
+        chosen.watch()
+        chosen.kill(process)
