@@ -17,20 +17,6 @@ from minimizer.vocabulary import Step
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-STEP_TEXT = {
-    Step.PREPARE: "Prepare",
-    Step.EXACT: "Compare what the script sees between its graphs",
-    Step.SURVEY: "Run the script, eager against compiled",
-    Step.LOCALIZE: "Find the module and the ops at fault",
-    Step.REDUCE: "Reduce",
-    Step.EMIT: "Write repro.py",
-    Step.VERIFY: "Run repro.py in a clean process",
-    Step.BLAME: "Find the stage to blame",
-    Step.MEASURE: "Measure every layer, and the health of what was compiled",
-    Step.DIAGNOSE: "Find the part to blame and a workaround",
-    Step.WITNESS: "Ask PyTorch's own minifier",
-}
-
 
 class View(Protocol):
     """Shows events to a person."""
@@ -109,9 +95,8 @@ class PlainView:
         pass
 
     def _step(self, event: Event) -> None:
-        text = STEP_TEXT.get(event["step"], event["step"])
         if event["state"] == "started":
-            self._say(f"{text} ...")
+            self._say(f"{Step(event['step']).what} ...")
 
     def _progress(self, event: Event) -> None:
         """Trials come by the dozen: only a new size or a new message is worth a line."""
@@ -175,10 +160,10 @@ class LiveView:
         rows: list[RenderableType] = []
         for step, seconds in self._steps.items():
             if seconds is None:
-                waited = f" {STEP_TEXT[step]}  {now - self._begun[step]:.0f} s"
+                waited = f" {step.what}  {now - self._begun[step]:.0f} s"
                 rows.append(Spinner("dots", Text(waited, style="bold")))
             else:
-                rows.append(Text(f"✓ {STEP_TEXT[step]}  {seconds:.1f} s", style="dim"))
+                rows.append(Text(f"✓ {step.what}  {seconds:.1f} s", style="dim"))
         rows.append(Text(self._numbers(now - self._started)))
         return Group(*rows)
 

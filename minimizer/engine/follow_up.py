@@ -1,4 +1,4 @@
-"""What is done with a repro once there is one: verify → diagnose → measure → compare versions → hear witnesses.
+"""What is done with a repro once there is one: verify, and behind that the steps that only add to the report, in the order of `Step`.
 
 Verification decides what the repro is worth. All that comes after it only adds to the report, and what is not known in time stays
 unknown there.
@@ -6,7 +6,8 @@ unknown there.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.program.regions import Region
-from minimizer.engine.secondary import Found
+from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.engine.verify.other_torches import compare
@@ -151,24 +152,31 @@ class FollowUp:
         if result.disputed:
             report.summary += f" {result.disputed}"
 
-    def diagnose(self, result: Result, patient: Patient | None) -> list[Region]:
-        """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
-        if patient is not None and self.report.verification is not None and self.report.verification.holds:
-            with self.journal.step(Step.DIAGNOSE):
+    @contextmanager
+    def adding(self, step: Step) -> Iterator[None]:
+        """Inside, a step that only adds to the report: what it does not come to in time stays unknown."""
+        with self.journal.reserving(FINISH_SECONDS), self.journal.step(step), suppress(BudgetExceeded, ChildFailed):
+            yield
+        self.journal.keep()
+
+    def diagnose(self, patient: Patient | None, find_workaround: Callable[[], None] | None) -> None:
+        """The part of the compiler to blame, and a workaround."""
+        if self.report.verification is None or not self.report.verification.holds:
+            return
+        if patient is not None:
+            with self.adding(Step.DIAGNOSE):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
                 diagnose(patient, self.journal, seconds=seconds)
-        suspects = self._describe(result.found) if result.found is not None else []
-        self.examine()
-        self._compare_versions(result)
-        return suspects
+        elif find_workaround is not None:
+            with self.adding(Step.DIAGNOSE):
+                find_workaround()
 
-    def _describe(self, found: Found) -> list[Region]:
-        """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""
+    def describe(self, result: Result) -> list[Region]:
+        """The table of layers, and the graph around the culprit. Returns regions of it that turn out to be wrong by themselves too."""
         suspects: list[Region] = []
-        step = self.journal.step(Step.MEASURE)
-        with self.journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
-            suspects = describe(found.program, found.oracle, self.journal)
-        self.journal.keep()
+        if result.found is not None:
+            with self.adding(Step.LAYERS):
+                suspects = describe(result.found.program, result.found.oracle, self.journal)
         return suspects
 
     def examine(self) -> None:
@@ -180,20 +188,26 @@ class FollowUp:
             CHEAP_SECONDS, self.journal.left / 4
         ):
             return
-        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.MEASURE), suppress(BudgetExceeded):
+        with self.adding(Step.HEALTH):
             examine(self.surveys, self.place, self.journal)
-        self.journal.keep()
 
-    def _compare_versions(self, result: Result) -> None:
+    def compare(self, result: Result) -> None:
         """The repro in every other torch that is configured."""
         report, verification = self.report, self.report.verification
         toolchains = self.settings.interpreters
         if not toolchains or verification is None or not verification.holds:
             return
-        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.VERIFY), suppress(BudgetExceeded):
+        with self.adding(Step.COMPARE):
             jobs = self.settings.trial_jobs
             report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
-        self.journal.keep()
+
+    def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
+        """Repros of the other culprits; ``suspects`` are known to fail by themselves."""
+        if result.found is not None:
+            with self.adding(Step.FURTHER):
+                write_further(
+                    result.found, suspects, place=self.place, journal=self.journal, jobs=self.settings.trial_jobs
+                )
 
     def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""

@@ -19,7 +19,7 @@ from minimizer.cli.options import require_place
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
 from minimizer.sink import Sink
-from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status
+from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
 
 Engine = Callable[..., Report]
 
@@ -190,7 +190,7 @@ def test_progress_is_plain_lines_on_stderr(minimizer: CommandLine, script: Path)
     minimizer.engine(minimize)
     said = [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()]
     assert said == [
-        "Reduce ...",
+        f"{Step.REDUCE.what} ...",
         "It fails: wrong_output (3 of 3 runs)",
         "  40 nodes of 40, 5 trials",
         "  7 nodes of 40, 5 trials",

@@ -79,6 +79,20 @@ def test_steps_are_timed_and_told(tmp_path: Path) -> None:
     assert "reduce" in report.timings
 
 
+def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all steps together took as long as the job."""
+    now = iter((0.0, 0.0, 2.0, 2.0, 5.0, 5.0, 9.0, 9.0))
+    monkeypatch.setattr("minimizer.engine.journal.time", type("Clock", (), {"monotonic": lambda: next(now)}))
+    report = Report()
+    journal = Journal(FolderSink(tmp_path), report, budget=60)
+    monkeypatch.setattr(journal, "log", lambda text: None)
+    for step in (Step.REDUCE, Step.BLAME, Step.REDUCE):
+        with journal.step(step):
+            pass
+    journal.keep()
+    assert report.timings == {"reduce": 6.0, "blame": 3.0, "total": 9.0}
+
+
 def test_a_note_is_told_once(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()
