@@ -174,8 +174,8 @@ class _Job:
                         self._see_graphs(surveys, follow_up)
                 finally:
                     self._tell_of_memory(executor)
-            if self._options.witness and self._wants_witnesses():
-                with self._journal.step(Step.WITNESS):
+            if self._options.witness and self._wants_witnesses(follow_up):
+                with follow_up.adding(Step.WITNESS):
                     self._hear(follow_up)
 
     def _made(self, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, routes: Routes) -> Made | None:
@@ -267,11 +267,13 @@ class _Job:
             follow_up.compare(result)
         follow_up.look_further(result, suspects)
 
-    def _wants_witnesses(self) -> bool:
+    def _wants_witnesses(self, follow_up: FollowUp) -> bool:
         """Whether the compiler may be to blame for something, and a healthy script costs no more than a run or two of it."""
         report = self._report
         if report.status is Status.HEALTHY:
             return report.timings[Step.SURVEY] <= CHEAP_SECONDS
+        if report.verification is not None and report.verification.holds:
+            return follow_up.has_time(Step.WITNESS)
         return report.status is not Status.FAILED or report.reason is Reason.NOTHING_COMPILED
 
     def _hear(self, follow_up: FollowUp) -> None:
@@ -386,6 +388,7 @@ class _Job:
     def _conclude(self, found: Settled, follow_up: FollowUp) -> None:
         """The verdict where there is nothing to reduce."""
         self._settle(found)
+        self._journal.decide()
         if found.status is Status.HEALTHY and self._options.diagnosis:
             follow_up.examine()
 

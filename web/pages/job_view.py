@@ -63,6 +63,16 @@ class JobView:
         return min(2 * self.job.options.budget, MAX_BUDGET) if self.job.reason is Reason.BUDGET else None
 
     @property
+    def stop(self) -> str:
+        """What the button says that ends a job."""
+        if self.job.cancel_requested:
+            return "Stopping…"
+        if not self.job.can_stop:
+            return "Cancel"
+        holds = self.report is not None and self.report.verification is not None and self.report.verification.holds
+        return "Stop here, keep the repro" if holds else "Stop here, keep the verdict"
+
+    @property
     def failure(self) -> dict[str, Any] | None:
         return self.report.failure.model_dump(mode="json") if self.report and self.report.failure else self.job.failure
 

@@ -93,6 +93,30 @@ def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.
     assert report.timings == {"reduce": 6.0, "blame": 3.0, "total": 9.0}
 
 
+def test_the_clock_goes_on_whatever_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing is written but the result; what was told of the reduction stays beside it."""
+    events: list[dict[str, object]] = []
+    journal = Journal(FolderSink(tmp_path, events.append), Report(), budget=600)
+    journal.progress(nodes=3, nodes_before=40, trials=7, message="guess")
+
+    def stand_at(seconds: float) -> None:
+        journal._started = time.monotonic() - seconds
+
+    stand_at(100)
+    with journal.undisturbed(30), journal.within(200):
+        journal.watch()
+        journal.watch()
+    first, second = events
+    assert (first["message"], first["decided"]) == ("guess", False)
+    assert {name: second[name] for name in ("nodes", "nodes_before", "trials", "budget")} == {
+        "nodes": 3, "nodes_before": 40, "trials": 7, "budget": 600,
+    }  # fmt: skip
+    assert second["elapsed"] == pytest.approx(100, abs=5) and "message" not in second
+
+    journal.decide()
+    assert events[-1]["decided"] is True and journal.decided_at is not None
+
+
 def test_a_note_is_told_once(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()

@@ -190,6 +190,30 @@ def test_job_page_while_it_runs(client: FlaskClient, store: Store, hands: Hands)
     assert "Stopping" in client.get(f"/jobs/{hands.claim.job_id}").text
 
 
+def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClient, store: Store, hands: Hands) -> None:
+    """Page and REST say so; a worker that takes the job anew begins without a verdict."""
+    url, rest = f"/jobs/{hands.claim.job_id}", f"/api/v1/jobs/{hands.claim.job_id}"
+    hands.event("progress", nodes=1, elapsed=9.0, decided=False)
+    assert ">Cancel<" in client.get(url).text and client.get(rest).json["can_stop"] is False
+
+    store.put_report(hands.claim, Report(status=Status.HEALTHY))
+    hands.event("step", step="health", state="started")
+    hands.event("progress", nodes=1, elapsed=9.0, decided=True)
+    page = client.get(url).text
+    assert "Stop here, keep the verdict" in page and Step.HEALTH.what in page and "you can stop here" in page
+    store.put_report(hands.claim, minimized_report())
+    assert "Stop here, keep the repro" in client.get(url).text
+    body = client.get(rest).json
+    assert (body["can_stop"], body["links"]["cancel"]) == (True, f"{rest}/cancel")
+
+    store.release(hands.claim)
+    again = Hands(store, store.job(hands.claim.job_id))
+    assert client.get(rest).json["can_stop"] is False and ">Cancel<" in client.get(url).text
+    again.event("progress", decided=True)
+    assert client.post(f"{rest}/cancel").json["can_stop"] is False
+    assert "Stopping" in client.get(url).text
+
+
 def test_the_steps_of_the_page_are_in_their_order_and_add_up(client: FlaskClient, hands: Hands) -> None:
     for step, seconds in ((Step.REDUCE, 70), (Step.BLAME, 5), (Step.REDUCE, 50)):
         hands.event("step", step=step, state="started")
