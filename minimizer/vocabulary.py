@@ -78,19 +78,53 @@ class Reason(StrEnum):
 
 
 class Step(StrEnum):
-    """The steps of the pipeline, in the order in which a job passes them."""
+    """The steps of a job, in the order in which it takes them: the one place where that order stands.
 
-    PREPARE = "prepare"
-    EXACT = "exact"
-    SURVEY = "survey"
-    LOCALIZE = "localize"
-    REDUCE = "reduce"
-    BLAME = "blame"
-    EMIT = "emit"
-    VERIFY = "verify"
-    MEASURE = "measure"
-    DIAGNOSE = "diagnose"
-    WITNESS = "witness"
+    The engine, the ``timings`` of a report, the terminal, the page of a job and the documents follow it. A step may be taken again:
+    a flaky failure is reduced twice, a repro that does not hold is written anew.
+    """
+
+    label: str
+    """A word or two, for a row of steps."""
+    doing: str
+    """What is being done, behind "while"."""
+    what: str
+    """The same as a sentence for a person who watches."""
+
+    def __new__(cls, name: str, label: str = "", doing: str = "", what: str = "") -> Step:
+        # The defaults are for type checkers, which take ``Step("reduce")`` for a call of this.
+        step = str.__new__(cls, name)
+        step._value_, step.label, step.doing, step.what = name, label, doing, what
+        return step
+
+    PREPARE = "prepare", "Prepare", "preparing the run", "Reading the script and starting its sandbox"
+    EXACT = (
+        "exact", "Between graphs", "comparing what the script sees between graphs",
+        "Comparing what the script sees of itself, with and without the compiler",
+    )  # fmt: skip
+    SURVEY = "survey", "Survey", "running the script", "Running it with and without the compiler"
+    LOCALIZE = (
+        "localize", "Localize", "localizing the failure",
+        "Finding the graph, the module and the node where it goes wrong",
+    )  # fmt: skip
+    REDUCE = "reduce", "Reduce", "reducing", "Taking away everything that the failure does not need"
+    BLAME = (
+        "blame", "Blame", "looking for the stage of the compiler to blame",
+        "Finding the stage of the compiler that is at fault",
+    )  # fmt: skip
+    EMIT = "emit", "Write", "writing the repro", "Writing repro.py"
+    VERIFY = "verify", "Verify", "verifying the repro", "Running repro.py alone, in clean processes"
+    DIAGNOSE = (
+        "diagnose", "Diagnose", "looking for the part of that stage to blame and a workaround",
+        "Finding the part of that stage that is at fault, and a way around it",
+    )  # fmt: skip
+    LAYERS = "layers", "Layers", "measuring layers", "Measuring every layer, and the graph around the culprit"
+    HEALTH = "health", "Health", "measuring the compiled code", "Measuring the health of what was compiled"
+    COMPARE = (
+        "compare", "Versions", "running the repro in other torches", "Running repro.py in the other versions of torch",
+    )  # fmt: skip
+    FURTHER = "further", "Further", "looking for what else fails", "Looking for what else fails by itself"
+    WITNESS = "witness", "Witness", "hearing PyTorch's own minifier", "Asking PyTorch's own minifier for its view"
 
 
 class Role(StrEnum):

@@ -17,20 +17,6 @@ from minimizer.vocabulary import Step
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-STEP_TEXT = {
-    Step.PREPARE: "Prepare",
-    Step.EXACT: "Compare what the script sees between its graphs",
-    Step.SURVEY: "Run the script, eager against compiled",
-    Step.LOCALIZE: "Find the module and the ops at fault",
-    Step.REDUCE: "Reduce",
-    Step.EMIT: "Write repro.py",
-    Step.VERIFY: "Run repro.py in a clean process",
-    Step.BLAME: "Find the stage to blame",
-    Step.MEASURE: "Measure every layer, and the health of what was compiled",
-    Step.DIAGNOSE: "Find the part to blame and a workaround",
-    Step.WITNESS: "Ask PyTorch's own minifier",
-}
-
 
 class View(Protocol):
     """Shows events to a person."""
@@ -40,9 +26,12 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def open_view() -> View:
-    """The view that fits stderr."""
-    return LiveView() if sys.stderr.isatty() else PlainView()
+KEPT = "The verdict stands. What follows only adds to the report: Ctrl-C ends here, and keeps it."
+
+
+def open_view(*, decided: str = "") -> View:
+    """The view that fits stderr; ``decided`` is said once the verdict of the job is reached, and work on it goes on."""
+    return LiveView(decided) if sys.stderr.isatty() else PlainView(decided)
 
 
 def printable(text: object, limit: int = 2000) -> str:
@@ -93,9 +82,10 @@ def _nodes(count: object) -> str:
 class PlainView:
     """One line an event worth telling, each with the seconds since the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, decided: str = "") -> None:
         self._started = time.monotonic()
         self._said: tuple[object, object] = (None, None)
+        self._decided = decided
 
     def event(self, event: Event) -> None:
         if event["type"] == "step":
@@ -109,12 +99,16 @@ class PlainView:
         pass
 
     def _step(self, event: Event) -> None:
-        text = STEP_TEXT.get(event["step"], event["step"])
         if event["state"] == "started":
-            self._say(f"{text} ...")
+            self._say(f"{Step(event['step']).what} ...")
 
     def _progress(self, event: Event) -> None:
         """Trials come by the dozen: only a new size or a new message is worth a line."""
+        if event.get("decided") and self._decided:
+            self._say(self._decided)
+            self._decided = ""
+        if "message" not in event:  # the clock alone
+            return
         now = (event.get("nodes"), event.get("message"))
         if now == self._said:
             return
@@ -133,7 +127,7 @@ class PlainView:
 class LiveView:
     """The steps with a tick each, the node count and the clock, redrawn in place; findings scroll above."""
 
-    def __init__(self) -> None:
+    def __init__(self, decided: str = "") -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -141,6 +135,7 @@ class LiveView:
         self._steps: dict[Step, float | None] = {}
         self._begun: dict[Step, float] = {}
         self._progress: Event = {}
+        self._decided = decided
         self._live = Live(
             console=Console(stderr=True), get_renderable=self._render, refresh_per_second=4, redirect_stdout=False
         )
@@ -150,7 +145,7 @@ class LiveView:
         if event["type"] == "step":
             self._step(event)
         elif event["type"] == "progress":
-            self._progress = event
+            self._progress = {**self._progress, **event}
         elif line := sentence(event):
             from rich.text import Text
 
@@ -175,11 +170,13 @@ class LiveView:
         rows: list[RenderableType] = []
         for step, seconds in self._steps.items():
             if seconds is None:
-                waited = f" {STEP_TEXT[step]}  {now - self._begun[step]:.0f} s"
+                waited = f" {step.what}  {now - self._begun[step]:.0f} s"
                 rows.append(Spinner("dots", Text(waited, style="bold")))
             else:
-                rows.append(Text(f"✓ {STEP_TEXT[step]}  {seconds:.1f} s", style="dim"))
+                rows.append(Text(f"✓ {step.what}  {seconds:.1f} s", style="dim"))
         rows.append(Text(self._numbers(now - self._started)))
+        if self._progress.get("decided") and self._decided:
+            rows.append(Text(self._decided))
         return Group(*rows)
 
     def _numbers(self, elapsed: float) -> str:

@@ -16,7 +16,7 @@ import click
 from minimizer.api import default_folder
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
-from minimizer.cli.progress import View, open_view
+from minimizer.cli.progress import KEPT, View, open_view
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.script_text import check_script
@@ -103,7 +103,7 @@ def run(
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_tools(sandbox, interpreter)
-    view = open_view()
+    view = open_view(decided=KEPT)
     try:
         with _stop_on_signal() as stopped:
             sink = RunSink(folder, _listener(view, as_json), stopped)

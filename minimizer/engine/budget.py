@@ -11,12 +11,6 @@ from minimizer.options import MAX_BUDGET
 from minimizer.report.model import Report, operators_of
 from minimizer.vocabulary import Step
 
-STEPS: dict[Step, str] = {
-    Step.PREPARE: "preparing the run", Step.EXACT: "comparing what the script sees between graphs", Step.SURVEY: "running the script", Step.LOCALIZE: "localizing the failure",
-    Step.REDUCE: "reducing", Step.EMIT: "writing the repro", Step.VERIFY: "verifying the repro",
-    Step.BLAME: "looking for the part of the compiler to blame", Step.MEASURE: "measuring layers",
-    Step.DIAGNOSE: "looking for a workaround", Step.WITNESS: "hearing PyTorch's own minifier",
-}  # fmt: skip
 DOING = {
     "compile": "compiling {graph}",
     "run": "running {graph}, compiled",
@@ -43,7 +37,7 @@ def doing(phase: Mapping[str, Any]) -> str:
 
 def ended(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
     """The summary of a job that was ended early: ``why``, in which step, what it had found, and a budget that would do."""
-    step = STEPS[journal.last_step] if journal.last_step is not None else "preparing"
+    step = journal.last_step.doing if journal.last_step is not None else "preparing"
     about = f" ({journal.subject})" if journal.subject and journal.last_step is not Step.SURVEY else ""
     more = larger(journal.budget, journal.step_seconds) if is_time else None
     hint = f" --budget {more} may do: an estimate, by how long this step has taken." if more is not None else ""

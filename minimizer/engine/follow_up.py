@@ -1,4 +1,4 @@
-"""What is done with a repro once there is one: verify → diagnose → measure → compare versions → hear witnesses.
+"""What is done with a repro once there is one: verify, and behind that the steps that only add to the report, in the order of `Step`.
 
 Verification decides what the repro is worth. All that comes after it only adds to the report, and what is not known in time stays
 unknown there.
@@ -6,7 +6,8 @@ unknown there.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,13 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.program.regions import Region
-from minimizer.engine.secondary import Found
+from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
 from minimizer.engine.verify.other_torches import compare
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
@@ -40,8 +41,20 @@ FIRMER = (
     "What could be reduced further fails among our trials and not in a process of its own, as where code reads memory that nobody "
     "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
 )
+SHARES: dict[Step, float] = {
+    Step.DIAGNOSE: 0.30,
+    Step.LAYERS: 0.20,
+    Step.HEALTH: 0.15,
+    Step.COMPARE: 0.10,
+    Step.FURTHER: 0.10,
+    Step.WITNESS: 0.15,
+}
+"""What each step behind a verified repro may take, as a share of the time that it took to have that repro; one gets what those
+before it have left, too. Together they are 1: whoever waits for the end waits at most twice as long as for the repro."""
 CHEAP_SECONDS = 60.0
-"""A survey that took no longer is worth a run more, to see how healthy the compiled code is."""
+"""A survey that took no longer is worth a run more of a script without a repro, to see how healthy the compiled code is."""
+SURVEY_RUNS = 2
+"""How many runs of the script a survey takes at least: in eager, and compiled."""
 
 
 @dataclass(frozen=True)
@@ -150,50 +163,93 @@ class FollowUp:
             report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
         if result.disputed:
             report.summary += f" {result.disputed}"
+        self.journal.decide()
 
-    def diagnose(self, result: Result, patient: Patient | None) -> list[Region]:
-        """All that is worth knowing beside the repro. Returns regions of the graph that turn out to be wrong by themselves too."""
-        if patient is not None and self.report.verification is not None and self.report.verification.holds:
-            with self.journal.step(Step.DIAGNOSE):
-                seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
-                diagnose(patient, self.journal, seconds=seconds)
-        suspects = self._describe(result.found) if result.found is not None else []
-        self.examine()
-        self._compare_versions(result)
-        return suspects
-
-    def _describe(self, found: Found) -> list[Region]:
-        """The table of layers, and the graph around the culprit: what is not known in time stays unknown."""
-        suspects: list[Region] = []
-        step = self.journal.step(Step.MEASURE)
-        with self.journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
-            suspects = describe(found.program, found.oracle, self.journal)
+    @contextmanager
+    def adding(self, step: Step) -> Iterator[None]:
+        """Inside, a step that only adds to the report: what it does not come to in its share of the time stays unknown, and that is told."""
+        seconds = self.share(step)
+        with self.journal.within(seconds), self.journal.step(step), suppress(ChildFailed):
+            try:
+                yield
+            except BudgetExceeded as error:
+                is_time = not isinstance(error, DiskExceeded)
+                why = f"its share of the time ({seconds:.0f} s) was used up" if is_time else error
+                self.journal.note(f"Stopped while {step.doing}: {why}. What was not known by then stays unknown.")
         self.journal.keep()
+
+    def share(self, step: Step) -> float:
+        """How many seconds a step may take that begins now: `SHARES` behind a verified repro, else what is left of the budget."""
+        verified = self._verified_at
+        if verified is None:
+            return self.journal.left if step is Step.WITNESS else max(0.0, self.journal.left - FINISH_SECONDS)
+        whole = min(verified, self.journal.budget - verified)
+        until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
+        return max(0.0, until - self.journal.elapsed)
+
+    def has_time(self, step: Step) -> bool:
+        """Whether a step that runs the script once more may come to its end; it is noted where it may not."""
+        survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
+        if self._verified_at is None:
+            return survey <= max(CHEAP_SECONDS, self.journal.left / 4)
+        fits = survey / SURVEY_RUNS <= self.share(step)
+        if not fits:
+            self.journal.note(f"Not begun for want of time, since it runs the script once more: {step.doing}.")
+        return fits
+
+    @property
+    def _verified_at(self) -> float | None:
+        """When the repro was verified, in seconds since the job began; None if it is not."""
+        verification = self.report.verification
+        return self.journal.decided_at if verification is not None and verification.holds else None
+
+    def diagnose(self, patient: Patient | None, find_workaround: Callable[[], None] | None) -> None:
+        """The part of the compiler to blame, and a workaround."""
+        if self.report.verification is None or not self.report.verification.holds:
+            return
+        if patient is not None:
+            with self.adding(Step.DIAGNOSE):
+                seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
+                diagnose(patient, self.journal, seconds=min(seconds, self.journal.left))
+        elif find_workaround is not None:
+            with self.adding(Step.DIAGNOSE):
+                find_workaround()
+
+    def describe(self, result: Result) -> list[Region]:
+        """The table of layers, and the graph around the culprit. Returns regions of it that turn out to be wrong by themselves too."""
+        suspects: list[Region] = []
+        if result.found is not None:
+            with self.adding(Step.LAYERS):
+                suspects = describe(result.found.program, result.found.oracle, self.journal)
         return suspects
 
     def examine(self) -> None:
         """How healthy the compiled code is, where a run more costs little and comes to an end."""
-        report = self.report
-        if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
+        failure = self.report.failure
+        if failure is not None and failure.kind in (Kind.CRASH, Kind.HANG):
             return
-        if report.timings.get(Step.SURVEY, report.timings.get(Step.EXACT, 0.0)) > max(
-            CHEAP_SECONDS, self.journal.left / 4
-        ):
+        if not self.has_time(Step.HEALTH):
             return
-        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.MEASURE), suppress(BudgetExceeded):
+        with self.adding(Step.HEALTH):
             examine(self.surveys, self.place, self.journal)
-        self.journal.keep()
 
-    def _compare_versions(self, result: Result) -> None:
+    def compare(self, result: Result) -> None:
         """The repro in every other torch that is configured."""
         report, verification = self.report, self.report.verification
         toolchains = self.settings.interpreters
         if not toolchains or verification is None or not verification.holds:
             return
-        with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.VERIFY), suppress(BudgetExceeded):
+        with self.adding(Step.COMPARE):
             jobs = self.settings.trial_jobs
             report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
-        self.journal.keep()
+
+    def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
+        """Repros of the other culprits; ``suspects`` are known to fail by themselves."""
+        if result.found is not None:
+            with self.adding(Step.FURTHER):
+                write_further(
+                    result.found, suspects, place=self.place, journal=self.journal, jobs=self.settings.trial_jobs
+                )
 
     def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""

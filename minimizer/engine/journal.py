@@ -15,6 +15,8 @@ from minimizer.vocabulary import Step
 
 LOG_LINES = 20_000
 TRACEBACK = "traceback.txt"
+TICK_SECONDS = 5.0
+"""How old the elapsed time may be that was told last."""
 
 
 class Journal:
@@ -22,7 +24,7 @@ class Journal:
 
     def __init__(self, sink: Sink, report: Report, budget: float) -> None:
         self.sink, self.report = sink, report
-        self._budget, self._started = budget, time.monotonic()
+        self._budget, self._whole, self._started = budget, budget, time.monotonic()
         self._reserve = self._undisturbed_until = 0.0
         self._shown: set[str] = set()
         self._lines: list[str] = []
@@ -37,6 +39,10 @@ class Journal:
         self.last_step: Step | None = None
         """The step that was begun last."""
         self._step_started = self._started
+        self.decided_at: float | None = None
+        """When the verdict was reached, in seconds since the job began: from there on a job that is stopped keeps it."""
+        self._progress: dict[str, Any] = {}
+        self._told_at = 0.0
 
     @property
     def elapsed(self) -> float:
@@ -97,6 +103,7 @@ class Journal:
             Cancelled: the owner asked for it.
             BudgetExceeded: the time is used up.
         """
+        self._tick()
         if self.elapsed < self._undisturbed_until:
             self.sink.cancelled()  # all the same: a worker takes an engine that never asks for stuck
             return
@@ -111,6 +118,7 @@ class Journal:
             Cancelled: the owner asked for it.
             BudgetExceeded: the job takes more of something else than it may.
         """
+        self._tick()
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
         self.guard()
@@ -157,7 +165,25 @@ class Journal:
 
     def progress(self, **data: Any) -> None:
         """How far the work is."""
-        self.event("progress", elapsed=round(self.elapsed, 1), budget=self._budget, **data)
+        self._progress = {name: value for name, value in data.items() if name != "message"}
+        self._tell(**data)
+        self.log(f"progress {' '.join(f'{key}={value}' for key, value in data.items())}")
+
+    def decide(self) -> None:
+        """The verdict is reached; what follows only adds to the report."""
+        self.decided_at = self.elapsed
+        self._tell()
+
+    def _tick(self) -> None:
+        if self.elapsed - self._told_at >= TICK_SECONDS:
+            self._tell()
+
+    def _tell(self, **data: Any) -> None:
+        """Tell how far the work is: what was told before still holds, and the clock goes on."""
+        self._told_at = self.elapsed
+        decided = self.decided_at is not None
+        times = {"elapsed": round(self._told_at, 1), "budget": self._whole, "decided": decided}
+        self.sink.event("progress", **times, **{**self._progress, **data})
 
     def log(self, text: str) -> None:
         """Lines for ``run.log`` only, without what would move the cursor of a terminal that they are shown in."""

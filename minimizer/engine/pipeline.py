@@ -1,4 +1,4 @@
-"""The whole story: script → exact runs → survey → localize → reduce → blame → emit → verify → diagnose → witness → sink.
+"""The whole story, in the order of `Step`: from a script to a verified repro, and from there to all that is worth knowing of it.
 
 The steps from localize to emit are in `graph_search.py`, and in `script_search.py` for what no graph carries; those behind them are
 in `follow_up.py`.
@@ -11,7 +11,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from minimizer.engine import budget
@@ -25,12 +26,12 @@ from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.scratch import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.draft import Result
-from minimizer.engine.follow_up import CHEAP_SECONDS, WITNESS_SECONDS, FollowUp
-from minimizer.engine.graph_search import FINISH_SECONDS, Unreduced
+from minimizer.engine.follow_up import CHEAP_SECONDS, FollowUp
+from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
+from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes, checked_of
-from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
@@ -164,18 +165,18 @@ class _Job:
                 surveys, plain = self._surveys(executor), stack.enter_context(self._plain_runs(place))
                 follow_up = FollowUp(self._script, place, surveys, self._journal, self._options, self._settings)
                 try:
-                    is_between, made = self._between_graphs(executor)
+                    is_between, made = self._between_graphs(executor, follow_up)
                     routes = self._routes(executor, self._triage(surveys, plain), beside)
                     if not is_between:
                         made = self._made(surveys, plain, follow_up, routes)
                     if made is not None:
                         self._follow(made, follow_up, routes)
                     if is_between:
-                        self._see_graphs(surveys)
+                        self._see_graphs(surveys, follow_up)
                 finally:
                     self._tell_of_memory(executor)
-            if self._options.witness and self._wants_witnesses():
-                with self._journal.step(Step.WITNESS):
+            if self._options.witness and self._wants_witnesses(follow_up):
+                with follow_up.adding(Step.WITNESS):
                     self._hear(follow_up)
 
     def _made(self, surveys: Surveys, plain: PlainRuns, follow_up: FollowUp, routes: Routes) -> Made | None:
@@ -204,7 +205,7 @@ class _Job:
         self._conclude(last, follow_up)
         return None
 
-    def _between_graphs(self, executor: Executor) -> tuple[bool, Made | None]:
+    def _between_graphs(self, executor: Executor, follow_up: FollowUp) -> tuple[bool, Made | None]:
         """Whether the script sees something otherwise with the compiler that no graph shows, and its repro, not verified yet."""
         if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
             return False, None
@@ -229,17 +230,18 @@ class _Job:
             return False, None
         repro = between.repro(answer.found)
         if repro is not None:
-            return True, Made(Result(repro), None)
+            return True, Made(Result(repro), None, partial(between.look_for_workaround, answer.found))
+        with follow_up.adding(Step.DIAGNOSE):
+            between.look_for_workaround(answer.found)
         assert self._report.failure is not None
         how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
         _end(self._report, Status.PARTIAL, Reason.NOT_VERIFIED, f"{self._report.failure.message} {how}")
         return True, None
 
-    def _see_graphs(self, surveys: Surveys) -> None:
+    def _see_graphs(self, surveys: Surveys, follow_up: FollowUp) -> None:
         """Whether a graph is wrong besides, where the repro is of what no graph shows; in the time that is left."""
         triage = Triage(surveys, on_note=self._journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
-        step = self._journal.step(Step.SURVEY)
-        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed):
+        with follow_up.adding(Step.FURTHER):
             found = triage.run()
             if isinstance(found, Case):
                 found.survey.close()
@@ -251,7 +253,6 @@ class _Job:
                 )
             if not isinstance(found, ScriptCase):
                 self._report.checked = checked_of(found.checked, self._exact)
-        self._journal.keep()
 
     def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
         """Verify, and find out what is worth knowing beside the repro."""
@@ -259,18 +260,21 @@ class _Job:
         result = follow_up.verify(made.result)
         patient = made.patient if result is made.result else routes.patient(result)
         self._journal.keep()
-        suspects = follow_up.diagnose(result, patient) if self._options.diagnosis else []
-        if result.found is not None:
-            with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
-                write_further(
-                    result.found, suspects, place=follow_up.place, journal=self._journal, jobs=self._settings.trial_jobs
-                )
+        suspects: list[Region] = []
+        if self._options.diagnosis:
+            follow_up.diagnose(patient, made.find_workaround)
+            suspects = follow_up.describe(result)
+            follow_up.examine()
+            follow_up.compare(result)
+        follow_up.look_further(result, suspects)
 
-    def _wants_witnesses(self) -> bool:
+    def _wants_witnesses(self, follow_up: FollowUp) -> bool:
         """Whether the compiler may be to blame for something, and a healthy script costs no more than a run or two of it."""
         report = self._report
         if report.status is Status.HEALTHY:
             return report.timings[Step.SURVEY] <= CHEAP_SECONDS
+        if report.verification is not None and report.verification.holds:
+            return follow_up.has_time(Step.WITNESS)
         return report.status is not Status.FAILED or report.reason is Reason.NOTHING_COMPILED
 
     def _hear(self, follow_up: FollowUp) -> None:
@@ -387,6 +391,7 @@ class _Job:
     def _conclude(self, found: Settled, follow_up: FollowUp) -> None:
         """The verdict where there is nothing to reduce."""
         self._settle(found)
+        self._journal.decide()
         if found.status is Status.HEALTHY and self._options.diagnosis:
             follow_up.examine()
 

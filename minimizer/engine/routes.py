@@ -44,10 +44,14 @@ MOST_GRAPHS = 3
 
 @dataclass(frozen=True)
 class Made:
-    """A repro that is not verified yet, and what is to be diagnosed."""
+    """A repro that is not verified yet, and what is to be diagnosed.
+
+    ``find_workaround``: fills in the report's workaround where there is no patient to try changes on.
+    """
 
     result: Result
     patient: Patient | None
+    find_workaround: Callable[[], None] | None = None
 
 
 @dataclass

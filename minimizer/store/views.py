@@ -71,6 +71,11 @@ class Job:
     """Rises with every change that a reader can see."""
     cancel_requested: bool
 
+    @property
+    def can_stop(self) -> bool:
+        """Whether its verdict is reached, and work on it only adds to the report: stopped now, it keeps all it has."""
+        return self.status is Status.RUNNING and not self.cancel_requested and self.progress.get("decided") is True
+
 
 @dataclass(frozen=True)
 class Claim:

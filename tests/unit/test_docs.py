@@ -18,6 +18,7 @@ from minimizer.cli import cli
 from minimizer.report.model import Report
 from minimizer.settings import Settings
 from minimizer.store.tables.migrate import upgrade
+from minimizer.vocabulary import Step
 from web.factory import create_app
 
 DOCS = ROOT / "docs"
@@ -98,6 +99,15 @@ def test_every_field_of_the_report_is_documented() -> None:
     page = (DOCS / "report.md").read_text()
     documented = {word.rpartition(".")[2].removesuffix("[]") for word in re.findall(r"`([a-z0-9_.\[\]]+)`", page)}
     assert fields <= documented, fields - documented
+
+
+def test_the_documents_have_the_steps_in_their_order() -> None:
+    steps = [step.value for step in Step]
+    table = (DOCS / "architecture.md").read_text().partition("| step | where | what it does |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([a-z]+) \|", table, re.M)
+    assert [row for row in rows if row in steps] == steps
+    (timings,) = re.findall(r"^\| `timings` \|(.*)$", (DOCS / "report.md").read_text(), re.M)
+    assert [word for word in re.findall(r"`([a-z]+)`", timings) if word != "total"] == steps
 
 
 def test_every_example_is_in_its_readme_and_says_what_it_is() -> None:

@@ -181,7 +181,11 @@ def get_events(path: JobPath, query: EventsQuery) -> Response:
 
 
 @api.post(
-    "/jobs/<job_id>/cancel", summary="Stop a job; what it has found so far is kept", responses={202: JobBody, **UNKNOWN}
+    "/jobs/<job_id>/cancel",
+    summary="Stop a job; what it has found so far is kept",
+    description="Where the job says `can_stop`, it ends with the verdict that it has reached, as if it had come to its end; "
+    "before that as `cancelled`, with the best repro so far. Safe to repeat.",
+    responses={202: JobBody, **UNKNOWN},
 )
 def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
     return _body(service().store.request_cancel(path.job_id)).model_dump(mode="json"), 202

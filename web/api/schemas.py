@@ -132,7 +132,9 @@ class JobBody(BaseModel):
     )
     summary: str = Field(description="The verdict in plain English.")
     stage: str | None = Field(description="The step of the pipeline the job is at.")
-    progress: dict[str, Any] = Field(description="Nodes left, trials, elapsed seconds.")
+    progress: dict[str, Any] = Field(
+        description="Nodes left, trials, elapsed seconds (which go on to the end), and whether the verdict is `decided`."
+    )
     failure: dict[str, Any] | None = Field(
         description="As in the report. Its `signature` tells failures apart within a script; the group is in `links`."
     )
@@ -147,6 +149,11 @@ class JobBody(BaseModel):
     attempt: int = Field(description="How many workers have begun it.")
     worker: str | None
     cancel_requested: bool
+    can_stop: bool = Field(
+        description="Whether the verdict is reached, and what runs only adds to the report: `links.cancel` ends the job now, with "
+        "the status it has earned and all its files, `repro.py` as it was verified among them. Before that a cancelled job keeps "
+        "its best so far, and is `cancelled`."
+    )
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -244,6 +251,7 @@ def job_body(job: Job, report: dict[str, Any] | None = None, failure: str | None
         attempt=job.attempt,
         worker=job.worker,
         cancel_requested=job.cancel_requested,
+        can_stop=job.can_stop,
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,

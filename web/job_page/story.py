@@ -13,7 +13,6 @@ from minimizer.report.model import operators_of
 from minimizer.store import EventRow, Job, Store
 from minimizer.vocabulary import Step, counted
 from web.job_page.charts import Point
-from web.job_page.verdict import STEPS
 
 _FEED = 40
 _BATCH = 500
@@ -57,7 +56,7 @@ class Story:
             self.states, self.seconds, self.points, self.latest = {}, {}, (), {}
         self.states[step] = "done" if data.get("state") == "finished" else "working"
         if isinstance(data.get("seconds"), int | float):
-            self.seconds[step] = float(data["seconds"])
+            self.seconds[step] = self.seconds.get(step, 0.0) + float(data["seconds"])  # it may be taken again
 
     def _add_progress(self, data: dict[str, Any]) -> None:
         self.latest = data
@@ -95,7 +94,7 @@ def _sentence(event: EventRow) -> str:
     data = event.data
     match event.type:
         case "step" if data.get("state") == "started" and data.get("step") in list(Step):
-            return STEPS[Step(data["step"])][1]
+            return Step(data["step"]).what
         case "note" | "progress":
             return str(data.get("message") or "")
         case "failure":

@@ -45,20 +45,6 @@ _KIND_TONES: dict[Kind, Tone] = {
     Kind.WRONG_METADATA: "found",
 }
 
-STEPS: dict[Step, tuple[str, str]] = {
-    Step.PREPARE: ("Prepare", "Reading the script and starting its sandbox"),
-    Step.EXACT: ("Between graphs", "Comparing what the script sees of itself, with and without the compiler"),
-    Step.SURVEY: ("Survey", "Running it with and without the compiler"),
-    Step.LOCALIZE: ("Localize", "Finding the graph, the module and the node where it goes wrong"),
-    Step.REDUCE: ("Reduce", "Taking away everything that the failure does not need"),
-    Step.EMIT: ("Write", "Writing repro.py"),
-    Step.VERIFY: ("Verify", "Running repro.py alone, in clean processes"),
-    Step.BLAME: ("Blame", "Finding the part of the compiler that is at fault"),
-    Step.MEASURE: ("Measure", "Measuring every layer, and the health of what was compiled"),
-    Step.DIAGNOSE: ("Diagnose", "Finding the part of that stage that is at fault, and a way around it"),
-    Step.WITNESS: ("Witness", "Asking PyTorch's own minifier for its view"),
-}
-
 _REASONS: dict[Reason, tuple[str, str]] = {
     Reason.FAILS_IN_EAGER: (
         "It fails without the compiler too",
@@ -156,7 +142,7 @@ def _words(job: Job) -> tuple[str, str]:
             return "Stopping", "The worker ends at the next trial and keeps what it has found so far."
         case Status.RUNNING:
             step = Step(job.step) if job.step in list(Step) else Step.PREPARE
-            return STEPS[step][1], _so_far(job)
+            return step.what, _so_far(job)
         case Status.HEALTHY:
             return "No failure found", "Compiled and eager agree in everything that was compared."
         case Status.CANCELLED:
@@ -177,6 +163,10 @@ def _of_reason(job: Job) -> tuple[str, str]:
 
 
 def _so_far(job: Job) -> str:
+    if job.can_stop:
+        return (
+            "The verdict is reached, and what follows only adds to the report: you can stop here and keep all there is."
+        )
     if job.failure:
         return f"{_kind_title(job.failure, 'It fails')}. The result so far is safe, whatever happens next."
     return "You can close this page; the job goes on and keeps its address."

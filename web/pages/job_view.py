@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from minimizer.options import MAX_BUDGET
 from minimizer.report.model import Report
 from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
-from minimizer.vocabulary import Reason, Status
+from minimizer.vocabulary import Reason, Status, Step
 from web.job_page.charts import Point, reduction_curve
 from web.job_page.diagnosis import Diagnosis, diagnosis
 from web.job_page.story import Note, Stories, Story
-from web.job_page.verdict import STEPS, Verdict, verdict
+from web.job_page.verdict import Verdict, verdict
 from web.pages import highlight
 from web.workers import may_start
 
@@ -61,6 +61,16 @@ class JobView:
     def more_seconds(self) -> int | None:
         """A larger budget, for a job that could have gone on."""
         return min(2 * self.job.options.budget, MAX_BUDGET) if self.job.reason is Reason.BUDGET else None
+
+    @property
+    def stop(self) -> str:
+        """What the button says that ends a job."""
+        if self.job.cancel_requested:
+            return "Stopping…"
+        if not self.job.can_stop:
+            return "Cancel"
+        holds = self.report is not None and self.report.verification is not None and self.report.verification.holds
+        return "Stop here, keep the repro" if holds else "Stop here, keep the verdict"
 
     @property
     def failure(self) -> dict[str, Any] | None:
@@ -148,8 +158,8 @@ def _points(story: Story, report: Report | None) -> Sequence[Point]:
 
 def _steps(job: Job, story: Story) -> list[StepView]:
     return [
-        StepView(name, what, _state(story.states.get(step), job.status), story.seconds.get(step))
-        for step, (name, what) in STEPS.items()
+        StepView(step.label, step.what, _state(story.states.get(step), job.status), story.seconds.get(step))
+        for step in Step
     ]
 
 

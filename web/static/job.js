@@ -118,11 +118,11 @@
 
   const start = () => {
     let refused = false;
-    ticks = setInterval(() => (refused ? ask("live", "results") : ask("live")), TICK_MS);
+    ticks = setInterval(() => (refused ? ask("live", "actions", "results") : ask("live")), TICK_MS);
     stream = new EventSource(job.dataset.events);
     const told = ["step", "failure", "culprit", "repro", "blame", "workaround"]; // a step may have left something in the report
-    for (const type of ["status", "progress", "note"]) stream.addEventListener(type, () => ask("live"));
-    for (const type of told) stream.addEventListener(type, () => ask("live", "results"));
+    for (const type of ["status", "progress", "note"]) stream.addEventListener(type, () => ask("live", "actions"));
+    for (const type of told) stream.addEventListener(type, () => ask("live", "actions", "results"));
     stream.addEventListener("end", () => { stream.close(); ask("live", "results"); });
     stream.onerror = () => {
       // CLOSED means refused for good (all streams are taken); otherwise the browser reconnects by itself.

@@ -26,7 +26,6 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
-from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report import model
 from minimizer.report.model import Culprit, Failure, HistoryStep, Mechanism, Reduction, Reproducibility
 from minimizer.vocabulary import Stage, Step
@@ -68,18 +67,20 @@ class BetweenGraphs:
         reduced, oracle = self._reduce(found, mechanism)
         self._blame(reduced)
         with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
-            repro = self._emit(reduced, oracle)
-        self._help(found, mechanism)
-        return repro
+            return self._emit(reduced, oracle)
 
-    def _help(self, found: Found, mechanism: Mechanism) -> None:
-        """Look for a workaround, in the time that is left."""
+    def look_for_workaround(self, found: Found) -> None:
+        """Fill in ``workaround`` of a report whose failure was announced by `repro`.
+
+        Raises:
+            BudgetExceeded: the time is over.
+            ChildFailed: the child went away.
+        """
         failure = self._report.failure
-        assert failure is not None
+        assert failure is not None and failure.mechanism is not None
         line = failure.source.line if failure.source is not None else None
-        step = self._journal.step(Step.DIAGNOSE)
-        with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed, SyntaxError):
-            self._report.workaround = find_workaround(self._runs, self._text, found, mechanism, line)
+        with suppress(SyntaxError):
+            self._report.workaround = find_workaround(self._runs, self._text, found, failure.mechanism, line)
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 

@@ -79,7 +79,7 @@ class Table:
 
 
 def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]:
-    """Fill ``layers`` and ``graph`` of the report whose culprit is known, within `SECONDS` or a third of what is left each.
+    """Fill ``layers`` and ``graph`` of the report whose culprit is known, within `SECONDS` or half of what is left each.
 
     Returns the regions of which nothing but the backward is wrong.
 
@@ -91,13 +91,24 @@ def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]
     culprit = report.culprits[0].nodes if report.culprits else []
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
         return []  # every layer would have to be awaited
-    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
+    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.left / 2))
     if table is not None:
-        report.layers = table.layers()
+        report.layers = _with_known(table.layers(), report.layers)
         for note in _doubts(table, program, culprit, oracle):
             journal.note(note)
-    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.left / 3))
+    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.left / 2))
     return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
+
+
+def _with_known(table: Sequence[Layer], before: Sequence[Layer]) -> list[Layer]:
+    """A table that keeps what localizing has found of the layers that it did not come to."""
+    known = {(layer.path, layer.phase): layer for layer in before if layer.verdict != "unknown"}
+    return [
+        known[place].model_copy(update={"order": layer.order})
+        if layer.verdict == "unknown" and (place := (layer.path, layer.phase)) in known
+        else layer
+        for layer in table
+    ]
 
 
 def _doubts(table: Table, program: Program, culprit: Sequence[str], oracle: Oracle) -> Iterator[str]:

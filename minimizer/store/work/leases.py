@@ -253,7 +253,7 @@ def _requeue(session: Session, row: JobRow, now: datetime) -> list[str]:
     row.worker = row.lease_until = None
     row.rung_at = now
     # A worker that was told to stop has said that the job ends, and it does not; nor is it at any step now.
-    row.summary, row.step = "", None
+    row.summary, row.step, row.progress = "", None, {}
     touch(row, now)
     return artifacts.restate(session, row, now)
 

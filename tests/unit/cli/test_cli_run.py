@@ -16,10 +16,11 @@ import pytest
 
 from minimizer.cli import main
 from minimizer.cli.options import require_place
+from minimizer.cli.progress import KEPT
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
 from minimizer.sink import Sink
-from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status
+from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
 
 Engine = Callable[..., Report]
 
@@ -190,12 +191,25 @@ def test_progress_is_plain_lines_on_stderr(minimizer: CommandLine, script: Path)
     minimizer.engine(minimize)
     said = [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()]
     assert said == [
-        "Reduce ...",
+        f"{Step.REDUCE.what} ...",
         "It fails: wrong_output (3 of 3 runs)",
         "  40 nodes of 40, 5 trials",
         "  7 nodes of 40, 5 trials",
         "At fault: aten.relu in blocks.7",
     ]
+
+
+def test_once_the_verdict_stands_the_terminal_says_what_ctrl_c_does(minimizer: CommandLine, script: Path) -> None:
+    """And the clock, which is told all along, is no line."""
+
+    def minimize(sink: Sink) -> Report:
+        for elapsed in (1.0, 6.0):
+            sink.event("progress", nodes=7, nodes_before=40, elapsed=elapsed, decided=elapsed > 5)
+        sink.event("progress", nodes=7, nodes_before=40, elapsed=11.0, decided=True)
+        return Report(status=Status.MINIMIZED)
+
+    minimizer.engine(minimize)
+    assert [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()] == [KEPT]
 
 
 def test_a_script_cannot_steer_the_terminal(minimizer: CommandLine, script: Path) -> None:

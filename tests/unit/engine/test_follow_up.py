@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from minimizer.engine.follow_up import FIRMER, FollowUp
+from minimizer.engine.follow_up import FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
 PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
@@ -71,6 +72,56 @@ def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -
     assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
     assert (report.notes, first.kept) == (["1 nodes passed"], 1)
+
+
+@pytest.mark.parametrize("seen", [HOLDS, PASSES])
+def test_from_the_verdict_on_a_job_may_be_stopped(follow_up: FollowUp, seen: Verification) -> None:
+    assert follow_up.journal.decided_at is None
+    follow_up.verify(cast(Any, Found(follow_up.report, 1, seen)))
+    assert follow_up.journal.decided_at is not None
+
+
+@pytest.mark.parametrize(("budget", "whole"), [(900, 100), (150, 50)], ids=["ample", "scarce"])
+def test_all_steps_behind_verify_take_no_longer_than_the_way_to_it(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, budget: int, whole: int
+) -> None:
+    """Each gets its share, and what those before it have left."""
+    assert set(SHARES) == set(list(Step)[list(Step).index(Step.VERIFY) + 1 :])
+    assert sum(SHARES.values()) == pytest.approx(1)
+    journal = Journal(follow_up.journal.sink, follow_up.report, budget)
+    follow_up = replace(follow_up, journal=journal)
+    follow_up.report.verification, journal.decided_at = HOLDS, 100.0
+    now = [100.0]
+    monkeypatch.setattr(Journal, "elapsed", property(lambda self: now[0]))
+    assert follow_up.share(Step.DIAGNOSE) == pytest.approx(whole * SHARES[Step.DIAGNOSE])
+    assert follow_up.share(Step.WITNESS) == pytest.approx(whole), "where nothing else has taken any"
+    with follow_up.adding(Step.LAYERS):
+        now[0] += whole / 2  # diagnose and layers together
+        journal.watch_owner()
+        journal.watch()
+    assert follow_up.report.notes == ["Stopped while measuring layers: its share of the time (" f"{whole / 2:.0f} s) was used up. "
+        "What was not known by then stays unknown."]  # fmt: skip
+    assert follow_up.share(Step.HEALTH) == pytest.approx(whole * SHARES[Step.HEALTH])
+    now[0] = 100.0 + whole
+    assert follow_up.share(Step.WITNESS) == 0
+
+
+def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:
+    """It may be the only one that finds something."""
+    follow_up.report.verification = PASSES
+    follow_up.journal.decide()
+    assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.left, abs=1)
+
+
+@pytest.mark.parametrize(("survey", "fits"), [(20.0, True), (50.0, False)])
+def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, survey: float, fits: bool
+) -> None:
+    follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 100.0
+    follow_up.report.timings = {"survey": survey}
+    monkeypatch.setattr(Journal, "elapsed", property(lambda self: 185.0))
+    assert follow_up.has_time(Step.WITNESS) == fits
+    assert bool(follow_up.report.notes) != fits
 
 
 @pytest.mark.parametrize("seen", [HOLDS, FLICKERS])

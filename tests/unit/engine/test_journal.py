@@ -94,6 +94,44 @@ def test_steps_are_timed_and_told(tmp_path: Path) -> None:
     assert "reduce" in report.timings
 
 
+def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all steps together took as long as the job."""
+    now = iter((0.0, 0.0, 2.0, 2.0, 5.0, 5.0, 9.0, 9.0))
+    monkeypatch.setattr("minimizer.engine.journal.time", type("Clock", (), {"monotonic": lambda: next(now)}))
+    report = Report()
+    journal = Journal(FolderSink(tmp_path), report, budget=60)
+    monkeypatch.setattr(journal, "log", lambda text: None)
+    for step in (Step.REDUCE, Step.BLAME, Step.REDUCE):
+        with journal.step(step):
+            pass
+    journal.keep()
+    assert report.timings == {"reduce": 6.0, "blame": 3.0, "total": 9.0}
+
+
+def test_the_clock_goes_on_whatever_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing is written but the result; what was told of the reduction stays beside it."""
+    events: list[dict[str, object]] = []
+    journal = Journal(FolderSink(tmp_path, events.append), Report(), budget=600)
+    journal.progress(nodes=3, nodes_before=40, trials=7, message="guess")
+
+    def stand_at(seconds: float) -> None:
+        journal._started = time.monotonic() - seconds
+
+    stand_at(100)
+    with journal.undisturbed(30), journal.within(200):
+        journal.watch()
+        journal.watch()
+    first, second = events
+    assert (first["message"], first["decided"]) == ("guess", False)
+    assert {name: second[name] for name in ("nodes", "nodes_before", "trials", "budget")} == {
+        "nodes": 3, "nodes_before": 40, "trials": 7, "budget": 600,
+    }  # fmt: skip
+    assert second["elapsed"] == pytest.approx(100, abs=5) and "message" not in second
+
+    journal.decide()
+    assert events[-1]["decided"] is True and journal.decided_at is not None
+
+
 def test_a_note_is_told_once(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()

@@ -14,21 +14,23 @@ from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.protocol import Verdict, parse
+from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
+from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import verdict_signature
 from minimizer.engine.pipeline import _end, _Job, minimize
 from minimizer.engine.program.model import Program
-from minimizer.engine.routes import Routes
+from minimizer.engine.routes import Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
-from minimizer.report.model import Failure, Report
+from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 
 @pytest.fixture
@@ -37,6 +39,11 @@ def job(tmp_path: Path) -> _Job:
     journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
     scratch = cast(Any, SimpleNamespace(path=tmp_path))
     return _Job(tmp_path / "a.py", Options(), Settings(), journal, scratch, Path("python"), [], False)
+
+
+def follow_up_of(job: _Job) -> FollowUp:
+    none = cast(Any, None)
+    return FollowUp(job._script, none, none, job._journal, job._options, job._settings)
 
 
 class Unfinished:
@@ -142,6 +149,38 @@ def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     assert "new" in (out / "repro.py").read_text()
 
 
+def test_behind_verify_the_steps_are_taken_in_their_order(
+    job: _Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with a time of its own, whatever comes of it."""
+    seen: list[Step] = []
+    step = Journal.step
+    monkeypatch.setattr(Journal, "step", lambda self, which: (seen.append(which), step(self, which))[1])
+    holds = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
+
+    def over(*_: object, **__: object) -> None:
+        raise BudgetExceeded("over")
+
+    for name in ("diagnose", "describe", "examine", "compare", "write_further"):
+        monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
+    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: verified(self, holds))
+    job._settings = job._settings.model_copy(update={"toolchains": "other=/usr/bin/python3"})
+    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT)
+    job._report.reduction = Reduction(one_minimal=True)
+    found = Result(cast(Any, None), found=cast(Any, SimpleNamespace(program=None, oracle=None)))
+    job._follow(Made(found, cast(Any, None), over), follow_up_of(job), cast(Any, None))
+    assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
+    assert list(Step)[list(Step).index(Step.VERIFY) :] == [*seen, Step.WITNESS]
+    assert [name for name in job._report.timings if name != "total"] == seen
+
+
+def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verification, list[str]]:
+    """A step that says so."""
+    with follow_up.journal.step(Step.VERIFY):
+        follow_up.report.verification = verification
+    return verification, []
+
+
 STRIDES = {
     "fault": True,
     "kind": "wrong_metadata",
@@ -211,7 +250,7 @@ def test_a_graph_that_fails_beside_a_fault_between_graphs_is_told(job: _Job, mon
 
     case = replace(of_layout(), survey=cast(Any, Held()))
     monkeypatch.setattr(Triage, "run", lambda self: case)
-    job._see_graphs(cast(Any, None))
+    job._see_graphs(cast(Any, None), follow_up_of(job))
     assert [seen.kind for seen in job._report.also_seen] == [case.signature.kind]
     assert not cast(Any, case.survey).is_open
     assert job._report.failure is None
@@ -227,5 +266,10 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
     job._report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
     monkeypatch.setattr(BetweenGraphs, "compare", lambda self: exact_runs.Answer(found))
     monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
-    seen, result = job._between_graphs(cast(Any, None))
+    asked: list[Any] = []
+    monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: asked.append(found))
+    seen, result = job._between_graphs(cast(Any, None), follow_up_of(job))
+    assert bool(asked) == (is_between and repro is None), (
+        "with a repro, a workaround is looked for once that is verified"
+    )
     assert (seen, result is not None, job._report.status) == (is_between, repro is not None, status)

@@ -186,9 +186,46 @@ def test_job_page_says_it_all(client: FlaskClient, minimized: Job) -> None:
 def test_job_page_while_it_runs(client: FlaskClient, store: Store, hands: Hands) -> None:
     hands.event("step", step="reduce", state="started")
     page = client.get(f"/jobs/{hands.claim.job_id}").text
-    assert verdict.STEPS[Step.REDUCE][1] in page and "Cancel" in page
+    assert Step.REDUCE.what in page and "Cancel" in page
     assert client.post(f"/jobs/{hands.claim.job_id}/cancel").status_code == 303
     assert "Stopping" in client.get(f"/jobs/{hands.claim.job_id}").text
+
+
+def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClient, store: Store, hands: Hands) -> None:
+    """Page and REST say so; a worker that takes the job anew begins without a verdict."""
+    url, rest = f"/jobs/{hands.claim.job_id}", f"/api/v1/jobs/{hands.claim.job_id}"
+    hands.event("progress", nodes=1, elapsed=9.0, decided=False)
+    assert ">Cancel<" in client.get(url).text and client.get(rest).json["can_stop"] is False
+
+    store.put_report(hands.claim, Report(status=Status.HEALTHY))
+    hands.event("step", step="health", state="started")
+    hands.event("progress", nodes=1, elapsed=9.0, decided=True)
+    page = client.get(url).text
+    assert "Stop here, keep the verdict" in page and Step.HEALTH.what in page and "you can stop here" in page
+    store.put_report(hands.claim, minimized_report())
+    assert "Stop here, keep the repro" in client.get(url).text
+    body = client.get(rest).json
+    assert (body["can_stop"], body["links"]["cancel"]) == (True, f"{rest}/cancel")
+
+    store.release(hands.claim)
+    again = Hands(store, store.job(hands.claim.job_id))
+    assert client.get(rest).json["can_stop"] is False and ">Cancel<" in client.get(url).text
+    again.event("progress", decided=True)
+    assert client.post(f"{rest}/cancel").json["can_stop"] is False
+    assert "Stopping" in client.get(url).text
+
+
+def test_the_steps_of_the_page_are_in_their_order_and_add_up(client: FlaskClient, hands: Hands) -> None:
+    for step, seconds in ((Step.REDUCE, 70), (Step.BLAME, 5), (Step.REDUCE, 50)):
+        hands.event("step", step=step, state="started")
+        hands.event("step", step=step, state="finished", seconds=seconds)
+    hands.event("step", step=Step.COMPARE, state="started")
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert re.findall(r'class="step-name">([^<]+)<', page) == [step.label for step in Step]
+    assert re.findall(r'<li class="(?:done|working)" title="([^"]+)"', page) == [
+        step.what for step in (Step.REDUCE, Step.BLAME, Step.COMPARE)
+    ]
+    assert re.findall(r"<small>([0-9][^<]*)</small>", page)[:2] == ["2 min", "5.0 s"], "what was spent in both"
 
 
 def test_job_page_tells_each_run_anew(client: FlaskClient, store: Store, minimized: Job) -> None:
@@ -307,7 +344,7 @@ def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store
 
 def test_every_word_has_a_sentence() -> None:
     assert set(verdict.KINDS) == set(Kind)
-    assert set(verdict.STEPS) == set(Step)
+    assert all(step.label and step.doing and step.what for step in Step)
     assert all(verdict.kind_tone(kind) for kind in Kind)
 
 

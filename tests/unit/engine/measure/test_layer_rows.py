@@ -9,12 +9,13 @@ import pytest
 from toy_programs import META
 
 from minimizer.engine.child.protocol import Ending, Outcome
-from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, modules, tabulate
+from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, _with_known, modules, tabulate
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Region
+from minimizer.report.model import Layer
 from minimizer.vocabulary import Kind
 
 
@@ -179,3 +180,16 @@ def test_a_hidden_failure_is_told_as_what_was_seen() -> None:
 
 def test_one_run_proves_nothing_of_a_flaky_failure() -> None:
     assert doubts(RIGHT, RIGHT, kind=Kind.WRONG_OUTPUT, observed=False, flaky=True) == []
+
+
+def test_a_table_that_was_cut_short_keeps_what_localizing_has_found() -> None:
+    before = [Layer(path="a", order=0, verdict="good"), Layer(path="b", order=1, verdict="bad", local_error=1.0)]
+    table = [
+        Layer(path="a", order=0, verdict="bad", local_error=2.0),
+        Layer(path="b", order=3, verdict="unknown"),
+        Layer(path="b", order=4, phase="backward", verdict="unknown"),
+    ]
+    merged = _with_known(table, before)
+    assert [(layer.path, layer.order, layer.verdict, layer.local_error) for layer in merged] == [
+        ("a", 0, "bad", 2.0), ("b", 3, "bad", 1.0), ("b", 4, "unknown", None),
+    ]  # fmt: skip
