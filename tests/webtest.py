@@ -75,6 +75,7 @@ class Hands:
         self.artifact("repro.py", REPRO)
         self.artifact("run.log", b"all of it\n")
         self.artifact("report.md", b"# Report\n")
+        self.artifact("issue.md", b"### Issue\n")
         self.finish(minimized_report())
         return self.store.job(self.claim.job_id)
 

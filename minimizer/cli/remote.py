@@ -142,7 +142,7 @@ def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
 @server_option
 @out_option
 def download(job_id: str, server: str, out: Path | None) -> None:
-    """Fetch what JOB has found so far: repro.py, report.json, report.md, run.log and the rest."""
+    """Fetch what JOB has found so far: repro.py, report.json, report.md, issue.md, run.log and the rest."""
     folder = out or _default_folder(job_id)
     require_place("--out", folder)
     client = Client(server, pause=_pause)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder for repro.py, report.json, report.md and run.log.  [default: minimizer-out/<script>-<time>]",
+    help="Folder for repro.py, report.json, report.md, issue.md and run.log.  [default: minimizer-out/<script>-<time>]",
 )
 @click.option(
     "--python",

@@ -86,6 +86,8 @@ def _culprit(culprit: dict[str, Any]) -> str:
 
 def _files(folder: Path) -> list[str]:
     names = [
-        name for name in ("repro.py", "data.pt", "repro-2.py", "repro-3.py", "report.md") if (folder / name).exists()
+        name
+        for name in ("repro.py", "data.pt", "repro-2.py", "repro-3.py", "report.md", "issue.md")
+        if (folder / name).exists()
     ]
     return [f"{name:<11}{folder / name}" for name in names]

@@ -50,6 +50,7 @@ from minimizer.errors import (
 )
 from minimizer.options import Options
 from minimizer.report import as_markdown
+from minimizer.report.issue import issue_of
 from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility, ScriptError, Source
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
@@ -118,6 +119,11 @@ def minimize(
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
     sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
+    issue = issue_of(report, journal.repro)
+    if issue is None:
+        sink.discard("issue.md")  # of an earlier run in the same place
+    else:
+        sink.artifact("issue.md", issue.text.encode())
     journal.keep()
     return report
 

@@ -1,96 +1,89 @@
-"""What PyTorch's maintainers ask of a report beyond the repro: labels, necessary conditions, and commands that replay the blame."""
+"""An issue for PyTorch's tracker, made of a report: title, body, labels, and links that a person may follow. Nothing is sent."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
 
+from minimizer.report.as_markdown import render_issue
+from minimizer.report.issue_sections import Cut, title
 from minimizer.report.model import Report
-from minimizer.vocabulary import Kind, Reason, Stage
+from minimizer.report.triage import labels
+from minimizer.vocabulary import Kind, Reason
 
-STAGE_LABELS = {
-    Stage.DYNAMO: ("module: dynamo",),
-    Stage.AOT_AUTOGRAD: ("module: pt2-dispatcher",),
-    Stage.DECOMPOSITION: ("module: decompositions", "module: inductor"),
-    Stage.INDUCTOR: ("module: inductor",),
-    Stage.CUDAGRAPHS: ("module: cuda graphs",),
-}
-"""By the first rung of the ladder that fails."""
-OFF = "exits with 0: the compiler is off"
-BISECTED = {
-    "decomposition": "aot_eager_decomp_partition",
-    "pre_grad_passes": "inductor",
-    "joint_graph_passes": "inductor",
-    "post_grad_passes": "inductor",
-    "lowerings": "inductor",
-}
-"""What PyTorch's own bisector can switch off as a whole, and under which backend."""
-
-
-def is_in_dispute(report: Report) -> bool:
-    """Whether nothing but the script's own check says that there is a failure, and no repro shows it."""
-    return report.reason is Reason.DISPUTED and report.reduction is None
+TRACKER = "https://github.com/pytorch/pytorch/issues"
+MAX_URL = 8000
+"""Characters of a link: GitHub refuses a request line of 8 KiB and more."""
+CUTS = (
+    Cut(), Cut(log_lines=40), Cut(log_lines=20), Cut(log_lines=10), Cut(10, has_settings=False),
+    Cut(10, has_settings=False, has_repro=False), Cut(3, has_settings=False, has_repro=False),
+)  # fmt: skip
+"""What is left out, the first with which the link is short enough. Whatever it is lies in a file, and the body says in which."""
+SEARCHED = {
+    Kind.CRASH: "segfault", Kind.HANG: "hang", Kind.COMPILE_ERROR: "error", Kind.RUNTIME_ERROR: "error",
+    Kind.MISSING_ERROR: "error", Kind.WRONG_OUTPUT: "wrong", Kind.WRONG_GRADIENT: "gradient", Kind.WRONG_METADATA: "metadata",
+}  # fmt: skip
+"""A word for a kind of failure that titles in the tracker have."""
+MOST_SEARCHED, MOST_PHRASE = 2, 60
+"""Operators and characters of the message that are searched for: the tracker shows what has all words of a query."""
 
 
-def labels(report: Report, repro: str | None) -> list[str]:
-    """The labels that triage would give; none for what is no fault of PyTorch's compiler."""
-    failure = report.failure
-    if failure is None or failure.stage in (Stage.CUSTOM_BACKEND, Stage.CUSTOM_OP) or is_in_dispute(report):
-        return []
-    found = ["oncall: pt2", *STAGE_LABELS.get(failure.stage, ())]
-    if failure.stage is Stage.INDUCTOR and report.environment.get("device", "cpu") == "cpu":
-        found.append("oncall: cpu inductor")
-    if failure.kind in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT):
-        found.append("module: correctness (silent)")
-    if re.search(r"dynamic=True|mark_dynamic", repro or ""):
-        found.append("module: dynamic shapes")
-    return found
+@dataclass(frozen=True)
+class Issue:
+    """``url`` opens GitHub's form with title and body in it, ``search_url`` shows issues like this one."""
+
+    title: str
+    body: str
+    labels: list[str]
+    url: str
+    search_url: str
+
+    @property
+    def text(self) -> str:
+        """`issue.md`: the body behind comments that GitHub does not show, so that all of it can be pasted."""
+        said = f"Title: {self.title}", f"Labels: {', '.join(self.labels)}"
+        return "".join(f"<!-- {line} -->\n" for line in said) + f"\n{self.body}"
 
 
-def conditions(report: Report, repro: str | None) -> str:
-    """What the reduction could not take away, as bullets; empty where it did not end on a minimum."""
-    if repro is None or report.reduction is None or not report.reduction.one_minimal:
-        return ""
-    return "\n".join(f"- {text}" for text in _conditions(report, repro))
-
-
-def replay(report: Report, repro: str | None) -> str:
-    """Commands that show who is to blame, with what they end with."""
-    if repro is None or report.verification is None or not report.verification.holds:
-        return ""
-    lines = ["python repro.py  # exits with 1: the bug", f"TORCHDYNAMO_DISABLE=1 python repro.py  # {OFF}"]
-    if report.blame is not None and report.blame.confirmed and report.blame.subsystem in BISECTED:
-        backend, subsystem = BISECTED[report.blame.subsystem], report.blame.subsystem
-        off = f"TORCH_BISECT_BACKEND={backend} TORCH_BISECT_SUBSYSTEM={subsystem} TORCH_BISECT_MAX=-1"
-        lines.append(f"{off} python repro.py  # the same with all {subsystem} off")
-    return "\n".join(["```sh", *lines, "```"])
-
-
-def _conditions(report: Report, repro: str) -> Iterator[str]:
-    reduction = report.reduction
-    assert reduction is not None
-    if reduction.level == "python":
-        yield "every statement that is left is needed"
+def issue_of(report: Report, repro: str | None) -> Issue | None:
+    """The issue; None for what nobody should file: no verified repro, in dispute, or no fault of PyTorch's compiler."""
+    wanted = labels(report, repro)
+    verified = report.verification is not None and report.verification.holds
+    if repro is None or not wanted or not verified or report.reason is Reason.DISPUTED:
+        return None
+    name = title(report, repro)
+    for cut in CUTS:
+        body = render_issue(report, repro, cut)
+        # Labels are no part of the link: GitHub takes them from members only.
+        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': body}, quote_via=quote)}"
+        if len(url) <= MAX_URL:
+            break
     else:
-        yield (
-            f"all {reduction.nodes_after} operations that are left are needed"
-            if reduction.nodes_after > 1
-            else ("a single operation is enough")
-        )
-    code = "\n".join(line for line in repro.splitlines() if not line.lstrip().startswith("#"))
-    for settings in re.findall(r"torch\.compile\([^()\n]*?, ([^()\n]+)\)", code):
-        yield f"`torch.compile` with `{_plain(settings)}`"
-    for setting in re.findall(r"^\s*(torch\.[\w.]*config[\w.]* = .+)$", code, re.MULTILINE):
-        yield f"the setting `{_plain(setting)}`"
-    if "mark_dynamic" in code:
-        yield "a size that is marked dynamic"
-    if re.search(r"requires_grad(=True|_\()", code):
-        yield "an input that requires grad"
-    for dtype in dict.fromkeys(re.findall(r"dtype=torch\.(\w+)", code)):
-        yield f"the dtype `{dtype}`"
-    if "data.pt" in code:
-        yield "the values in `data.pt`"
+        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': 'The text is in issue.md.'}, quote_via=quote)}"
+    return Issue(name, body, wanted, url, _search(report))
 
 
-def _plain(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() and c != "`")
+def _search(report: Report) -> str:
+    terms = " ".join(["is:issue", "torch.compile", *_words(report)])
+    return f"{TRACKER}?{urlencode({'q': terms}, quote_via=quote)}"
+
+
+def _words(report: Report) -> Iterator[str]:
+    """Operators, the kind, and what the exception says, as words of a search."""
+    failure = report.failure
+    assert failure is not None
+    operators = dict.fromkeys(op.partition(".")[2] for c in report.culprits if c.root for op in c.operators)
+    yield from [re.sub(r"\W", "", op) for op in operators if op][:MOST_SEARCHED]
+    if failure.mechanism is not None:
+        yield from ("dynamo", failure.mechanism.rpartition("_")[2])
+        return
+    if failure.exception_type is None:
+        yield SEARCHED[failure.kind]
+        return
+    yield re.sub(r"\W", "", failure.exception_type.rpartition(".")[2])
+    first = next(iter(failure.message.splitlines()), "").partition(": ")[2]
+    phrases = re.findall(r"[A-Za-z_]{3,}(?: [A-Za-z_]+)*", first)
+    if phrase := max(phrases, key=len, default=""):
+        yield f'"{phrase[:MOST_PHRASE]}"' if " " in phrase else phrase

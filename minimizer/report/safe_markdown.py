@@ -47,6 +47,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
+def folded(summary: str, body: str) -> str:
+    """Something that a click unfolds; both parts are Markdown that is safe already."""
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
 def bullets(items: Iterable[str]) -> str:
     """A list."""
     return "\n".join(f"- {item}" for item in items)

@@ -356,7 +356,8 @@ def test_a_job_that_waits_again_is_nowhere_said_to_have_ended(
     submit(store)
     claimed = claim(store)
     store.put_report(claimed, STOPPED)
-    store.put_artifact(claimed, "report.md", b"Cancelled.")
+    for name in ("report.md", "issue.md"):
+        store.put_artifact(claimed, name, b"Cancelled.")
     again(store, claimed)
     job, report = store.job(claimed.job_id), store.report(claimed.job_id)
     assert (job.status, job.reason, job.summary) == (Status.QUEUED, None, "")

@@ -82,7 +82,10 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
         (method, path.partition("?")[0])
         for method, path in re.findall(r"`(GET|POST|DELETE|PUT|PATCH) (/[^` ]*)`", text)
     }
-    files = {f"/api/v1/jobs/{{id}}/{name}" for name in ("repro.py", "report.json", "report.md", "run.log", "script.py")}
+    files = {
+        f"/api/v1/jobs/{{id}}/{name}"
+        for name in ("repro.py", "report.json", "report.md", "issue.md", "run.log", "script.py")
+    }
     expected = (routes - {("GET", "/api/v1/jobs/{id}/{name}")}) | {("GET", path) for path in files}
     assert expected <= documented
 

@@ -26,7 +26,9 @@ class ArtifactPath(JobPath):
 
 
 class FilePath(JobPath):
-    name: Literal["repro.py", "report.json", "report.md", "run.log", "script.py"] = Field(description="Which file.")
+    name: Literal["repro.py", "report.json", "report.md", "issue.md", "run.log", "script.py"] = Field(
+        description="Which file."
+    )
 
 
 class WaitQuery(BaseModel):
@@ -160,7 +162,8 @@ class JobBody(BaseModel):
     updated_at: datetime
     report: dict[str, Any] | None = Field(None, description="The report so far; in a list it is left out.")
     links: dict[str, str] = Field(
-        description="Where all the rest is; `failure` is the group of jobs that failed in the same way, once the job is in one."
+        description="Where all the rest is, `issue.md` for one: the failure as an issue for PyTorch's tracker, once its repro is "
+        "verified. `failure` is the group of jobs that failed in the same way, once the job is in one."
     )
 
 
@@ -324,4 +327,4 @@ def _failure_link(signature: str, project: str) -> dict[str, str]:
 
 
 # The files every job offers under its own path.
-FILES = ("repro.py", "report.json", "report.md", "run.log", "script.py")
+FILES = ("repro.py", "report.json", "report.md", "issue.md", "run.log", "script.py")

@@ -12,8 +12,9 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from minimizer.options import MAX_BUDGET
+from minimizer.report.issue import Issue, issue_of
 from minimizer.report.model import Report
-from minimizer.store import ArtifactInfo, Job, Store, UnknownArtifact
+from minimizer.store import ArtifactInfo, FailureGroup, Job, Store, UnknownArtifact, UnknownFailure
 from minimizer.vocabulary import Reason, Status, Step
 from web.job_page.charts import Point, reduction_curve
 from web.job_page.diagnosis import Diagnosis, diagnosis
@@ -54,6 +55,10 @@ class JobView:
     elapsed: float
     artifacts: list[ArtifactInfo]
     repro: str | None
+    issue: Issue | None
+    """For PyTorch's tracker, once the job has ended with something to file."""
+    group: FailureGroup | None
+    """The jobs that failed in the same way, and what is known of it."""
     has_worker: bool
     """Whether somebody is there to take it, should it wait."""
 
@@ -96,6 +101,7 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
     reduction = report.reduction if report else None
     elapsed = _elapsed(job)
     points = _points(story, report)
+    text = repro(store, job_id)
     return JobView(
         job=job,
         verdict=verdict(job),
@@ -113,7 +119,9 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         cache_hits=reduction.cache_hits if reduction else story.latest.get("cache_hits"),
         elapsed=elapsed,
         artifacts=store.artifacts(job_id),
-        repro=repro(store, job_id),
+        repro=text,
+        issue=issue_of(report, text) if report and job.status.is_final else None,
+        group=_group(store, job),
         has_worker=job.status is not Status.QUEUED or may_start(job, store.workers()),
     )
 
@@ -130,6 +138,14 @@ def repro(store: Store, job_id: str) -> str | None:
     except UnknownArtifact:
         return None
     return content.decode(errors="replace")
+
+
+def _group(store: Store, job: Job) -> FailureGroup | None:
+    signature = store.failures_of([job.id]).get(job.id)
+    try:
+        return None if signature is None else store.failure(signature, [job.project])
+    except UnknownFailure:  # merged into another one since
+        return None
 
 
 def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:

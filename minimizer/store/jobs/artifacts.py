@@ -13,7 +13,7 @@ from minimizer.store.tables.models import ArtifactRow, JobRow
 from minimizer.vocabulary import Status
 
 REPORT = "report.json"
-REPORT_FOR_PEOPLE = "report.md"
+FOR_PEOPLE = ("report.md", "issue.md")
 
 _MEDIA_TYPES = {
     ".json": "application/json",
@@ -56,7 +56,7 @@ def report_of(session: Session, row: JobRow) -> dict[str, Any] | None:
 def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
     """Bring the report in line with a job that ended, or waits again, without its worker.
 
-    What was found so far stays. The text for people cannot be written here, so one that says something else goes.
+    What was found so far stays. The texts for people cannot be written here, so those that say something else go.
     Returns the blobs that may be of no use any more.
     """
     report = report_of(session, row)
@@ -65,4 +65,5 @@ def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
     status = row.status if Status(row.status).is_final else Status.RUNNING
     report |= {"status": status, "reason": row.reason, "summary": row.summary}
     content = blobs.pack(json.dumps(report, indent=1).encode() + b"\n")
-    return [*discard(session, row, REPORT_FOR_PEOPLE), *put(session, row, REPORT, content, now)]
+    gone = [sha for name in FOR_PEOPLE for sha in discard(session, row, name)]
+    return [*gone, *put(session, row, REPORT, content, now)]

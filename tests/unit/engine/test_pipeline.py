@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sample_reports
 
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Found
@@ -179,6 +180,25 @@ def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verificat
     with follow_up.journal.step(Step.VERIFY):
         follow_up.report.verification = verification
     return verification, []
+
+
+def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_file_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(job: _Job) -> None:
+        found = sample_reports.value()
+        for name in ("status", "failure", "verification"):
+            setattr(job._report, name, getattr(found, name))
+        job._journal.repro = sample_reports.REPRO
+
+    script, out = tmp_path / "a.py", tmp_path / "out"
+    script.write_text("import torch\n")
+    for stays in (True, False):
+        monkeypatch.setattr(
+            _Job, "run", end if stays else lambda job: _end(job._report, Status.HEALTHY, Reason.BUDGET, "")
+        )
+        minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
+        assert (out / "issue.md").exists() == stays
 
 
 STRIDES = {

@@ -207,12 +207,12 @@ def test_the_part_to_blame_is_named_with_how_it_was_confirmed() -> None:
     assert "with only it on, of all of its kind, the failure comes. Without it the whole script passes." in text
 
 
-def test_settings_that_change_nothing_are_told_in_a_sentence() -> None:
+def test_settings_that_change_nothing_are_folded_away() -> None:
     report = full()
     report.flags.append(Flag(name="simdlen", value="1", outcome="fails"))
     text = render(report, script_name="a.py", repro=REPRO)
     assert "| `fallback_by_default` | `True` | passes |" in text
-    assert "The failure stays with each of `simdlen = 1`." in text
+    assert "<summary>The failure stays with each of 1 setting</summary>\n\n`simdlen = 1`\n\n</details>" in text
 
 
 def test_a_workaround_says_where_it_goes_and_what_it_costs() -> None:

@@ -1,69 +1,154 @@
-"""What a maintainer reads first: labels, what the failure needs, and how to see it again."""
+"""An issue that can be filed as it is: PyTorch's form, a title of one line, a link that GitHub takes, and no path of this machine."""
 
 from __future__ import annotations
 
-from minimizer.report.issue import conditions, labels, replay
-from minimizer.report.model import Blame, Failure, Reduction, Report, Verification
-from minimizer.vocabulary import Kind, Stage
+import ast
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
-REPRO = """# torch.compile(f, mode="no setting of the repro")
-import torch
-torch._inductor.config.max_fusion_size = 1
-x = torch.ones(3, dtype=torch.bfloat16)
-torch.compile(f, dynamic=True)(x)
-"""
+import pytest
+import sample_reports
+from sample_reports import REPRO
+
+from minimizer.report.as_markdown import render
+from minimizer.report.issue import MAX_URL, Issue, issue_of
+from minimizer.report.model import Culprit, Failure, Report, Verification
+from minimizer.vocabulary import Kind, Reason, Stage
+
+TITLES = {
+    "value": "[inductor] torch.relu returns wrong values on CPU",
+    "gradient": "[inductor] torch.relu has a wrong gradient on CPU",
+    "compile_error": "[inductor] torch.relu fails to compile: KeyError: 'buf1'",
+    "crash": "[inductor] torch.relu crashes the process (SIGSEGV)",
+    "hang": "[inductor] torch.relu never returns",
+    "between": "[dynamo] torch.compile loses a change of cache.order",
+}
 
 
-def report(stage: Stage = Stage.INDUCTOR, kind: Kind = Kind.WRONG_OUTPUT) -> Report:
-    return Report(
-        failure=Failure(kind=kind, stage=stage),
-        reduction=Reduction(nodes_after=1, one_minimal=True),
-        verification=Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True),
-        environment={"device": "cpu"},
-    )
+def check_form(issue: Issue) -> None:
+    """What PyTorch's form and GitHub ask of an issue."""
+    assert 0 < len(issue.title) < 100 and issue.title.isascii() and "\n" not in issue.title
+    assert re.match(r"\[(dynamo|aot_autograd|decomp|inductor|cudagraphs|torch\.compile)\] \S", issue.title)
+    outside = re.sub(r"(?ms)^(```+)\w*\n.*?^\1$", "", issue.body)
+    assert re.findall(r"^### (.+)$", outside, re.MULTILINE) == ["🐛 Describe the bug", "Error logs", "Versions"]
+    describe, logs, versions = re.split(r"^### .+\n", issue.body, flags=re.MULTILINE)[1:]
+    assert all(part.strip() for part in (describe, logs, versions))
+    (code,) = re.findall(r"(?ms)^```python\n(# torch\.compile.*?)^```$", describe)
+    ast.parse(code)
+    assert "PyTorch version: 2.13.0+cpu" in versions
+    assert not re.search(r"(?<![\w.:/])/(?:[\w.+-]+/)+[\w.+-]+", issue.body.replace(code, ""))
+    assert len(issue.url) <= MAX_URL
+    asked = parse_qs(urlsplit(issue.url).query)
+    assert asked == {"title": [issue.title], "body": [issue.body]}
+    assert issue.labels[0] == "oncall: pt2"
 
 
-def test_labels_follow_the_first_rung_that_fails() -> None:
-    assert labels(report(), REPRO) == [
-        "oncall: pt2", "module: inductor", "oncall: cpu inductor", "module: correctness (silent)", "module: dynamic shapes",
+def issue(report: Report, repro: str = REPRO) -> Issue:
+    found = issue_of(report, repro)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", sample_reports.ALL)
+def test_an_issue_of_every_kind_fits_the_form(name: str) -> None:
+    found = issue(sample_reports.ALL[name]())
+    check_form(found)
+    assert found.title == TITLES[name]
+
+
+@pytest.mark.parametrize("make", sample_reports.ALL.values())
+def test_nothing_of_the_users_program_or_environment_is_in_it(make: Callable[[], Report]) -> None:
+    found = issue(make())
+    for private in ("/home/ada", "hunter2", "self.act(secret)", "move_to_end", "seconds"):
+        assert private not in found.text
+
+
+def test_what_is_too_long_for_a_link_is_cut_from_the_outermost_frames_and_the_body_says_where_it_is() -> None:
+    found = issue(sample_reports.compile_error())
+    assert "lines before" in found.body and "KeyError: 'buf1'\n```" in found.body
+    assert "Attached: `report.md`" in found.body
+    assert "Attached" not in issue(sample_reports.value()).body
+
+
+def test_a_long_repro_is_attached() -> None:
+    found = issue(sample_reports.value(), REPRO + "".join(f"assert f(x) is not {n}\n" for n in range(900)))
+    assert len(found.url) <= MAX_URL and "`repro.py`, attached" in found.body
+    assert "Attached: `repro.py`" in found.body
+
+
+def test_a_link_is_short_whatever_a_report_holds() -> None:
+    report = sample_reports.value()
+    report.environment = dict.fromkeys(("torch", "os", "cpu", "gpu", "driver", "device"), "💩" * 500)
+    report.workaround = report.workaround.model_copy(update={"code": "é" * 9000}) if report.workaround else None
+    found = issue(report)
+    assert len(found.url) <= MAX_URL
+    assert parse_qs(urlsplit(found.url).query)["body"] == ["The text is in issue.md."]
+
+
+def test_data_beside_the_repro_is_attached() -> None:
+    found = issue(sample_reports.value(), f'{REPRO}data = torch.load("data.pt")\n')
+    assert "Attached: `repro.zip` (the reproducer with its `data.pt`)." in found.body
+
+
+def test_the_file_can_be_pasted_as_it_is() -> None:
+    """Title and labels stand in comments, which GitHub does not show, and which no title can end."""
+    report = sample_reports.compile_error()
+    assert report.failure is not None
+    report.failure.message = "KeyError: --> <script> `x` /home/ada/x.py\nmore"
+    found = issue(report)
+    first, second, *_ = found.text.splitlines()
+    assert first == "<!-- Title: [inductor] torch.relu fails to compile: KeyError: script `x` x.py -->"
+    assert second == "<!-- Labels: oncall: pt2, module: inductor, oncall: cpu inductor -->"
+    assert found.text.endswith(found.body)
+
+
+def test_a_long_title_is_cut() -> None:
+    report = sample_reports.compile_error()
+    assert report.failure is not None
+    report.failure.message = f"KeyError: {'many words ' * 50}"
+    assert len(issue(report).title) < 100 and issue(report).title.endswith("...")
+
+
+def test_a_crash_has_its_label() -> None:
+    assert issue(sample_reports.crash()).labels == [
+        "oncall: pt2", "module: inductor", "oncall: cpu inductor", "module: crash",
     ]  # fmt: skip
-    assert labels(report(Stage.AOT_AUTOGRAD, Kind.CRASH), "") == ["oncall: pt2", "module: pt2-dispatcher"]
-    assert labels(report(Stage.CUSTOM_BACKEND), REPRO) == labels(report(Stage.CUSTOM_OP), REPRO) == []
-    assert labels(Report(), None) == []
 
 
-def test_conditions_are_what_is_left_in_the_code() -> None:
-    assert conditions(report(), REPRO).splitlines() == [
-        "- a single operation is enough",
-        "- `torch.compile` with `dynamic=True`",
-        "- the setting `torch._inductor.config.max_fusion_size = 1`",
-        "- the dtype `bfloat16`",
-    ]
-    unfinished = report().model_copy(update={"reduction": Reduction(nodes_after=4)})
-    assert conditions(unfinished, REPRO) == ""
-
-
-def test_an_input_requires_grad_only_where_one_is_made_so() -> None:
-    for code in ("x = torch.ones(2, requires_grad=True)", "x = torch.ones(2).t().requires_grad_()"):
-        assert "- an input that requires grad" in conditions(report(), code)
-    looks = (
-        "def describe(out):\n    return out.dtype, out.requires_grad\nsum(o.sum() for o in f(x) if o.requires_grad)\n"
+def test_operators_have_the_names_that_the_repro_calls_them_by() -> None:
+    report = sample_reports.value()
+    report.culprits = [Culprit(nodes=["a"], ops=["aten.relu", "aten.floor_divide", "aten.silu", "aten.add"])]
+    title = issue(report, f"{REPRO}torch.nn.functional.silu(x)\n").title
+    assert len(title) < 100 and title.startswith(
+        "[inductor] a graph of torch.relu, aten.floor_divide, torch.nn.functional.silu and 1 more ret"
     )
-    assert "requires grad" not in conditions(report(), looks)
 
 
-def test_replay_switches_off_what_was_confirmed() -> None:
-    blamed = report().model_copy(update={"blame": Blame(subsystem="lowerings", confirmed=True)})
-    line = "TORCH_BISECT_BACKEND=inductor TORCH_BISECT_SUBSYSTEM=lowerings TORCH_BISECT_MAX=-1 python repro.py"
-    assert line in replay(blamed, REPRO)
-    assert "BISECT" not in replay(
-        report().model_copy(update={"blame": Blame(subsystem="fusion", confirmed=True)}), REPRO
-    )
-    assert "BISECT" not in replay(report().model_copy(update={"blame": Blame(subsystem="lowerings")}), REPRO)
+def test_nobody_is_offered_what_nobody_should_file() -> None:
+    assert issue_of(Report(), REPRO) is None
+    assert issue_of(sample_reports.value(), None) is None
+    for changes in (
+        {"verification": None},
+        {"verification": Verification(runs=3, failed_same=2, clean_process=True, passes_with_compiler_off=True)},
+        {"reason": Reason.DISPUTED},
+        {"failure": Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.CUSTOM_OP)},
+        {"failure": Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.CUSTOM_BACKEND)},
+    ):
+        assert issue_of(sample_reports.value().model_copy(update=changes), REPRO) is None
 
 
-def test_replay_promises_only_what_was_seen() -> None:
-    assert "TORCHDYNAMO_DISABLE=1 python repro.py" in replay(report(), REPRO)
-    assert replay(Report(failure=Failure(kind=Kind.CRASH)), REPRO) == ""
-    unseen = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
-    assert replay(report().model_copy(update={"verification": unseen}), REPRO) == ""
+def test_the_tracker_is_searched_by_operator_kind_and_message() -> None:
+    def query(report: Report) -> str:
+        return parse_qs(urlsplit(issue(report).search_url).query)["q"][0]
+
+    assert query(sample_reports.value()) == "is:issue torch.compile relu wrong"
+    assert query(sample_reports.crash()) == "is:issue torch.compile relu segfault"
+    assert query(sample_reports.compile_error()) == "is:issue torch.compile relu KeyError buf"
+    assert query(sample_reports.between()) == "is:issue torch.compile dynamo mutation"
+
+
+def test_a_compile_error_is_shown_once() -> None:
+    text = render(sample_reports.compile_error(), script_name="model.py", repro=REPRO)
+    assert text.count("KeyError: 'buf1'") == 1 and "What the reproducer printed" not in text
+    assert "expected 1\nactual   2" in render(sample_reports.value(), script_name="model.py", repro=REPRO)

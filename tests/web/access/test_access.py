@@ -85,7 +85,7 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", f"{API}{JOB}/events"): READS_JOB,
     ("GET", f"{API}{JOB}/artifacts"): READS_JOB,
     ("GET", f"{API}{JOB}/artifacts/<name>"): READS_JOB,
-    ("GET", f"{API}{JOB}/<any('repro.py','report.json','report.md','run.log','script.py'):name>"): READS_JOB,
+    ("GET", f"{API}{JOB}/<any('repro.py','report.json','report.md','issue.md','run.log','script.py'):name>"): READS_JOB,
     ("GET", "/"): READS,
     ("GET", "/jobs"): READS,
     ("GET", JOB): READS_JOB,

@@ -18,12 +18,14 @@ def test_files_come_raw(client: FlaskClient, minimized: Job) -> None:
     assert client.get(f"{base}/script.py").data == SCRIPT
     assert client.get(f"{base}/run.log").data == b"all of it\n"
     assert client.get(f"{base}/report.md").data == b"# Report\n"
+    assert client.get(f"{base}/issue.md").data == b"### Issue\n"
+    assert client.get(base).get_json()["links"]["issue.md"] == f"{base}/issue.md"
     report = client.get(f"{base}/report.json")
     assert report.mimetype == "application/json"
     assert Report.model_validate(report.get_json()).status is Status.MINIMIZED
 
 
-@pytest.mark.parametrize("name", ["repro.py", "report.json", "report.md", "run.log"])
+@pytest.mark.parametrize("name", ["repro.py", "report.json", "report.md", "issue.md", "run.log"])
 def test_not_ready_is_409(client: FlaskClient, hands: Hands, name: str) -> None:
     response = client.get(f"/api/v1/jobs/{hands.claim.job_id}/{name}")
     refused(response, 409, f"no {name} yet")

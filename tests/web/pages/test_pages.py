@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import io
 import re
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask.testing import FlaskClient
@@ -181,6 +183,44 @@ def test_job_page_says_it_all(client: FlaskClient, minimized: Job) -> None:
     assert "Nodes fell from 40 to 1" in page
     assert "Failed in the same way in 3 of 3 runs" in page
     assert "Cancel" not in page
+
+
+def test_a_job_can_be_filed_as_an_issue(client: FlaskClient, minimized: Job) -> None:
+    page = client.get(f"/jobs/{minimized.id}").text
+    assert 'data-copy="issue-body">Copy as GitHub issue</button>' in page
+    (form,) = re.findall(r'href="(https://github.com/pytorch/pytorch/issues/new\?[^"]+)"', page)
+    asked = parse_qs(urlsplit(html.unescape(form)).query)
+    assert asked["title"] == ["[inductor] torch.relu returns wrong values"]
+    body = re.search(r'id="issue-body"[^>]*>(.*?)</pre>', page, re.DOTALL)
+    assert body and [html.unescape(body[1]).strip()] == [text.strip() for text in asked["body"]]
+    assert 'href="https://github.com/pytorch/pytorch/issues?q=is%3Aissue' in page
+
+
+def test_nothing_is_to_be_filed_where_no_repro_holds(client: FlaskClient, hands: Hands) -> None:
+    assert 'id="issue"' not in client.get(f"/jobs/{hands.claim.job_id}").text
+    hands.artifact("repro.py", b"import torch\n")
+    report = minimized_report()
+    hands.finish(report.model_copy(update={"status": Status.PARTIAL, "verification": None}))
+    assert 'id="issue"' not in client.get(f"/jobs/{hands.claim.job_id}").text
+
+
+def test_what_is_known_of_a_failure_stands_at_the_top_of_its_jobs(
+    client: FlaskClient, store: Store, minimized: Job
+) -> None:
+    signature = store.failures_of([minimized.id])[minimized.id]
+    assert "The first job that failed in this way" in client.get(f"/jobs/{minimized.id}").text
+    url = "https://github.com/pytorch/pytorch/issues/7"
+    store.describe_failure(signature, "me", note="Known <b>since</b> May.", issue_url=url, fixed_in="2.14.0")
+    page = client.get(f"/jobs/{minimized.id}").text
+    top = page[: page.index('id="results"')]
+    for said in (
+        f'href="/failures/{signature}?project=default"',
+        ">pytorch/pytorch#7</a>",
+        "Known &lt;b&gt;since&lt;/b&gt; May.",
+        "fixed in torch 2.14.0",
+    ):
+        assert said in top
+    assert "It is known already" in page[page.index('id="issue"') :]
 
 
 def test_job_page_while_it_runs(client: FlaskClient, store: Store, hands: Hands) -> None:

@@ -1,0 +1,210 @@
+"""What only `issue.md` says: a title and sections for who knows the compiler, and nothing of the script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import minimizer
+from minimizer.report import sections
+from minimizer.report.figures import differences
+from minimizer.report.model import Failure, Report
+from minimizer.report.safe_markdown import block, code, escape, table, without_folders
+from minimizer.report.triage import labels
+from minimizer.report.version_span import span
+from minimizer.vocabulary import Kind, Stage, counted
+
+MOST_TITLE = 99
+"""Characters of a title: longer ones are cut in lists."""
+AREAS = {
+    Stage.DYNAMO: "dynamo", Stage.AOT_AUTOGRAD: "aot_autograd", Stage.DECOMPOSITION: "decomp", Stage.INDUCTOR: "inductor",
+    Stage.CUDAGRAPHS: "cudagraphs",
+}  # fmt: skip
+"""What titles in PyTorch's tracker begin with, in brackets."""
+DOES = {
+    Kind.CRASH: "crashes the process",
+    Kind.HANG: "never returns",
+    Kind.COMPILE_ERROR: "fails to compile",
+    Kind.RUNTIME_ERROR: "raises an error that eager does not raise",
+    Kind.MISSING_ERROR: "does not raise the error that eager raises",
+    Kind.WRONG_OUTPUT: "returns wrong values",
+    Kind.WRONG_GRADIENT: "has a wrong gradient",
+    Kind.WRONG_METADATA: "returns a tensor with wrong metadata",
+}
+OTHER_LAYOUT = "returns a tensor in another memory layout"
+MECHANISMS = {
+    "lost_mutation": "loses a change of {what}",
+    "stale_guard": "reuses compiled code although {what} has changed",
+    "leaked_state": "leaves {what} changed behind a call",
+    "wrong_order": "puts {what} in another order",
+    "skipped_handler": "skips an exception handler",
+    "missed_hook": "does not run a hook ({what})",
+    "late_read": "freezes {what} for the backward at the time of the forward",
+    "wrong_constant": "computes {what} otherwise than eager",
+}
+FACTS = {
+    "torch": "PyTorch version", "git_version": "PyTorch commit", "cuda": "CUDA used to build PyTorch", "rocm": "ROCM used to build PyTorch",
+    "os": "OS", "gcc": "GCC version", "compiler": "Compiler", "glibc": "Libc version", "python": "Python version", "platform": "Python platform",
+    "device": "Device of the reproducer", "gpu": "GPU models and configuration", "driver": "Nvidia driver version",
+    "cudnn": "cuDNN version", "cpu": "CPU", "threads": "CPU threads", "triton": "Triton version", "numpy": "numpy version",
+}  # fmt: skip
+"""Facts of the environment by the names that ``torch.utils.collect_env`` prints them under."""
+MOST_FACT = 120
+MOST_NAMES = 3
+PUBLIC = ("torch.{}", "torch.nn.functional.{}", "F.{}")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of an issue is left out so that it fits into a link."""
+
+    log_lines: int = sections.MAX_STACK_LINES
+    has_settings: bool = True
+    has_repro: bool = True
+
+
+def title(report: Report, repro: str) -> str:
+    """One line below 100 characters, in ASCII: the part of the compiler, the operator, and what it does."""
+    failure = report.failure
+    assert failure is not None
+    said = f"{subject(report, repro)} {_does(failure)}"
+    if failure.mechanism is not None:
+        said = f"torch.compile {_does(failure)}"
+    elif failure.kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) and failure.exception_type:
+        verb = "fails to compile" if failure.kind is Kind.COMPILE_ERROR else "raises only when compiled"
+        said = f"{subject(report, repro)} {verb}: {_exception(failure)}"
+    elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
+        said += f" ({signal[0]})"
+    device = report.environment.get("device", "")
+    if failure.kind.is_numeric and failure.mechanism is None and device:
+        said += f" on {device.upper()}"
+    return _plain(f"[{AREAS.get(failure.stage, 'torch.compile')}] {said}")
+
+
+def subject(report: Report, repro: str, quoted: Callable[[str], str] = str) -> str:
+    """The operators at fault, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
+    names = list(dict.fromkeys(_public(op, repro) for c in report.culprits if c.root for op in c.operators))
+    if not names:
+        return next((c.what for c in report.culprits if c.root and c.what), "a function")
+    shown = ", ".join(quoted(name) for name in names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return shown if len(names) == 1 else f"a graph of {shown}{more}"
+
+
+def description(report: Report, repro: str) -> str:
+    """What is wrong, how often, in which part of the compiler, and by how much: a paragraph for a reader without the script."""
+    failure, found = report.failure, report.verification
+    assert failure is not None and found is not None
+    rate, device = failure.reproducibility, report.environment.get("device")
+    what = "`torch.compile`" if failure.mechanism else subject(report, repro, code)
+    under = "" if failure.mechanism else " under `torch.compile`"
+    said = [f"{what[0].upper()}{what[1:]} {escape(_does(failure))}{under}{f' on {escape(device)}' if device else ''}."]
+    processes = "process" if found.runs == 1 else "processes"
+    said.append(
+        f"The reproducer fails in {found.failed_same} of {found.runs} clean {processes} and passes with `TORCHDYNAMO_DISABLE=1`; "
+        f"the script that it was reduced from failed in {rate.failed} of {counted(rate.runs, 'run')}."
+    )
+    if failure.stage in sections.STAGES and failure.mechanism is None and report.ladder:
+        said.append(f"On the ladder of backends {sections.STAGES[failure.stage]} is the first to fail.")
+    if figures := differences(report):
+        said.append(f"Largest difference from eager: {'; '.join(escape(figure.words) for figure in figures)}.")
+    return " ".join(said)
+
+
+def reproducer(report: Report, repro: str, cut: Cut) -> str:
+    """The repro, or where it is."""
+    how = "It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run."
+    if not cut.has_repro:
+        return f"`repro.py`, attached. {how}"
+    return f"{how}\n\n{block(repro, 'python')}"
+
+
+def ablation(report: Report, cut: Cut) -> str:
+    """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
+    ladder = table(("backend", "outcome"), [(code(rung.backend), escape(rung.outcome)) for rung in report.ladder])
+    parts = [ladder, sections.part(report), *(sections.settings(report) if cut.has_settings else ())]
+    return without_paths("\n\n".join(filter(None, parts)))
+
+
+def seen_between(report: Report) -> str:
+    """Of a fault between graphs: its object in both runs of the script."""
+    rows = [[escape(seen.when), code(seen.eager), code(seen.compiled)] for seen in report.observed]
+    return without_paths(table(("in the script", "eager", "compiled"), rows))
+
+
+def workaround(report: Report) -> str:
+    """A change with which the script passes, and what it costs; nothing where there is none."""
+    found = report.workaround
+    if found is None or not found.code or not found.verified:
+        return ""
+    cost = f"\n\nWhat it costs: {escape(found.what)}." if found.what else ""
+    return without_paths(f"With this the script passes:\n\n{block(found.code, 'python')}{cost}")
+
+
+def logs(report: Report, cut: Cut) -> str:
+    """The stack of an error; of a wrong value what the reproducer printed, since the script's own words are of other inputs."""
+    failure = report.failure
+    assert failure is not None
+    shown = sections.printed(report) or sections.shown(failure.traceback, failure.message)
+    return sections.log(shown, cut.log_lines) if shown else "none: nothing but the values shows it"
+
+
+def versions(report: Report) -> str:
+    """What ``collect_env`` says of the machine, as far as the run has noted it, and how other versions of torch fare."""
+    facts = [
+        f"{name}: {without_folders(report.environment[key])[:MOST_FACT]}"
+        for key, name in FACTS.items()
+        if report.environment.get(key)
+    ]
+    between = escape(str(span(report.versions)))
+    said = f"{between[0].upper()}{between[1:]}." if between else ""
+    return "\n\n".join(filter(None, (block("\n".join(facts), "text") if facts else "unknown", said)))
+
+
+def closing(report: Report, repro: str, cut: Cut) -> str:
+    """What is to be attached, who has written this, and the labels that triage would give."""
+    files = []
+    if not cut.has_repro:
+        files.append("`repro.py`")
+    if "data.pt" in repro:
+        files.append("`repro.zip` (the reproducer with its `data.pt`)")
+    if cut != Cut():
+        files.append("`report.md` (what was left out here)")
+    attached = [f"Attached: {', '.join(files)}."] if files else []
+    wanted = labels(report, repro)
+    suggested = [f"Suggested labels: {', '.join(map(code, wanted))}."] if wanted else []
+    return " ".join([*attached, f"Found and reduced by minimizer {minimizer.__version__}.", *suggested])
+
+
+def without_paths(text: str) -> str:
+    """Text without the folders of the machine, line by line."""
+    return "\n".join(map(without_folders, text.splitlines()))
+
+
+def _does(failure: Failure) -> str:
+    if failure.mechanism is not None:
+        return MECHANISMS[failure.mechanism].format(what=failure.object or "what it was compiled for")
+    return OTHER_LAYOUT if failure.layout_only else DOES[failure.kind]
+
+
+def _exception(failure: Failure) -> str:
+    """The exception in a line, with what it says once."""
+    name = (failure.exception_type or "").rpartition(".")[2]
+    first = next(iter(failure.message.strip().splitlines()), "")
+    return first if first.startswith(name) else f"{name}: {first}".removesuffix(": ")
+
+
+def _public(op: str, repro: str) -> str:
+    """``torch.relu`` for ``aten.relu``, if the repro calls it so."""
+    packet, _, name = op.partition(".")
+    called: Sequence[str] = [form.format(name) for form in PUBLIC] if packet == "aten" else ()
+    return next((form for form in called if f"{form}(" in repro), op)
+
+
+def _plain(text: str) -> str:
+    """A title: printable ASCII in one line, without folders and what would end the comment that it stands in."""
+    text = re.sub(r"[<>]|-{2,}", "", text.encode("ascii", "replace").decode())
+    text = without_folders("".join(char if char.isprintable() else " " for char in text))
+    text = re.sub(r"\s+", " ", text).strip()
+    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3].rstrip()}..."

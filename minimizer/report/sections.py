@@ -1,0 +1,403 @@
+"""What the sections of `report.md` and `issue.md` say. Their order stands in `as_markdown`.
+
+Everything that came out of the user's script or the compiler is untrusted, and goes through `safe_markdown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from minimizer.report.confidence import confidence
+from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
+from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
+from minimizer.report.version_span import span
+from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
+
+WHAT_HAPPENS = {
+    Kind.CRASH: "The process dies",
+    Kind.HANG: "Compilation or the compiled call never ends",
+    Kind.COMPILE_ERROR: "Compilation fails",
+    Kind.RUNTIME_ERROR: "The compiled code raises an error that eager does not raise",
+    Kind.MISSING_ERROR: "The compiled code does not raise the error that eager raises",
+    Kind.WRONG_OUTPUT: "The compiled code computes wrong values",
+    Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
+    Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
+}
+LAYOUT_ONLY = "Values equal, memory layout differs"
+NO_FAILURE = {
+    Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
+    Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
+    Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
+    Reason.UNEXPLAINED: "Run by itself, the script fails only with the compiler, and nothing shows why.",
+    Reason.NOTHING_COMPILED: "The script compiled nothing.",
+    Reason.SANDBOX_DENIED: "The script needs something that the sandbox keeps from it.",
+    Reason.NOT_RUNNABLE: "The script could not be run.",
+    Reason.BUDGET: "The time budget was used up before a failure was found.",
+    Reason.INTERRUPTED: "The job was interrupted before a failure was found.",
+    Reason.INTERNAL_ERROR: "The minimizer itself failed; this says nothing about the script.",
+    Reason.WORKER_TROUBLE: "The machine could not do the job; this says nothing about the script.",
+}
+STAGES = {
+    Stage.DYNAMO: "Dynamo", Stage.AOT_AUTOGRAD: "AOTAutograd", Stage.DECOMPOSITION: "the decomposition step",
+    Stage.INDUCTOR: "Inductor", Stage.CUDAGRAPHS: "CUDA graphs", Stage.CUSTOM_BACKEND: "a custom backend",
+}  # fmt: skip
+WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(?:  .*\n)?", re.MULTILINE)
+"""What Python prints of a warning, with the line of source below it; a machine without numpy has one to start with."""
+ENVIRONMENT = (
+    "torch", "device", "python", "platform", "os", "cpu", "gpu", "cuda", "cudnn", "rocm", "triton", "compiler", "gcc", "driver",
+    "glibc", "threads", "numpy", "git_version",
+)  # fmt: skip
+"""What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
+MAX_MESSAGE_LINES = 30
+MAX_STACK_LINES = 80
+"""They come shortened, unless the child was hostile."""
+MAX_LAYERS = 20
+
+
+def is_in_dispute(report: Report) -> bool:
+    """Whether nothing but the script's own check says that there is a failure, and no repro shows it."""
+    return report.reason is Reason.DISPUTED and report.reduction is None
+
+
+def verdict(report: Report) -> str:
+    """Two sentences of plain English: what is wrong, and who is to blame."""
+    failure = report.failure
+    if failure is None or is_in_dispute(report) or report.reason is Reason.UNEXPLAINED:
+        if report.status is Status.HEALTHY:
+            first = "No failure was found."
+        else:
+            first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
+        return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
+    rate = failure.reproducibility
+    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
+    if rate.runs == 1:
+        often = "in the one run that was made"
+    device = report.environment.get("device")
+    where = f" on {escape(device)}" if device else ""
+    names = _names(report.culprits)
+    second = f"The culprit is {names}" if names else "The culprit is unknown"
+    second += _blamed_stage(failure.stage)
+    if report.status is not Status.MINIMIZED:
+        second += f" {escape(report.summary)}"
+    what = LAYOUT_ONLY if failure.layout_only else WHAT_HAPPENS[failure.kind]
+    return f"**{what} under `torch.compile`{where}, {often}.** {second}".rstrip()
+
+
+def _blamed_stage(stage: Stage) -> str:
+    if stage is Stage.CUSTOM_OP:
+        return ", an operator of the script's own: it is at fault, and not the compiler."
+    blame = STAGES.get(stage)
+    return (
+        f", and {blame} is the first part of the compiler to go wrong." if blame else "; the stage to blame is unknown."
+    )
+
+
+def reproducer(report: Report, repro: str | None) -> str:
+    if report.failure is None:
+        return ""
+    if repro is None:
+        return "None: the failure was seen, but no standalone script that shows it."
+    found = report.verification
+    if found is None or not found.runs:
+        said = "It was not verified."
+    else:
+        how = "fresh processes" if found.clean_process else "processes that were not fresh"
+        not_passed = "was not seen to pass" if found.stopped else "**does not pass**"
+        off = "passes" if found.passes_with_compiler_off else not_passed
+        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
+        if not found.holds:
+            said = f"**Not verified.** {said}"
+        if found.stopped:
+            said += f" {counted(found.stopped, 'run')} of these {found.runs + 1} had to be stopped: a larger `--budget`, or a machine with less to do, may tell."
+        if not found.public_api:
+            said += " It needs more than the public `torch.compile`."
+    if found is not None and found.holds:
+        said += " It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run."
+    return f"{said}\n\n{block(repro, 'python')}"
+
+
+def error_logs(report: Report) -> str:
+    """What the script showed, and what the reproducer printed where that is something else."""
+    failure = report.failure
+    if failure is None:
+        return _script_error(report.error) if report.error is not None else ""
+    said = printed(report)
+    parts = [
+        code(failure.exception_type or ""),
+        f"What the script showed:\n\n{log(shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
+        if failure.message or failure.traceback
+        else "",
+        f"What the reproducer printed:\n\n{log(said)}" if said else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def printed(report: Report) -> str:
+    """What the reproducer printed; empty where that is the error of the script over again."""
+    if report.verification is None or (report.verification.holds and report.failure and report.failure.traceback):
+        return ""
+    return WARNING.sub("", report.verification.output).strip()
+
+
+def _script_error(error: ScriptError) -> str:
+    where = f" at {_place(error.source)}" if error.source is not None else ""
+    return f"{code(error.exception_type)}{where}\n\n{log(shown(error.traceback, error.message), MAX_STACK_LINES)}"
+
+
+def shown(stack: str, message: str) -> str:
+    """A stack, and below it the message, where the stack does not end with it."""
+    first = next(iter(message.splitlines()), "")
+    return stack if stack and first.partition(": ")[2] in stack else "\n\n".join(filter(None, (stack, message)))
+
+
+def log(text: str, most: int = MAX_MESSAGE_LINES) -> str:
+    """The end of a log, without the folders of the machine."""
+    lines = [without_folders(line) for line in text.splitlines()]
+    left_out = [f"... {counted(len(lines) - most, 'line')} before"] if len(lines) > most else []
+    return block("\n".join([*left_out, *lines[-most:]]), "text")
+
+
+def culprits(report: Report) -> str:
+    if report.failure is None:
+        return ""
+    return "\n".join(map(_culprit, report.culprits)) or "unknown"
+
+
+def _culprit(culprit: Culprit) -> str:
+    what = ", ".join(map(code, culprit.operators)) or escape(culprit.what) or "unknown"
+    line = _place(culprit.source) if culprit.source else "line unknown"
+    module = f"module {code(culprit.module_name)}" if culprit.module else "module unknown"
+    role = "" if culprit.root else " (follows from another)"
+    more = [*_errors(culprit), *([escape(culprit.what)] if culprit.operators and culprit.what else [])]
+    return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
+
+
+def _place(source: Source | SourceLine) -> str:
+    """File, line and code; of a library's line that it calls, those as well."""
+    file = source.file.rpartition("/")[2] if source.file.startswith("/") else source.file
+    said = f"{code(file)} line {source.line}" + (f": {code(source.code)}" if source.code else "")
+    library = source.library if isinstance(source, Source) else None
+    return f"{said}, which calls {_place(library)}" if library is not None else said
+
+
+def _errors(culprit: Culprit) -> Iterable[str]:
+    for name, error in (
+        ("given eager's inputs", culprit.local_error),
+        ("in the whole model", culprit.propagated_error),
+    ):
+        if error is not None and (said := _error(error)):
+            yield f"error {name}: {said}"
+
+
+def _error(error: Error) -> str:
+    parts = [
+        ("max. absolute", error.max_abs), ("max. relative", error.max_rel),
+        ("compiled against fp64", error.compiled_vs_fp64), ("eager against fp64", error.eager_vs_fp64),
+        ("would pass with atol", error.required_atol), ("would pass with rtol", error.required_rtol),
+    ]  # fmt: skip
+    said = [f"{name} {value:.3g}" for name, value in parts if value is not None]
+    if error.mismatched is not None:
+        said.append(
+            f"{error.mismatched:,} of {counted(error.elements, 'element')}"
+            if error.elements is not None
+            else counted(error.mismatched, "element")
+        )
+    return ", ".join(said)
+
+
+def ablation(report: Report) -> str:
+    ladder = table(
+        ("backend", "outcome", "seconds"),
+        [(code(r.backend), escape(r.outcome), f"{r.seconds:.1f}") for r in report.ladder],
+    )
+    parts = filter(None, (ladder, part(report), *settings(report)))
+    return "\n\n".join(parts) or ("unknown" if report.failure else "")
+
+
+def settings(report: Report) -> tuple[str, str]:
+    """The settings that change something, and those that do not."""
+    telling = [flag for flag in report.flags if flag.outcome != "fails"]
+    flags = table(("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in telling])
+    rest = [code(f"{flag.name} = {flag.value}") for flag in report.flags if flag.outcome == "fails"]
+    return flags, folded(
+        f"The failure stays with each of {counted(len(rest), 'setting')}", ", ".join(rest)
+    ) if rest else ""
+
+
+def part(report: Report) -> str:
+    """The part of the stage that is to blame, and how it was confirmed."""
+    blame = report.blame
+    if blame is None:
+        return ""
+    if not blame.items:
+        return f"Part to blame: unknown. {escape(blame.what)}"
+    said = f"Part to blame: {escape(blame.what)} ({', '.join(map(code, blame.items))}), found in {counted(blame.runs, 'run')}."
+    if blame.confirmed:
+        said += " Without it the failure goes, and with only it on, of all of its kind, the failure comes."
+    else:
+        said += " Without it the failure goes; that it is enough by itself could not be shown."
+    on_script = {
+        True: " Without it the whole script passes.",
+        False: " The whole script still fails without it.",
+        None: "",
+    }
+    return said + on_script[blame.confirmed_on_script]
+
+
+def workaround(report: Report) -> str:
+    if report.workaround is None:
+        return "unknown" if report.failure else ""
+    workaround = report.workaround
+    if not workaround.code:
+        return escape(workaround.what) or "unknown"
+    said = "With this the script passes" if workaround.verified else "Not verified"
+    where = f", {escape(workaround.where)}" if workaround.where else ""
+    cost = f"\n\nWhat it costs: {escape(workaround.what)}." if workaround.what else ""
+    return f"{said}{where}:\n\n{block(workaround.code, 'python')}{cost}"
+
+
+def how_sure(report: Report) -> str:
+    found = confidence(report)
+    return f"Confidence: **{found.level}**. {' '.join(f'{escape(reason)}.' for reason in found.reasons)}"
+
+
+def layers(report: Report) -> str:
+    """The layers that are not good: roots first, since what follows from them may be the rest of the model."""
+    suspects = [layer for layer in report.layers if layer.verdict != "good"]
+    suspects.sort(key=lambda layer: layer.verdict != "bad")
+    rows = [
+        (
+            str(layer.order),
+            code(layer.path) or "(no module)",
+            code(layer.cls),
+            layer.phase,
+            _number(layer.local_error),
+            _number(layer.propagated_error),
+            _number(layer.compiled_vs_fp64),
+            _number(layer.eager_vs_fp64),
+            f"{layer.verdict} (root)" if layer.verdict == "bad" else layer.verdict,
+        )
+        for layer in suspects[:MAX_LAYERS]
+    ]
+    errors = ("local error", "propagated error", "compiled vs fp64", "eager vs fp64")
+    head = ("order", "layer", "class", "phase", *errors, "verdict")
+    good = sum(layer.verdict == "good" for layer in report.layers)
+    said = [f"{_more_layers(len(suspects) - len(rows))} not good."] if len(suspects) > len(rows) else []
+    said += [f"{_more_layers(good)} good."] if good and rows else []
+    lost = next((layer for layer in sorted(report.layers, key=lambda layer: layer.order) if layer.nonfinite), None)
+    if lost is not None and lost.nonfinite is not None:
+        sides = {"both": "on both sides", "eager": "in eager", "compiled": "in the compiled code"}
+        said.append(
+            f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
+        )
+    return "\n\n".join(filter(None, (table(head, rows), " ".join(said))))
+
+
+def health(report: Report) -> str:
+    health = report.health
+    said = [
+        f"compile time: {health.compile_seconds:.1f} s" if health.compile_seconds is not None else "",
+        _pays(health.eager_seconds, health.compiled_seconds),
+        *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
+        *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
+    ]
+    return bullets(filter(None, said))
+
+
+def _pays(eager: float | None, compiled: float | None) -> str:
+    if not eager or not compiled:
+        return ""
+    times = f"a call takes {eager * 1000:.3g} ms in eager and {compiled * 1000:.3g} ms compiled"
+    return (
+        f"{times}: {eager / compiled:.2f} times as fast"
+        if compiled < eager
+        else f"{times}: compiling does not pay here"
+    )
+
+
+def reduction(report: Report) -> str:
+    done = report.reduction
+    if done is None:
+        return ""
+    rows = [("lines", f"{done.lines_before:,}", f"{done.lines_after:,}")]
+    if done.level != "python":
+        rows.insert(0, (f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}"))
+    minimal = (
+        "No single part can be taken away any more."
+        if done.one_minimal
+        else "It was not shown that nothing more can be taken away."
+    )
+    figures = f"{counted(done.trials, 'trial')} in {done.seconds:.0f} s, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
+    return f"{table(('', 'before', 'after'), rows)}\n\n{figures}"
+
+
+def witnesses(report: Report) -> str:
+    said = {True: "agrees", False: "disagrees", None: "says nothing"}
+    rows = [(f"`{w.after}`, level {w.level}", escape(w.outcome), said[w.agrees]) for w in report.witnesses]
+    return table(("after", "outcome", ""), rows)
+
+
+def also_seen(report: Report) -> str:
+    """Other failures met on the way."""
+    return bullets(
+        f"{code(seen.kind)} {code(seen.message or seen.signature)}, {_times(seen.times)}" for seen in report.also_seen
+    )
+
+
+def checked(report: Report, script_name: str) -> str:
+    seen = report.checked
+    calls = f"{counted(seen.calls, 'call')} compared with eager of {seen.calls_made:,} that were counted"
+    graphs = counted(seen.graphs, "compiled graph")
+    said = [f"{code(script_name)}: {graphs}, {calls}, {counted(seen.backward, 'backward')} replayed."]
+    if seen.largest is not None:
+        said.append(f"Largest difference: {escape(seen.largest.words)}.")
+    left_out = bullets(f"not compared: {escape(line)}" for line in seen.not_compared)
+    return "\n\n".join(filter(None, (" ".join(said), left_out)))
+
+
+def attempts(report: Report) -> str:
+    rows = [(escape(attempt.what), escape(attempt.outcome), f"{attempt.seconds:.0f}") for attempt in report.attempts]
+    return table(("what was tried", "how it ended", "seconds"), rows if [row[1] for row in rows] != ["a repro"] else [])
+
+
+def versions(report: Report) -> str:
+    said = {"fails": "fails", "passes": "passes", "cannot_run": "cannot run"}
+    rows = [
+        (code(v.torch) or "unknown", escape(v.name), said[v.outcome] + (f": {escape(v.note)}" if v.note else ""))
+        for v in report.versions
+    ]
+    between = escape(str(span(report.versions)))
+    between = f"{between[0].upper()}{between[1:]}." if between else ""
+    outcomes = table(("torch", "interpreter", "the reproducer"), rows)
+    return "\n\n".join(filter(None, (outcomes, between, environment(report))))
+
+
+def environment(report: Report) -> str:
+    return (
+        bullets(f"{name}: {code(report.environment[name])}" for name in ENVIRONMENT if report.environment.get(name))
+        or "unknown"
+    )
+
+
+# Small forms -------------------------------------------------------------------------------------------------------
+
+
+def _names(culprits: Sequence[Culprit]) -> str:
+    roots = [c for c in culprits if c.root]
+    ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
+    names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
+    module = next((c.module_name for c in roots if c.module), "")
+    return f"{names} in {code(module)}" if names and module else names
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _more_layers(count: int) -> str:
+    return f"{counted(count, 'more layer')} {'is' if count == 1 else 'are'}"
