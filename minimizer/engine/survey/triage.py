@@ -100,7 +100,9 @@ class Triage:
             found = too_little(found, untouched)
         if isinstance(found, Case):
             if rank := self.surveys.plan.rank:
-                self._on_note(f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure.")
+                self._on_note(
+                    f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure."
+                )
             passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call)
             return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2)
         if runs == 1:
