@@ -248,9 +248,13 @@ def _refuse_bad_bind(path: Path) -> None:
 
 
 def values(running: weakref.WeakKeyDictionary[subprocess.Popen[bytes], T]) -> list[T]:
-    """What is kept for each command, while other threads start and end some."""
-    kept = ((process, running.get(process)) for reference in running.keyrefs() if (process := reference()) is not None)
-    return [value for _, value in kept if value is not None]
+    """What is kept for each command that has not ended, while other threads start and end some.
+
+    The number of one that has ended may be another process's by now.
+    """
+    processes = [process for reference in running.keyrefs() if (process := reference()) is not None]
+    kept = [running.get(process) for process in processes if process.returncode is None]
+    return [value for value in kept if value is not None]
 
 
 def pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:

@@ -82,8 +82,8 @@ _REASONS: dict[Reason, tuple[str, str]] = {
         "The failure is real; the reduced script did not fail in the same way every time in a clean process.",
     ),
     Reason.BUDGET: (
-        "The time was up",
-        "This is the best that was found within the budget. Run it again with a larger one to go on.",
+        "The job came to a limit",
+        "This is the best that was found by then. Where its time was up, run it again with more to go on.",
     ),
     Reason.INTERRUPTED: ("The job was interrupted", "Its workers went away more than once. Run it again."),
     Reason.INTERNAL_ERROR: (
@@ -158,7 +158,7 @@ def _of_reason(job: Job) -> tuple[str, str]:
         return _kind_title(job.failure, label(job.status)), "The report and the log have the details."
     title, text = _REASONS[job.reason]
     if job.reason is Reason.BUDGET and job.failure:
-        title = f"{_kind_title(job.failure, title)}; then the time was up"
+        title = f"{_kind_title(job.failure, title)}; then the job came to a limit"
     return title, text
 
 

@@ -25,6 +25,7 @@ from minimizer.sandbox import (
     choose_sandbox,
     real_interpreter,
     runtime_paths,
+    supervisor,
     why_no_bubblewrap,
     without_bytecode,
 )
@@ -138,6 +139,19 @@ def test_kill_after_the_end(sandbox: Sandbox, tmp_path: Path) -> None:
     assert process.wait() == 0
     sandbox.kill(process)
     assert process.returncode == 0
+
+
+def test_the_number_of_a_command_that_has_ended_is_signalled_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another process's by then."""
+    ended: list[int] = []
+    monkeypatch.setattr(supervisor, "end_descendants", ended.append)
+    sandbox = Limits("this is a test")
+    process = start(sandbox, "true", cwd=tmp_path)
+    process.wait()
+    sandbox.end()
+    assert ended == []
 
 
 def test_many_ends_leave_no_descriptor_behind(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import socket
 import struct
 from pathlib import Path
@@ -121,3 +122,22 @@ def test_no_worker_of_compose_is_without_a_filter() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     for name in ("worker", "worker-gpu"):
         assert "seccomp=./deploy/seccomp.json" in services[name]["security_opt"]
+
+
+HEADERS = {
+    "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    "aarch64": Path("/usr/include/asm-generic/unistd.h"),
+}
+"""Of the kernel's interface; 64-bit ARM has the generic one."""
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_numbers_are_those_of_the_kernel(name: str) -> None:
+    if not HEADERS[name].exists():
+        pytest.skip(f"{HEADERS[name]} is not installed")
+    defined = dict(re.findall(r"#define __NR_(\w+)\s+(\d+)", HEADERS[name].read_text()))
+    numbers = ARCHITECTURES[name].numbers
+    assert len(numbers.keys() & defined.keys()) > 30
+    assert {call: numbers[call] for call in numbers.keys() & defined.keys()} == {
+        call: int(defined[call]) for call in numbers.keys() & defined.keys()
+    }
