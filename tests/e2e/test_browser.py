@@ -12,9 +12,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
-from minimizer.report.model import Flag, Report, Witness
+from minimizer.report.model import Culprit, Failure, Flag, GraphNode, Layer, Report, Witness, Workaround
 from minimizer.store import Claim, Store
-from minimizer.vocabulary import Reason, Role, Scope, Status
+from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 
 Screenshot = Callable[[str], None]
 
@@ -628,6 +628,102 @@ selector => {
 }
 """
 """The contrast of text in a picture to what is behind it, after WCAG 2."""
+
+
+def test_the_repro_is_on_the_first_screen(
+    page: Page, store: Store, complaints: list[str], screenshot: Screenshot
+) -> None:
+    """With culprit and workaround beside it; on a narrow screen they follow it."""
+    hands = Hands(store, store.submit(SCRIPT, "transformer_relu.py", Options())[0])
+    hands.artifact("repro.py", REPRO)
+    report = Report.model_validate_json(DIAGNOSED.read_text())
+    assert report.failure is not None
+    report.failure.message = "one of many lines\n" * 60
+    report.workaround = Workaround(code="model.act = torch.compiler.disable(model.act)", verified=True)
+    hands.finish(report)
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    repro, culprit, workaround = (page.locator(at).bounding_box() for at in ("#repro-code", "#culprit", "#workaround"))
+    assert repro is not None and culprit is not None and workaround is not None
+    assert repro["y"] + repro["height"] <= 900
+    assert culprit["y"] < 900 and culprit["x"] > repro["x"] + repro["width"]
+    assert workaround["y"] < 850
+    cut_off = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert page.evaluate(cut_off) == 0
+    screenshot("first-screen")
+    page.set_viewport_size({"width": 360, "height": 800})
+    repro, culprit = page.locator("#repro").bounding_box(), page.locator("#culprit").bounding_box()
+    assert repro is not None and culprit is not None and culprit["y"] >= repro["y"] + repro["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert complaints == []
+
+
+def test_an_error_of_the_compiler_is_told_without_riddles(page: Page, store: Store, screenshot: Screenshot) -> None:
+    """No empty card of health, no module that is none, no picture in which all is well."""
+    ops = ["aten.full", "aten.arange", "aten.index_put_", "aten._softmax"]
+    nodes = [GraphNode(name=op, op=op, inputs=ops[i - 1 : i], verdict="good", culprit=True) for i, op in enumerate(ops)]
+    report = minimized_report()
+    report.failure = Failure(kind=Kind.COMPILE_ERROR, exception_type="KeyError", message="KeyError: 'buf1'")
+    report.culprits = [Culprit(ops=ops)]
+    report.layers, report.graph = [Layer(path="", order=0, verdict="bad")], nodes
+    report.checked.frames, report.health.compile_seconds = 1, 0.0
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    hands.artifact("repro.py", REPRO)
+    hands.finish(report)
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    expect(page.locator("#culprit")).to_contain_text("These operations fail only together:")
+    for riddle in ("#health", "#layers", "#graph"):
+        expect(page.locator(riddle)).to_have_count(0)
+    screenshot("compile-error")
+
+
+def test_what_was_typed_is_there_when_one_comes_back(page: Page, worker: Worker, complaints: list[str]) -> None:
+    page.goto("/")
+    page.get_by_label("Script", exact=True).fill(SCRIPT.decode())
+    page.get_by_text("all have good defaults").click()
+    page.get_by_label("Time budget").fill("77")
+    page.get_by_label("PyTorch's minifier").uncheck()
+    page.get_by_role("button", name="Minimize it").click()
+    expect(page.get_by_role("heading", name="script.py")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("Script", exact=True)).to_have_value(SCRIPT.decode())
+    expect(page.locator(".editor .shown code")).to_have_text(SCRIPT.decode(), use_inner_text=False)
+    expect(page.locator("#o-budget")).to_have_value("77")
+    expect(page.locator("#o-witness")).not_to_be_checked()
+    expect(page.get_by_role("button", name="Minimize it")).to_be_enabled()
+    page.get_by_role("link", name="Jobs").click()
+    page.goto("/")
+    expect(page.get_by_label("Script", exact=True)).to_have_value("")
+    assert complaints == []
+
+
+def test_edit_and_run_again(page: Page, store: Store, complaints: list[str]) -> None:
+    options = Options(budget=77, args=["--name", "two words"], env=["HF_HOME"], witness=False, steps=3)
+    done = Hands(store, store.submit(SCRIPT, "model.py", options)[0]).minimize()
+    page.goto(f"/jobs/{done.id}")
+    page.get_by_role("button", name="Edit and run again").click()
+    expect(page.get_by_label("Script", exact=True)).to_have_value(SCRIPT.decode())
+    expect(page.get_by_label("Time budget")).to_have_value("77")
+    page.get_by_label("Compiled calls").fill("4")
+    page.get_by_role("button", name="Minimize it").click()
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    (again,) = (job for job in store.jobs()[0] if job.id != done.id)
+    assert (again.filename, again.options) == ("model.py", options.model_copy(update={"steps": 4}))
+    assert complaints == []
+
+
+def test_one_stops_behind_the_verdict_and_the_page_follows(page: Page, store: Store, complaints: list[str]) -> None:
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    store.put_report(hands.claim, minimized_report())
+    hands.event("step", step="diagnose", state="started")
+    hands.event("progress", nodes=1, elapsed=9.0, decided=True)
+    page.get_by_role("button", name="Stop here, keep the repro").click()
+    expect(page.get_by_role("button", name="Stopping…")).to_be_disabled()
+    assert store.job(hands.claim.job_id).cancel_requested
+    hands.finish(minimized_report())
+    expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
+    assert complaints == []
 
 
 def test_api_documentation_works_without_a_network(

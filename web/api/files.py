@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import tempfile
+import zipfile
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -14,6 +16,7 @@ from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
 from werkzeug.http import dump_options_header
 from werkzeug.wrappers import Response as BaseResponse
+from werkzeug.wsgi import FileWrapper
 
 from minimizer.store import Job, UnknownArtifact
 from web.access.security import RAW_CONTENT_SECURITY_POLICY
@@ -75,6 +78,35 @@ def get_file(path: FilePath) -> BaseResponse:
         return _artifact(job.id, path.name)
     except UnknownArtifact:
         raise _not_ready(job, path.name) from None
+
+
+@files.get(
+    "/files.zip",
+    summary="All files of a job as one zip",
+    responses={
+        200: {"description": "The archive.", "content": {"application/zip": {"schema": {}}}},
+        **UNKNOWN,
+    },
+)
+def get_all(path: JobPath) -> BaseResponse:
+    store = service().store
+    job = store.job(path.job_id)
+    packed = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the response)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("script.py", store.script(job.id))
+        for artifact in store.artifacts(job.id):
+            _, pieces = store.artifact_stream(job.id, artifact.name)
+            with archive.open(artifact.name, "w") as file:
+                for piece in pieces:
+                    file.write(piece)
+    size = packed.tell()
+    packed.seek(0)
+    response = Response(FileWrapper(packed), content_type="application/zip", direct_passthrough=True)
+    response.headers["Content-Disposition"] = dump_options_header("attachment", {"filename": f"{job.id}.zip"})
+    response.headers["Content-Security-Policy"] = RAW_CONTENT_SECURITY_POLICY
+    response.headers["Cache-Control"] = "no-cache"
+    response.content_length = size
+    return response
 
 
 def _artifact(job_id: str, name: str) -> BaseResponse:

@@ -73,11 +73,17 @@ def diagnosis(report: Report) -> Diagnosis:
         confidence=confidence(report),
         ladder=_ladder(report),
         layers=_layers(report),
-        graph=drawn(lambda: culprit_graph(report.graph)),
+        graph=drawn(lambda: culprit_graph(report.graph)) if _graph_tells(report) else None,
         trials=drawn(lambda: _trials(report)),
         span=str(span(report.versions)),
         speed=_speed(report.health.eager_seconds, report.health.compiled_seconds),
     )
+
+
+def _graph_tells(report: Report) -> bool:
+    """Whether the picture says where values go wrong; of an error with every node right by itself it says nothing."""
+    is_numeric = report.failure is None or report.failure.kind.is_numeric
+    return is_numeric or any(node.verdict in ("bad", "propagated") for node in report.graph)
 
 
 def drawn(draw: Callable[[], Markup | None]) -> Markup | None:

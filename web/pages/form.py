@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,8 +12,12 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options
 from minimizer.settings import Settings
+from minimizer.store import Job
 from web.examples import EXAMPLES
 from web.submission import Submission, check, clean_filename, is_zip, toolchains
+
+SWITCHES = ("diagnosis", "witness")
+"""Options that are checkboxes."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,12 @@ class Draft:
     def value(self, option: Field) -> str:
         return self.values.get(option.name, option.default)
 
+    def is_changed(self, options: Sequence[Field]) -> bool:
+        """Whether an option is other than its default, and should be seen."""
+        return any(
+            self.value(o) != ("on" if o.widget == "checkbox" else o.default) for o in options if o.name in self.values
+        )
+
 
 def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings) -> tuple[bytes, Draft]:
     """The script of a posted form, and the draft to show again should it be refused."""
@@ -96,6 +106,14 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     filename = form.get("filename", "") if rival else name or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
     return script, Draft(shown.decode(errors="replace"), filename, values, form.get("project", ""), rival)
+
+
+def again(job: Job, script: bytes) -> Draft:
+    """The form as it would have been filled in for a job."""
+    values = {name: "" if value is None else str(value) for name, value in job.options.model_dump().items()}
+    values |= {"args": shlex.join(job.options.args), "env": ", ".join(job.options.env)}
+    values |= {name: "on" if getattr(job.options, name) else "" for name in SWITCHES}
+    return Draft(script.decode(errors="replace"), job.filename, values, job.project)
 
 
 def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
@@ -122,7 +140,7 @@ def _is_own(typed: bytes) -> bool:
 
 def _options(values: Mapping[str, str]) -> dict[str, object]:
     options: dict[str, object] = {name: value.strip() for name, value in values.items() if value.strip()}
-    for switch in ("diagnosis", "witness"):  # one that is off sends nothing
+    for switch in SWITCHES:  # one that is off sends nothing
         options[switch] = values.get(switch) == "on"
     try:
         options["args"] = shlex.split(values.get("args", ""))

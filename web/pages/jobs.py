@@ -98,6 +98,15 @@ def script(job_id: str) -> str:
     return render_template("_code.html", code=job_view.script(store, job_id, lines[:50]))
 
 
+@pages.get("/jobs/<job_id>/edit")
+def edit(job_id: str) -> str:
+    store = service().store
+    job = store.job(job_id)
+    if job.has_archive:
+        abort(404, "This job came as an archive, which the form cannot hold.")
+    return _form(forms.again(job, store.script(job_id)))
+
+
 @pages.post("/jobs/<job_id>/cancel")
 def cancel(job_id: str) -> BaseResponse:
     return _to(service().store.request_cancel(job_id))

@@ -84,7 +84,27 @@ if (form) {
     button.setAttribute("aria-busy", "true");
     button.textContent = "Sending…";
   });
-  // Coming back with the browser's "back" button must not leave it busy.
-  addEventListener("pageshow", (event) => event.persisted && location.reload());
+  // Coming back with the browser's "back" button must neither leave it busy nor lose what was typed: the page itself is not kept.
+  const key = `form ${location.pathname}${location.search}`;
+  const inputs = [...form.elements].filter((one) => one.name && one.type !== "file");
+  addEventListener("pagehide", () => {
+    const typed = inputs.map((one) => (one.type === "checkbox" ? one.checked : one.value));
+    try {
+      sessionStorage.setItem(key, JSON.stringify(typed));
+    } catch {
+      // too large for it: then it is not kept
+    }
+  });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) return location.reload();
+    const kept = sessionStorage.getItem(key);
+    sessionStorage.removeItem(key);
+    const cameBack = ["back_forward", "reload"].includes(performance.getEntriesByType("navigation")[0]?.type);
+    if (!cameBack || kept === null) return;
+    const typed = JSON.parse(kept);
+    if (typed.length !== inputs.length) return;
+    inputs.forEach((one, place) => (one.type === "checkbox" ? (one.checked = typed[place]) : (one.value = typed[place])));
+    source.dispatchEvent(new Event("input"));
+  });
 }
 document.getElementById("refusal")?.focus();

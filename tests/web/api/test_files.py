@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 from flask.testing import FlaskClient
 from webtest import REPRO, SCRIPT, Hands, refused
@@ -92,3 +95,13 @@ def test_what_somebody_has_is_not_unpacked_for_it(
 def test_download_is_an_attachment(client: FlaskClient, minimized: Job) -> None:
     response = client.get(f"/api/v1/jobs/{minimized.id}/repro.py?download=1")
     assert response.headers["Content-Disposition"] == "attachment; filename=repro.py"
+
+
+def test_all_files_come_as_one_zip(client: FlaskClient, minimized: Job) -> None:
+    response = client.get(f"/api/v1/jobs/{minimized.id}/files.zip")
+    assert (response.status_code, response.mimetype) == (200, "application/zip")
+    assert f"{minimized.id}.zip" in response.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
+        assert sorted(archive.namelist()) == ["report.json", "report.md", "repro.py", "run.log", "script.py"]
+        assert (archive.read("repro.py"), archive.read("script.py")) == (REPRO, SCRIPT)
+    refused(client.get("/api/v1/jobs/nothing/files.zip"), 404, "no job with this id")
