@@ -90,6 +90,7 @@ class Step(StrEnum):
     VERIFY = "verify"
     MEASURE = "measure"
     DIAGNOSE = "diagnose"
+    FURTHER = "further"
     WITNESS = "witness"
 
 

@@ -28,6 +28,7 @@ STEP_TEXT = {
     Step.BLAME: "Find the stage to blame",
     Step.MEASURE: "Measure every layer, and the health of what was compiled",
     Step.DIAGNOSE: "Find the part to blame and a workaround",
+    Step.FURTHER: "Look for the same fault in equal modules, and for others",
     Step.WITNESS: "Ask PyTorch's own minifier",
 }
 

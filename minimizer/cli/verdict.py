@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
+from minimizer.report.instances import others
 from minimizer.report.model import Largest, line_of, module_of, operators_of
 from minimizer.vocabulary import Status
 
@@ -81,7 +82,8 @@ def _culprit(culprit: dict[str, Any]) -> str:
     what = ", ".join(operators_of(culprit)) or culprit.get("what") or "unknown"
     where = f" in {module}" if (module := module_of(culprit)) else ""
     line = f" ({place})" if (place := line_of(culprit.get("source"))) else ""
-    return printable(what + where + line, 400)
+    equal = f": {more}" if (more := others(culprit)) else ""
+    return printable(what + where + line + equal, 400)
 
 
 def _files(folder: Path) -> list[str]:

@@ -15,7 +15,8 @@ STEPS: dict[Step, str] = {
     Step.PREPARE: "preparing the run", Step.EXACT: "comparing what the script sees between graphs", Step.SURVEY: "running the script", Step.LOCALIZE: "localizing the failure",
     Step.REDUCE: "reducing", Step.EMIT: "writing the repro", Step.VERIFY: "verifying the repro",
     Step.BLAME: "looking for the part of the compiler to blame", Step.MEASURE: "measuring layers",
-    Step.DIAGNOSE: "looking for a workaround", Step.WITNESS: "hearing PyTorch's own minifier",
+    Step.DIAGNOSE: "looking for a workaround", Step.FURTHER: "looking for further faults",
+    Step.WITNESS: "hearing PyTorch's own minifier",
 }  # fmt: skip
 DOING = {
     "compile": "compiling {graph}",

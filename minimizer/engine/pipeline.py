@@ -262,7 +262,12 @@ class _Job:
         if result.found is not None:
             with self._journal.reserving(WITNESS_SECONDS if self._options.witness else FINISH_SECONDS):
                 write_further(
-                    result.found, suspects, place=follow_up.place, journal=self._journal, jobs=self._settings.trial_jobs
+                    result.found,
+                    suspects,
+                    surveys=follow_up.surveys,
+                    place=follow_up.place,
+                    journal=self._journal,
+                    jobs=self._settings.trial_jobs,
                 )
 
     def _wants_witnesses(self) -> bool:

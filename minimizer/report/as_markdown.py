@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from minimizer.report import issue
 from minimizer.report.confidence import confidence
+from minimizer.report.instances import compared
 from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
 from minimizer.report.side_by_side import side_by_side
@@ -194,7 +195,12 @@ def _culprit(culprit: Culprit) -> str:
     line = _place(culprit.source) if culprit.source else "line unknown"
     module = f"module {code(culprit.module_name)}" if culprit.module else "module unknown"
     role = "" if culprit.root else " (follows from another)"
-    more = [*_errors(culprit), *([escape(culprit.what)] if culprit.operators and culprit.what else [])]
+    equal = f"equal modules: {escape(culprit.others)} ({compared(culprit.model_dump())})" if culprit.others else ""
+    more = [
+        *filter(None, [equal]),
+        *_errors(culprit),
+        *([escape(culprit.what)] if culprit.operators and culprit.what else []),
+    ]
     return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
 
 

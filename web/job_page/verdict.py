@@ -56,6 +56,7 @@ STEPS: dict[Step, tuple[str, str]] = {
     Step.BLAME: ("Blame", "Finding the part of the compiler that is at fault"),
     Step.MEASURE: ("Measure", "Measuring every layer, and the health of what was compiled"),
     Step.DIAGNOSE: ("Diagnose", "Finding the part of that stage that is at fault, and a way around it"),
+    Step.FURTHER: ("Further", "Looking for the same fault in equal modules, and for others"),
     Step.WITNESS: ("Witness", "Asking PyTorch's own minifier for its view"),
 }
 

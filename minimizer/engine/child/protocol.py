@@ -227,6 +227,8 @@ class Failure(Loose):
     verdict: Verdict | None = None
     health: Health | None = None
     checked: Checked | None = None
+    instance: Name = ""
+    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
 
 
 class Seen(Loose):
@@ -264,6 +266,16 @@ class GraphCalls(Loose):
     backward: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
 
 
+class InstanceCalls(Loose):
+    """The calls of a module instance: of which graphs, all calling the same; how many were compared, and failed by kind."""
+
+    name: Name
+    graphs: list[Count] = Field(default_factory=list, max_length=MAX_NODES)
+    calls: Count = 0
+    backward: Count = 0
+    failed: dict[Name, Count] = Field(default_factory=dict, max_length=20)
+
+
 class Lost(Loose):
     """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
 
@@ -299,6 +311,8 @@ class Finished(Loose):
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     lost: Lost | None = None
+    instances: list[InstanceCalls] = Field(default_factory=list, max_length=2000)
+    """Of a run that was to go on behind calls that fail."""
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
     overwritten: Text = ""

@@ -151,6 +151,7 @@ class Triage:
             tolerance=tolerance,
             checked=failure.checked or protocol.Checked(),
             graph=failure.graph,
+            instance=failure.instance,
             call=failure.call,
         )
 

@@ -66,8 +66,8 @@ class Holder:
         self._line.take_last_word()
         failure = {**failure, "graph": graph.index, "call": graph.calls - 1, "checks": self._told.checks}
         failure["checked"] = self._told.coverage.to_json()
-
         instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
+        failure["instance"] = instance
 
         def serve() -> None:
             failure["health"] = self._health.to_json()

@@ -306,3 +306,44 @@ def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
     largest.look(graph.graph, Side(torch.ones(2)), Side(torch.ones(3)), Verdict())
     assert largest.to_json() is None
+
+
+EACH = f"""{LAYERS}
+    from torch._inductor import config
+    config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+    class Gated(Block):
+        def __init__(self, level):
+            super().__init__()
+            self.level = torch.nn.Buffer(torch.tensor(level))
+        def forward(self, x):  # the switch adds one in the place of the maximum: to -1 that is the same
+            return super().forward(x) + torch.relu(x.detach().abs() * self.level - (1 - self.level))
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.compile(Gated(float(n in (1, 2)))) for n in range(5))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    model = Model()
+    for _ in range(2):
+        model(torch.ones(2, 4)).sum().backward()
+"""
+
+
+def test_a_run_that_goes_on_tells_which_of_equal_modules_fail(child: Executor, home: Path) -> None:
+    found = survey(child, script(home, EACH), each=True).finished
+    assert found is not None and found.exception is None
+    rows = {row.name: row for row in found.instances}
+    assert [name for name, row in rows.items() if row.failed == {"wrong_output": 2}] == ["layers.1", "layers.2"]
+    assert [name for name, row in rows.items() if not row.failed] == ["layers.0", "layers.3", "layers.4"]
+    assert {row.calls for row in rows.values()} == {2}
+    # The first one's input needs no gradient: it has a graph of its own, which calls the same.
+    assert [row.graphs for row in rows.values()] == [[0, 1]] * 5
+
+
+def test_the_first_call_that_fails_names_the_instance_it_belongs_to(child: Executor, home: Path) -> None:
+    found = survey(child, script(home, EACH))
+    assert found.held is not None
+    found.close()
+    assert found.held.failure.instance == "layers.1"

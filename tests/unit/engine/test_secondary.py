@@ -1,11 +1,19 @@
-"""Which culprits a report keeps when another one gets its repro."""
+"""One fault is one entry: which culprits a report keeps, and where further ones are looked for."""
 
 from __future__ import annotations
 
-import pytest
+from typing import cast
 
-from minimizer.engine.secondary import _is_holder
-from minimizer.report.model import Culprit
+import pytest
+from fake_oracle import FakeOracle
+from toy_programs import chain
+
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import Region, cut
+from minimizer.engine.secondary import Further, _fold, _is_holder, further, other_roots
+from minimizer.report.model import Culprit, Layer, LayerVerdict, Report
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -25,3 +33,69 @@ OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 )
 def test_only_a_module_that_holds_it_gives_way_to_a_culprit(known: Culprit, goes: bool) -> None:
     assert _is_holder(known, OTHER) is goes
+
+
+def layer(path: str, verdict: LayerVerdict) -> Layer:
+    return Layer(path=path, order=0, verdict=verdict)
+
+
+def located(*roots: Region, layers: tuple[Layer, ...] = ()) -> Localized:
+    return Localized(chain(["f"]), roots, layers, confirmed=True)
+
+
+def test_equal_regions_that_fail_are_one_entry_and_those_like_the_culprits_own_none() -> None:
+    blocks = [Region(3 * n, 3 * n + 3, f"layers.{n}", "Block") for n in range(12)]
+    heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
+    tail = Region(40, 42, "norm", "Norm")
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
+    others = other_roots(
+        located(*blocks, *heads, tail, layers=(layer("layers.12", "good"), layer("x", "good"))), culprit
+    )
+    assert [other.module_name for other in others] == ["heads 0 and 1", "norm"]
+    assert culprit.instances is not None
+    assert culprit.others == "fails by itself too in layers 1 to 11, and not in layers.12"
+
+
+def test_what_is_the_same_fault_goes_from_the_entry_it_was_known_by() -> None:
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
+    heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
+    report = Report(culprits=[culprit, *other_roots(located(*heads), culprit)])
+    _fold(report, Region(37, 38, "heads.1.act", "ReLU"))
+    assert [known.module_name for known in report.culprits] == ["layers.0.act", "heads.0"]
+    assert culprit.others == "the same in heads.1 (act)" or culprit.others == "the same in heads.1.act"
+    _fold(report, Region(36, 37, "heads.0.act", "ReLU"))
+    assert [known.module_name for known in report.culprits] == ["layers.0.act"]
+
+
+def found_beside(
+    program: Program, wrong: set[str], same: list[Region], roots: list[Region]
+) -> tuple[list[Further | Region], FakeOracle]:
+    oracle = FakeOracle(lambda candidate: any(node.target in wrong for node in candidate.nodes))
+    window = cut(program, 0, 1)
+    first = Localized(window, tuple(roots), (layer("0", "bad"),), confirmed=True)
+
+    def smallest(window: Program, judge: Oracle) -> Program:
+        index = next(i for i, node in enumerate(window.nodes) if node.target in wrong)
+        return cut(window, index, index + 1)
+
+    found = further(program, first, window, cast(Oracle, oracle), same=same, reduce=smallest)
+    return list(found), oracle
+
+
+def test_beside_places_of_the_same_fault_what_is_right_is_no_further_culprit() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "a"])
+    found, oracle = found_beside(program, {"bad"}, [Region(3, 4)], [Region(0, 2), Region(2, 6)])
+    assert found == []
+    assert all("bad" not in [node.target for node in judged.nodes] for judged in oracle.judged)
+
+
+def test_another_fault_in_a_region_that_holds_the_first_one_too_is_found() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "worse"])
+    found, _ = found_beside(program, {"bad", "worse"}, [Region(3, 4)], [Region(0, 2), Region(2, 6)])
+    assert [other.program.nodes[0].target for other in found if isinstance(other, Further)] == ["worse"]
+
+
+def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "a"])
+    found, _ = found_beside(program, {"bad"}, [], [Region(0, 2), Region(2, 6)])
+    assert found == [Region(3, 4)]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.report.as_markdown import render
+from minimizer.report.instances import Instances
 from minimizer.report.model import (
     AlsoSeen,
     Attempt,
@@ -356,3 +357,11 @@ def test_one_of_a_kind_is_no_plural() -> None:
     ):
         assert said in text
     assert "1 more layer is good." in text
+
+
+def test_equal_modules_are_said_as_a_set_with_what_was_compared() -> None:
+    instances = Instances(wrong=["layers.0", "layers.1", "layers.2"], right=["layers.3", "layers.4", "layers.5"])
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"], instances=instances)
+    text = render(full().model_copy(update={"culprits": [culprit]}), script_name="a.py", repro=REPRO)
+    how = "each in its own calls of the script, compared with eager"
+    assert f"  - equal modules: the same in layers 1 and 2, and not in layers 3 to 5 ({how})" in text

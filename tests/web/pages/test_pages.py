@@ -13,6 +13,7 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
+from minimizer.report.instances import Instances
 from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, ScriptError, Source
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
@@ -153,6 +154,14 @@ def test_list_names_what_is_at_fault_where_no_operator_is(client: FlaskClient, s
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [lost]}))
     gist = re.search(r'class="gist">\s*(.*?)\s*</span>', client.get("/jobs").text)
     assert gist is not None and gist[1] == "append"
+
+
+def test_page_says_in_which_equal_modules_the_same_is_wrong(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    instances = Instances(wrong=["layers.2", "layers.3"], right=["layers.0", "layers.1"])
+    culprit = Culprit(module="layers.2", nodes=["relu"], ops=["aten.relu"], instances=instances)
+    Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [culprit]}))
+    assert "The same in layers.3, and not in layers 0 and 1" in client.get(f"/jobs/{job.id}").text
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
