@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from minimizer.report import issue
 from minimizer.report.confidence import confidence
 from minimizer.report.instances import compared
+from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, table, without_folders
 from minimizer.report.side_by_side import side_by_side
@@ -288,21 +289,22 @@ def _confidence(report: Report) -> str:
 
 def _layers(report: Report) -> str:
     """The layers that are not good: roots first, since what follows from them may be the rest of the model."""
-    suspects = [layer for layer in report.layers if layer.verdict != "good"]
-    suspects.sort(key=lambda layer: layer.verdict != "bad")
+    suspects = [row for row in layer_rows(report.layers, report.culprits) if row.layer.verdict != "good"]
+    suspects.sort(key=lambda row: row.layer.verdict != "bad")
     rows = [
         (
             str(layer.order),
-            code(layer.path) or "(no module)",
+            (code(row.name) or "(no module)") + (f", {row.part}" if row.part else ""),
             code(layer.cls),
             layer.phase,
             _number(layer.local_error),
             _number(layer.propagated_error),
             _number(layer.compiled_vs_fp64),
             _number(layer.eager_vs_fp64),
-            f"{layer.verdict} (root)" if layer.verdict == "bad" else layer.verdict,
+            _layer_verdict(row),
         )
-        for layer in suspects[:MAX_LAYERS]
+        for row in suspects[:MAX_LAYERS]
+        for layer in [row.layer]
     ]
     errors = ("local error", "propagated error", "compiled vs fp64", "eager vs fp64")
     head = ("order", "layer", "class", "phase", *errors, "verdict")
@@ -316,6 +318,11 @@ def _layers(report: Report) -> str:
             f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
         )
     return "\n\n".join(filter(None, (table(head, rows), " ".join(said))))
+
+
+def _layer_verdict(row: LayerRow) -> str:
+    said = f"{row.layer.verdict} (root)" if row.layer.verdict == "bad" else row.layer.verdict
+    return f"**{said}, the culprit**" if row.is_culprit else said
 
 
 def _health(report: Report) -> str:

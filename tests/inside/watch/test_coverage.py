@@ -332,8 +332,9 @@ EACH = f"""{LAYERS}
 
 
 def test_a_run_that_goes_on_tells_which_of_equal_modules_fail(child: Executor, home: Path) -> None:
-    found = survey(child, script(home, EACH), each=True).finished
-    assert found is not None and found.exception is None
+    seen = survey(child, script(home, EACH), each=True)
+    found = seen.finished
+    assert found is not None and found.exception is None, (seen.log, seen.held, seen.timed_out)
     rows = {row.name: row for row in found.instances}
     assert [name for name, row in rows.items() if row.failed == {"wrong_output": 2}] == ["layers.1", "layers.2"]
     assert [name for name, row in rows.items() if not row.failed] == ["layers.0", "layers.3", "layers.4"]

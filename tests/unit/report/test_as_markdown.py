@@ -365,3 +365,21 @@ def test_equal_modules_are_said_as_a_set_with_what_was_compared() -> None:
     text = render(full().model_copy(update={"culprits": [culprit]}), script_name="a.py", repro=REPRO)
     how = "each in its own calls of the script, compared with eager"
     assert f"  - equal modules: the same in layers 1 and 2, and not in layers 3 to 5 ({how})" in text
+
+
+def test_the_row_of_the_culprits_layer_is_marked_and_a_number_has_its_class() -> None:
+    layers = [
+        Layer.model_validate({"path": path, "class": "ReLU", "order": order, "verdict": verdict})
+        for order, (path, verdict) in enumerate(
+            [("net.0", "good"), ("net.1", "bad"), ("net.2", "propagated"), ("net.1", "bad")]
+        )
+    ]
+    culprit = Culprit(module="net.1", module_class="ReLU", nodes=["relu"], ops=["aten.relu"])
+    text = render(full().model_copy(update={"layers": layers, "culprits": [culprit]}), script_name="a.py", repro=None)
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "net." in line]
+    assert ["`net.1 (ReLU)`, call 1 of 2" in row and "**bad (root), the culprit**" in row for row in rows] == [
+        True,
+        False,
+        False,
+    ]
+    assert "`net.1 (ReLU)`, call 2 of 2" in rows[1] and "`net.2 (ReLU)`" in rows[2] and "culprit" not in rows[2]

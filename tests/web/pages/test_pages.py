@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
 from minimizer.report.instances import Instances
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, ScriptError, Source
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Layer, Report, ScriptError, Source
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES
@@ -162,6 +162,22 @@ def test_page_says_in_which_equal_modules_the_same_is_wrong(client: FlaskClient,
     culprit = Culprit(module="layers.2", nodes=["relu"], ops=["aten.relu"], instances=instances)
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [culprit]}))
     assert "The same in layers.3, and not in layers 0 and 1" in client.get(f"/jobs/{job.id}").text
+
+
+def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    rows = [
+        {"path": "net.0", "class": "Linear", "order": 0, "local_error": 0.0},
+        {"path": "net.1", "class": "ReLU", "order": 1, "local_error": 1.0, "verdict": "bad"},
+    ]
+    found = {
+        "culprits": [Culprit(module="net.1", nodes=["relu"])],
+        "layers": [Layer.model_validate(row) for row in rows],
+    }
+    Hands(store, job).finish(minimized_report().model_copy(update=found))
+    page = client.get(f"/jobs/{job.id}").text
+    marked = re.findall(r'<tr class="culprit-row"><td><code>([^<]*)</code>', page)
+    assert marked == ["net.1 (ReLU)"] and "<td><code>net.0 (Linear)</code></td>" in page
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
