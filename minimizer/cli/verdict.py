@@ -67,10 +67,11 @@ def _coverage(checked: dict[str, Any]) -> list[str]:
 def _workaround(workaround: dict[str, Any]) -> list[str]:
     where = printable(workaround["where"], 200)
     # Line by line: several statements in one line are no Python, and this is to be copied into a script.
-    code = [_code(line) for line in workaround["code"].splitlines()]
+    diff = workaround.get("diff")
+    code = [_code(line) for line in (diff or workaround["code"]).splitlines()]
     if len(code) == 1:
         return [f"workaround {code[0]} ({where})"]
-    return [f"workaround {where}:", *(f"    {line}" for line in code)]
+    return [f"workaround {printable(workaround['what'], 400) if diff else where}:", *(f"    {line}" for line in code)]
 
 
 def _code(line: str) -> str:

@@ -277,9 +277,10 @@ def _workaround(report: Report) -> str:
     if not workaround.code:
         return escape(workaround.what) or "unknown"
     said = "With this the script passes" if workaround.verified else "Not verified"
-    where = f", {escape(workaround.where)}" if workaround.where else ""
+    where = f", {escape(workaround.where)}" if workaround.where and not workaround.diff else ""
     cost = f"\n\nWhat it costs: {escape(workaround.what)}." if workaround.what else ""
-    return f"{said}{where}:\n\n{block(workaround.code, 'python')}{cost}"
+    shown = block(workaround.diff, "diff") if workaround.diff else block(workaround.code, "python")
+    return f"{said}{where}:\n\n{shown}{cost}"
 
 
 def _confidence(report: Report) -> str:

@@ -233,6 +233,7 @@ class Workaround(Part):
     code: str
     verified: bool
     where: str = ""
+    diff: str = Field("", description="The same as a unified diff of the script.")
     what: str = ""
     seconds_before: float | None = Field(None, description="One call of what is compiled, without the change.")
     seconds_with: float | None = None

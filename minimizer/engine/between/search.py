@@ -79,7 +79,10 @@ class BetweenGraphs:
         line = failure.source.line if failure.source is not None else None
         step = self._journal.step(Step.DIAGNOSE)
         with self._journal.reserving(FINISH_SECONDS), step, suppress(BudgetExceeded, ChildFailed, SyntaxError):
-            self._report.workaround = find_workaround(self._runs, self._text, found, mechanism, line)
+            is_own = self._text == self._script.read_text("utf-8-sig")
+            self._report.workaround = find_workaround(
+                self._runs, self._text, found, mechanism, line, script=self._script.name if is_own else None
+            )
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 
