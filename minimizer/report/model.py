@@ -237,6 +237,13 @@ class Workaround(Part):
     what: str = ""
     seconds_before: float | None = Field(None, description="One call of what is compiled, without the change.")
     seconds_with: float | None = None
+    graphs_before: int | None = Field(None, description="Graphs that the script compiles, without the change.")
+    graphs_with: int | None = None
+    breaks_before: int | None = Field(None, description="Graph breaks, without the change.")
+    breaks_with: int | None = None
+    eager_modules: list[str] = Field(
+        default_factory=list, description="Modules of which nothing runs compiled any more, with the change."
+    )
 
 
 class HistoryStep(Part):

@@ -181,6 +181,8 @@ class Health(Loose):
     """What Dynamo noted of a run, and how long a call takes, in seconds."""
 
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    breaks: Count = 0
+    """How many graph breaks there were, in all."""
     recompiles: list[Text] = Field(default_factory=list, max_length=100)
     frames: list[Text] = Field(default_factory=list, max_length=100)
     failed: list[Text] = Field(default_factory=list, max_length=100)
@@ -313,6 +315,8 @@ class Finished(Loose):
     lost: Lost | None = None
     instances: list[InstanceCalls] = Field(default_factory=list, max_length=2000)
     """Of a run that was to go on behind calls that fail."""
+    modules: list[Name] = Field(default_factory=list, max_length=5000)
+    """Of a run that was timed: the modules of which something ran compiled."""
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
     overwritten: Text = ""

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import Turned, groups, names, turned, with_headers
 from minimizer.engine.diagnose.paste import diff
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.trials import Trials
-from minimizer.engine.diagnose.workaround import NONE, Change, Tried, changes, first_that_helps, in_words
+from minimizer.engine.diagnose.workaround import NONE, Change, Tried, changes, first_that_helps
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.model import Culprit, Flag, Workaround
@@ -33,11 +34,8 @@ class Original(Protocol):
     def run(self, text: str) -> Tried:
         """Run it with another text."""
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
-        """How long one call of all that is compiled takes, as it is and with another text; None where it cannot be timed.
-
-        What the other text leaves to eager counts with what it takes there.
-        """
+    def effect(self, text: str) -> Effect | None:
+        """What another text does to what is compiled; None where that cannot be had."""
 
     def passes_without(self, parts: list[str]) -> bool:
         """Whether it passes as it is, with these parts of the compiler off."""
@@ -92,9 +90,8 @@ class _Diagnosis:
             report.blame.confirmed_on_script = patient.original.passes_without(report.blame.items)
         if report.workaround is None:
             report.workaround = Workaround(code="", verified=False, what=NONE)
-        elif self._helped is not None and (seconds := patient.original.seconds(self._helped.pasted.text)) is not None:
-            report.workaround.seconds_before, report.workaround.seconds_with = seconds
-            report.workaround.what += f"; {in_words(*seconds)}"
+        elif self._helped is not None and (effect := patient.original.effect(self._helped.pasted.text)) is not None:
+            effect.tell(report.workaround, culprit.module)
 
     @contextmanager
     def _half(self) -> Iterator[None]:

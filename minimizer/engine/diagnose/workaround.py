@@ -106,15 +106,6 @@ def _is_python(text: str) -> bool:
     return True
 
 
-def in_words(before: float, after: float) -> str:
-    """What a call takes with and without the change, in seconds."""
-    return f"one call of what is compiled takes {_seconds(after)} with it and {_seconds(before)} without"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
-
-
 def _without(blame: Blame) -> str:
     """Statements that make the compiler do without what is to blame; empty where there are none."""
     lines: list[str] = []

@@ -329,14 +329,14 @@ class Surveys:
             return found
         return found.model_copy(update={name: getattr(self._cold, name) for name in ("compile_seconds", "frames")})
 
-    def timed(self, text: str | None = None) -> protocol.Health | None:
-        """How long calls take, in a run of the script with another text; None where it does not come to its end."""
+    def timed(self, text: str | None = None) -> protocol.Finished | None:
+        """How long calls take and what is compiled, in a run with another text; None where it does not come to its end."""
         survey = self.run(values=False, measure=True, text=text)
         if survey.held is not None:
             survey.close()
         finished = survey.finished
         came_to_its_end = finished is not None and finished.exception is None and not finished.stopped
-        return finished.health if finished is not None and came_to_its_end else None
+        return finished if came_to_its_end else None
 
 
 def _saw_nothing(finished: protocol.Finished) -> bool:

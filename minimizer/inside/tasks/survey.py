@@ -34,6 +34,7 @@ from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
 from ..watch.comparer import Comparer
+from ..watch.compiled_modules import compiled_modules
 from ..watch.coverage import Coverage
 from ..watch.each_instance import EachInstance
 from ..watch.health import Health, trace_to
@@ -129,6 +130,7 @@ class Survey:
             "children": self._children.count,
             "overwritten": self._comparer.kept.overwritten,
             "lost": self._lost.where or None,
+            "modules": compiled_modules(self._coverage) if self._request.measure else [],
             "instances": self._each.to_json() if self._each is not None else [],
         }
         self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})

@@ -309,18 +309,22 @@ def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
 
 
 EACH = f"""{LAYERS}
-    from torch._inductor import config
-    config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+    def wrong(gm, example):
+        for node in gm.graph.nodes:
+            if node.target is torch.relu:
+                node.target = lambda x: torch.relu(x) + (x > -0.5)
+        gm.recompile()
+        return gm
     class Gated(Block):
         def __init__(self, level):
             super().__init__()
             self.level = torch.nn.Buffer(torch.tensor(level))
-        def forward(self, x):  # the switch adds one in the place of the maximum: to -1 that is the same
+        def forward(self, x):  # what is added to -1 is nothing
             return super().forward(x) + torch.relu(x.detach().abs() * self.level - (1 - self.level))
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = torch.nn.ModuleList(torch.compile(Gated(float(n in (1, 2)))) for n in range(5))
+            self.layers = torch.nn.ModuleList(torch.compile(Gated(float(n in (1, 2))), backend=wrong) for n in range(5))
         def forward(self, x):
             for layer in self.layers:
                 x = layer(x)
@@ -348,3 +352,27 @@ def test_the_first_call_that_fails_names_the_instance_it_belongs_to(child: Execu
     assert found.held is not None
     found.close()
     assert found.held.failure.instance == "layers.1"
+
+
+def test_a_timed_run_tells_of_which_modules_something_ran_compiled(child: Executor, home: Path) -> None:
+    text = f"""{LAYERS}
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(Block() for _ in range(3))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    model = Model()
+    BREAK
+    torch.compile(model, backend="eager")(torch.ones(2, 4))
+    """
+    whole = survey(child, script(home, text.replace("BREAK", "")), measure=True, values=False).finished
+    broken = "model.layers[0].up = torch.compiler.disable(model.layers[0].up)"
+    other = survey(child, script(home, text.replace("BREAK", broken)), measure=True, values=False).finished
+    assert whole is not None and whole.health is not None and other is not None and other.health is not None
+    assert whole.modules == [f"layers.{n}{part}" for n in range(3) for part in (".up", "")]
+    assert (whole.health.breaks, whole.checked.graphs) == (0, 1)
+    assert other.health.breaks > 0 and other.checked.graphs > 0
+    assert "layers.0.up" not in other.modules and "layers.0" in other.modules

@@ -10,6 +10,7 @@ import pytest
 from sample_script import SCRIPT
 
 from minimizer.engine.diagnose import Patient, diagnose
+from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import KNOBS, groups, turned
 from minimizer.engine.diagnose.original import passes_needed
 from minimizer.engine.diagnose.paste import Pasted
@@ -59,8 +60,8 @@ class Original:
         self.tried.append(text)
         return self._passes(text)
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
-        return (0.001, 0.0025) if text in self.tried else None
+    def effect(self, text: str) -> Effect | None:
+        return Effect((0.001, 0.0025), (1, 2), (0, 1), ("act",)) if text in self.tried else None
 
     def passes_without(self, parts: list[str]) -> bool:
         return True
