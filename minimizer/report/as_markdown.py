@@ -278,7 +278,7 @@ def _workaround(report: Report) -> str:
         return escape(workaround.what) or "unknown"
     said = "With this the script passes" if workaround.verified else "Not verified"
     where = f", {escape(workaround.where)}" if workaround.where and not workaround.diff else ""
-    cost = f"\n\nWhat it costs: {escape(workaround.what)}." if workaround.what else ""
+    cost = f"\n\nWhat it does: {escape(workaround.what)}." if workaround.what else ""
     shown = block(workaround.diff, "diff") if workaround.diff else block(workaround.code, "python")
     return f"{said}{where}:\n\n{shown}{cost}"
 

@@ -223,7 +223,7 @@ def test_a_workaround_says_where_it_goes_and_what_it_costs() -> None:
     )
     text = render(report, script_name="a.py", repro=REPRO)
     assert "With this the script passes, before line 3: x = 2:\n\n```python\na = 1\n```" in text
-    assert "What it costs: one module runs in eager." in text
+    assert "What it does: one module runs in eager." in text
 
 
 def test_no_workaround_is_said_plainly() -> None:

@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 from minimizer.options import Options, check_script
 from minimizer.report.instances import Instances
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Layer, Report, ScriptError, Source
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Layer, Report, ScriptError, Source, Workaround
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES
@@ -178,6 +178,18 @@ def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: St
     page = client.get(f"/jobs/{job.id}").text
     marked = re.findall(r'<tr class="culprit-row"><td><code>([^<]*)</code>', page)
     assert marked == ["net.1 (ReLU)"] and "<td><code>net.0 (Linear)</code></td>" in page
+
+
+def test_page_shows_a_workaround_as_a_diff_with_what_it_does(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "changed.py", Options())[0]
+    workaround = Workaround(
+        code="f = g", verified=True, where="before line 3", diff="@@ -3 +3,2 @@\n+f = g\n f(x)", what="a graph break"
+    )
+    Hands(store, job).finish(minimized_report().model_copy(update={"workaround": workaround}))
+    page = client.get(f"/jobs/{job.id}").text
+    assert (
+        "@@ -3 +3,2 @@\n+f = g\n f(x)" in page and "What it does: a graph break" in page and "Goes before" not in page
+    )
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
