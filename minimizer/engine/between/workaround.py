@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from minimizer.engine.between.difference import first_difference
 from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
-from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
+from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.statements import lines_of
 from minimizer.report.model import Mechanism, Workaround
 
@@ -21,7 +21,6 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
 DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
-NONE = "None was found: the script does the same with every change that was tried."
 
 
 def find_workaround(
@@ -59,7 +58,7 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
     if mechanism == "stale_guard" and (one := forgotten_before(text, call)) is not None:
         yield Change(one, "everything is compiled anew each time that this line is reached")
     if (one := not_compiled(text, line)) is not None:
-        yield Change(one, "this function is not compiled", is_eager=True)
+        yield Change(one, "this function is not compiled")
 
 
 def moved_out(text: str, line: int) -> Pasted | None:

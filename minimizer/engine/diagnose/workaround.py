@@ -28,11 +28,10 @@ SLOW = 3
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the script; ``what`` says what it costs."""
+    """A change of the script; ``what`` says what it is."""
 
     pasted: Pasted
     what: str
-    is_eager: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,14 +85,14 @@ def _setting(text: str, turned: Turned) -> Change:
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     """The first change with which the script passes.
 
-    One that leaves nothing compiled is none, whatever it looks like, but for one that says so. One for which there was no place
+    One that leaves nothing compiled is none, whatever it looks like. One for which there was no place
     (``if x: y = torch.compile(f)`` in one line) may have left no program.
     """
     for change in candidates:
         if not _is_python(change.pasted.text):
             continue
         ended = try_(change.pasted.text)
-        if ended.passes and (ended.frames or change.is_eager):
+        if ended.passes and ended.frames:
             return change
     return None
 
