@@ -22,7 +22,7 @@ class Journal:
 
     def __init__(self, sink: Sink, report: Report, budget: float) -> None:
         self.sink, self.report = sink, report
-        self._budget, self._started = budget, time.monotonic()
+        self._budget, self._whole, self._started = budget, budget, time.monotonic()
         self._reserve = self._undisturbed_until = 0.0
         self._shown: set[str] = set()
         self._lines: list[str] = []
@@ -155,8 +155,8 @@ class Journal:
         return short
 
     def progress(self, **data: Any) -> None:
-        """How far the work is."""
-        self.event("progress", elapsed=round(self.elapsed, 1), budget=self._budget, **data)
+        """How far the work is, of the whole budget: what a step may take of it is the step's own affair."""
+        self.event("progress", elapsed=round(self.elapsed, 1), budget=self._whole, **data)
 
     def log(self, text: str) -> None:
         """Lines for ``run.log`` only, without what would move the cursor of a terminal that they are shown in."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import cast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
+from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
-from minimizer.engine.secondary import Further, _fold, _is_holder, further, other_roots
-from minimizer.report.model import Culprit, Layer, LayerVerdict, Report
+from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
+from minimizer.engine.survey.cases import Case
+from minimizer.report.instances import Instances
+from minimizer.report.model import Culprit, Failure, Layer, LayerVerdict, Report
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Kind
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -99,3 +106,59 @@ def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:
     program = chain(["bad", "a", "b", "bad", "c", "a"])
     found, _ = found_beside(program, {"bad"}, [], [Region(0, 2), Region(2, 6)])
     assert found == [Region(3, 4)]
+
+
+class Heard(FolderSink):
+    """Keeps what it is told."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.told: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, type_: str, **data: object) -> None:
+        self.told.append((type_, data))
+
+
+def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[Heard, Report, list[float]]:
+    """The step that looks for further faults, of a culprit that the first search took so many seconds to find."""
+    program = chain(["bad", "a", "b", "bad", "c"])
+    window = cut(program, 0, 1)
+    oracle = SteadyOracle(lambda candidate: any(node.target == "bad" for node in candidate.nodes))
+    signature = SimpleNamespace(kind=Kind.WRONG_OUTPUT)
+    case = SimpleNamespace(otherwise=None, tolerance=None, is_warm=False, instance=instance, signature=signature)
+    first = Localized(window, (Region(0, 2), Region(2, 5)), (layer("0", "bad"),), confirmed=True)
+    found = Found(cast(Case, case), cast(Oracle, oracle), program, first, window)
+    culprit = Culprit(module="layers.1", nodes=["v0"], ops=["aten.bad"])
+    report = Report(culprits=[culprit], failure=Failure(kind=Kind.WRONG_OUTPUT), timings={"survey": seconds})
+    sink, given = Heard(tmp_path), list[float]()
+
+    class Surveys:
+        def each_instance(self, case: object, *, seconds: float) -> Instances:
+            given.append(seconds)
+            return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
+
+    journal = Journal(sink, report, 900)
+    with journal.reserving(45.0):
+        write_further(found, (), surveys=cast(Any, Surveys()), place=cast(Any, None), journal=journal, jobs=1)
+    return sink, report, given
+
+
+class SteadyOracle(FakeOracle):
+    sequential = None
+    trials = 0
+
+
+def test_looking_for_further_faults_is_a_step_that_says_what_it_does(tmp_path: Path) -> None:
+    sink, report, given = looked_further(tmp_path, seconds=100.0, instance="layers.1")
+    steps = [(data["step"], data["state"]) for type_, data in sink.told if type_ == "step"]
+    assert steps == [("further", "started"), ("further", "finished")]
+    said = [str(data["message"]) for type_, data in sink.told if type_ == "progress"]
+    assert any("layers.1: the script is run once more" in message for message in said)
+    assert report.culprits[0].others == "the same in layers.2, and not in layers.0"
+    assert len(report.culprits) == 1 and "further" in report.timings
+    assert 0 < given[0] <= 50.0  # half of what the first search took
+
+
+def test_modules_that_are_in_no_list_are_worth_no_run_of_the_script(tmp_path: Path) -> None:
+    _, report, given = looked_further(tmp_path, seconds=100.0, instance="encoder")
+    assert given == [] and report.culprits[0].instances is None
