@@ -126,8 +126,6 @@ class Program:
     trains: bool = True
     """Whether it runs a backward through compiled code."""
     ranks: int = 1
-    root: str = ""
-    """What lies around the model that the sites are in, as reports name it."""
 
 
 def each(pattern: str, count: int) -> tuple[str, ...]:
@@ -166,7 +164,6 @@ EVERY = (
         each("blocks.{}.mlp", 3),
         tuple({"step": step, "rank": rank} for step in range(8) for rank in range(2)),
         ranks=2,
-        root="module.",
     ),
 )
 
@@ -249,8 +246,7 @@ def is_right(job: Job, row: Row, limit: int) -> bool:
     if job.is_clean:
         return row["exit"] == 3
     op, module = f"aten.{job.op}", row["module"]
-    site = job.program.root + job.site
-    is_there = module == site or module.startswith(f"{site}.")
+    is_there = module == job.site or module.startswith(f"{job.site}.")
     return row["exit"] == 0 and op in row["ops"] and is_there and row["seconds"] <= limit
 
 

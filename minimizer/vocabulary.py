@@ -123,7 +123,12 @@ class Step(StrEnum):
     COMPARE = (
         "compare", "Versions", "running the repro in other torches", "Running repro.py in the other versions of torch",
     )  # fmt: skip
-    FURTHER = "further", "Further", "looking for what else fails", "Looking for what else fails by itself"
+    FURTHER = (
+        "further",
+        "Further",
+        "looking for the same fault in equal modules, and for others",
+        "Looking for the same fault in equal modules, and for others",
+    )
     WITNESS = "witness", "Witness", "hearing PyTorch's own minifier", "Asking PyTorch's own minifier for its view"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.cli.progress import printable
+from minimizer.report.instances import others
 from minimizer.report.model import Largest, line_of, module_of, operators_of
 from minimizer.vocabulary import Status
 
@@ -66,10 +67,11 @@ def _coverage(checked: dict[str, Any]) -> list[str]:
 def _workaround(workaround: dict[str, Any]) -> list[str]:
     where = printable(workaround["where"], 200)
     # Line by line: several statements in one line are no Python, and this is to be copied into a script.
-    code = [_code(line) for line in workaround["code"].splitlines()]
+    diff = workaround.get("diff")
+    code = [_code(line) for line in (diff or workaround["code"]).splitlines()]
     if len(code) == 1:
         return [f"workaround {code[0]} ({where})"]
-    return [f"workaround {where}:", *(f"    {line}" for line in code)]
+    return [f"workaround {printable(workaround['what'], 400) if diff else where}:", *(f"    {line}" for line in code)]
 
 
 def _code(line: str) -> str:
@@ -81,7 +83,8 @@ def _culprit(culprit: dict[str, Any]) -> str:
     what = ", ".join(operators_of(culprit)) or culprit.get("what") or "unknown"
     where = f" in {module}" if (module := module_of(culprit)) else ""
     line = f" ({place})" if (place := line_of(culprit.get("source"))) else ""
-    return printable(what + where + line, 400)
+    equal = f": {more}" if (more := others(culprit)) else ""
+    return printable(what + where + line + equal, 400)
 
 
 def _files(folder: Path) -> list[str]:

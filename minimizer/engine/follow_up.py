@@ -42,11 +42,11 @@ FIRMER = (
     "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
 )
 SHARES: dict[Step, float] = {
-    Step.DIAGNOSE: 0.30,
-    Step.LAYERS: 0.20,
+    Step.DIAGNOSE: 0.25,
+    Step.LAYERS: 0.15,
     Step.HEALTH: 0.15,
     Step.COMPARE: 0.10,
-    Step.FURTHER: 0.10,
+    Step.FURTHER: 0.20,
     Step.WITNESS: 0.15,
 }
 """What each step behind a verified repro may take, as a share of the time that it took to have that repro; one gets what those
@@ -248,7 +248,12 @@ class FollowUp:
         if result.found is not None:
             with self.adding(Step.FURTHER):
                 write_further(
-                    result.found, suspects, place=self.place, journal=self.journal, jobs=self.settings.trial_jobs
+                    result.found,
+                    suspects,
+                    surveys=self.surveys,
+                    place=self.place,
+                    journal=self.journal,
+                    jobs=self.settings.trial_jobs,
                 )
 
     def hear_witnesses(self) -> list[Testimony]:

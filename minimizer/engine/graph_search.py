@@ -26,19 +26,18 @@ from minimizer.engine.localize.localize import Localized, find_root, localize, n
 from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature, signature_of
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import Region, cut, split
+from minimizer.engine.program.regions import cut, split
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
-from minimizer.engine.secondary import Found
+from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
-from minimizer.report.model import AlsoSeen, Culprit, HistoryStep, Layer, Reduction, Reproducibility
+from minimizer.report.model import AlsoSeen, HistoryStep, Layer, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
-OTHER_ROOT = "fails by itself too; --target reduces it first"
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """What a script says that wants gradients. Where it fails before it comes to that, there is nothing else to know it by."""
 FINISH_SECONDS = 45.0
@@ -374,8 +373,7 @@ class Search:
             if (broken := broken_operator(program, located.window, oracle)) is not None:
                 report.failure.stage = Stage.CUSTOM_OP
                 culprit = broken.culprit(culprit, script=self._script, text=self._source)
-            others = [Culprit(module=root.path, what=OTHER_ROOT) for root in located.roots if not _holds(root, culprit)]
-            report.culprits = [culprit, *others]
+            report.culprits = [culprit, *other_roots(located, culprit)]
             self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
         return measured
 
@@ -399,7 +397,3 @@ def _accepted(signature: Signature) -> tuple[Signature, ...]:
     if signature.kind is Kind.WRONG_GRADIENT:
         return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
     return (signature,)
-
-
-def _holds(root: Region, culprit: Culprit) -> bool:
-    return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path

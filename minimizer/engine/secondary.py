@@ -1,14 +1,15 @@
 """The other culprits of a script: what else fails alone once the first one has its repro gets one of its own, if time is left.
 
-Two places hold the same fault if what is left of them is the same program but for the values it is given: a block that occurs
-in every layer gets one repro, not one a layer.
+One fault is one entry, wherever it shows: first every equal place is asked for the first culprit, which then says where else it is
+and where it is not. What fails beside those places is another fault. Two places hold the same one, too, if what is left of them is the
+same program but for the values it is given.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from minimizer.engine.checkpoint import data_of
@@ -17,19 +18,23 @@ from minimizer.engine.child.protocol import Outcome
 from minimizer.engine.emit import SCRIPT_FILE, Repro, bundle, emit
 from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
 from minimizer.engine.localize.localize import Localized, narrow
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import Cutter, Region
+from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, verify
-from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.report.model import Culprit, Reproducibility
+from minimizer.report.instances import Instances
+from minimizer.report.model import Culprit, Report, Reproducibility
+from minimizer.vocabulary import Kind
 
 MOST = 3
 """Repros of one script, the first one included."""
+OTHER_ROOT = "fails by itself too; --target reduces it first"
 
 
 @dataclass(frozen=True)
@@ -55,29 +60,135 @@ class Further:
     window: Program
 
 
-def write_further(found: Found, suspects: Sequence[Region], *, place: Place, journal: Journal, jobs: int) -> None:
-    """Reduce, write and verify ``repro-2.py`` and so on, as long as the budget lasts; one that does not hold is not kept.
+def write_further(
+    found: Found, suspects: Sequence[Region], *, surveys: Surveys, place: Place, journal: Journal, jobs: int
+) -> None:
+    """Say where else the first culprit is; reduce, write and verify ``repro-2.py`` and so on for what else fails.
 
+    A repro that does not hold is not kept.
     ``suspects``: regions of the graph that are known to fail by themselves, beside those that localizing has found.
     """
-    if found.case.otherwise is not None or found.case.tolerance is not None or not is_public(found.program):
+    case = found.case
+    if case.otherwise is not None or case.tolerance is not None or not is_public(found.program):
         # Where rounding is amplified, or the script's own tolerance counts, healthy windows differ too; and a transform that
         # was entered and not left fails in ways of its own.
         return
+    _Further(found, place, journal, jobs).run(suspects, surveys)
 
-    def smallest(window: Program, oracle: Oracle) -> Program:
-        result = reduce(
-            window, check=oracle.check, watch=oracle.watch, literal=found.case.survey.literal, jobs=jobs
-        ).best
-        return publish(result, oracle.check)
 
-    others = further(found.program, found.located, found.reduced, found.oracle, suspects=suspects, reduce=smallest)
-    number = 2
-    with suppress(BudgetExceeded, ChildFailed):
+class _Further:
+    """The search for further culprits of one script."""
+
+    def __init__(self, found: Found, place: Place, journal: Journal, jobs: int) -> None:
+        self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
+
+    def run(self, suspects: Sequence[Region], surveys: Surveys) -> None:
+        """Every step in order; each leaves what it found in the report."""
+        found = self._found
+        equal = self._equal()
+        self._ask_instances(surveys)
+        others = further(
+            found.program,
+            found.located,
+            found.reduced,
+            found.oracle,
+            suspects=suspects,
+            same=equal,
+            reduce=self._smallest,
+            tell=self._tell,
+        )
+        number = 2
         for other in others:
-            number += _write(other, f"repro-{number}.py", found, place, journal)
+            if isinstance(other, Region):
+                _fold(self._journal.report, other)
+                continue
+            number += _write(other, f"repro-{number}.py", found, self._place, self._journal)
             if number > MOST:
                 return
+
+    def _equal(self) -> tuple[Region, ...]:
+        """The places in the graph where the same operators fail; they are said to be the same fault."""
+        found, journal = self._found, self._journal
+        kinds = {accepted.kind for accepted in found.oracle.accepts}
+        if (
+            Kind.HANG in kinds or found.oracle.sequential is not None
+        ):  # each would have to be awaited, or asked many times
+            return ()
+        half = journal.spare / 2
+        equal = equal_windows(
+            found.program, found.located, found.oracle, is_over=lambda: journal.spare < half, tell=self._tell
+        )
+        if equal.instances is not None:
+            journal.report.culprits[0].instances = equal.instances
+        for region in equal.wrong:
+            _fold(journal.report, region)
+        return equal.wrong
+
+    def _ask_instances(self, surveys: Surveys) -> None:
+        """Which of the equal modules that share the graph fail: a run of the script tells, where one of a list was compiled."""
+        case, rate = self._found.case, self._journal.report.failure
+        is_one_of_many = re.search(r"(^|\.)\d+(\.|$)", case.instance) is not None
+        is_steady = rate is not None and rate.reproducibility.failed == rate.reproducibility.runs
+        if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
+            return
+        self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
+        known = surveys.each_instance(case, seconds=self._journal.spare / 2)
+        if known is not None:
+            self._journal.report.culprits[0].instances = known
+
+    def _smallest(self, window: Program, oracle: Oracle) -> Program:
+        literal = self._found.case.survey.literal
+        best = reduce(window, check=oracle.check, watch=oracle.watch, literal=literal, jobs=self._jobs).best
+        return publish(best, oracle.check)
+
+    def _tell(self, message: str) -> None:
+        self._journal.progress(trials=self._found.oracle.trials, message=message)
+
+
+def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
+    """The other regions that fail by themselves, one entry for those that are equal but for their place.
+
+    Those that are equal to the culprit's own are said with it.
+    """
+    families: dict[tuple[str, str, int], list[Region]] = {}
+    for root in located.roots:
+        families.setdefault((pattern_of(root.path), root.module_class, root.size), []).append(root)
+    right = [layer.path for layer in located.layers if layer.verdict == "good"]
+    entries = []
+    for (pattern, *_), roots in families.items():
+        known = Instances(
+            wrong=list(dict.fromkeys(root.path for root in roots)),
+            right=[path for path in right if pattern_of(path) == pattern],
+            compared="modules",
+        )
+        is_set = len(known.wrong) > 1 and "" not in known.wrong
+        if any(_holds(root, culprit) for root in roots):
+            culprit.instances = known if is_set else culprit.instances
+        else:
+            path = roots[0].path
+            entries.append(Culprit(module=path, what=OTHER_ROOT, instances=known if is_set else None))
+    return entries
+
+
+def _holds(root: Region, culprit: Culprit) -> bool:
+    return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
+
+
+def _fold(report: Report, region: Region) -> None:
+    """Take a region in which the first culprit's fault was found out of the entries that were only known to fail."""
+    first, *rest = report.culprits
+    for known in [culprit for culprit in rest if culprit.what == OTHER_ROOT]:
+        holders = known.instances.wrong if known.instances is not None else [known.module]
+        left = [path for path in holders if not path or not f"{region.path}.".startswith(f"{path}.")]
+        if len(left) == len(holders):
+            continue
+        first.instances = first.instances or Instances(wrong=[first.module], compared="operators")
+        if region.path not in first.instances.wrong and first.instances.compared != "calls":
+            first.instances.wrong.append(region.path)
+        if not left:
+            report.culprits.remove(known)
+        else:
+            known.module, known.instances = left[0], Instances(wrong=left, compared="modules") if left[1:] else None
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:
@@ -140,36 +251,45 @@ def further(
     oracle: Oracle,
     *,
     suspects: Sequence[Region] = (),
+    same: Sequence[Region] = (),
     reduce: Callable[[Program, Oracle], Program],
-) -> Iterator[Further]:
+    tell: Callable[[str], None] = lambda message: None,
+) -> Iterator[Further | Region]:
     """Culprits beside the one that ``reduced`` shows, in execution order, each with a fault of its own.
 
-    ``program`` is the graph that was localized. ``reduce`` gets a failing window, and the oracle that knows its way to fail.
+    A region comes instead where what is left of it is the first culprit once more. ``program`` is the graph that was localized, and
+    ``same`` are the places in it that are known to hold the first culprit's fault: what is around them is looked at. ``reduce`` gets a
+    failing window, and the oracle that knows its way to fail.
     """
     by_itself = any(layer.verdict == "bad" for layer in located.layers)
     roots = located.roots if by_itself else ()  # what only fails together with its neighbours is no place to look again
     own = _holder(program, roots, reduced)
     cutter = Cutter(program)
-    same = {_form(reduced), _form(cutter.cut(own.start, own.stop))}
+    first, known = _form(reduced), {_form(reduced), _form(cutter.cut(own.start, own.stop))}
     places = {*roots, *located.elsewhere, *suspects, *_around(program, own, reduced)} - {own}
-    pending = sorted(places, key=lambda region: region.start)
+    pending = sorted((part for place in places for part in _beside(place, same)), key=lambda region: region.start)
     while pending:
         region = pending.pop(0)
         oracle.watch()
         window = cutter.cut(region.start, region.stop)
-        if _form(window) in same:
+        if not window.outputs or _form(window) in known:
             continue
-        same.add(_form(window))
+        known.add(_form(window))
+        tell(f"whether {region.path or 'the rest of the graph'} fails for another reason")
         (outcome,) = oracle.judge([window])
         signature = signature_of(outcome)
         if signature is None:
             continue
         judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
+        tell(f"another failure, in {region.path or 'the rest of the graph'}, is being reduced")
         narrowed = narrow(program, region, judge)
         smallest = reduce(narrowed, judge)
         pending[:0] = _around(program, region, smallest)
-        if _form(smallest) not in same:
-            same.add(_form(smallest))
+        if _form(smallest) == first:
+            start, stop = _span(program, narrowed)
+            yield Region(start, stop, *common_module(program.nodes[start:stop]))
+        elif _form(smallest) not in known:
+            known.add(_form(smallest))
             (outcome,) = judge.judge([smallest])
             yield Further(smallest, outcome, narrowed)
 
@@ -186,6 +306,18 @@ def _around(program: Program, region: Region, reduced: Program) -> list[Region]:
     first, stop = _span(program, reduced)
     parts = [replace(region, stop=first), replace(region, start=stop)]
     return [part for part in parts if part.size > 0]
+
+
+def _beside(region: Region, same: Sequence[Region]) -> Iterator[Region]:
+    """What of a region lies between places that are known; the region itself where none is in it."""
+    start = region.start
+    for place in sorted(same, key=lambda place: place.start):
+        if region.start <= place.start and place.stop <= region.stop and place.start >= start:
+            if place.start > start:
+                yield replace(region, start=start, stop=place.start)
+            start = place.stop
+    if start < region.stop:
+        yield replace(region, start=start)
 
 
 def _span(program: Program, reduced: Program) -> tuple[int, int]:

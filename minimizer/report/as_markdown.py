@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.report import issue_sections, sections, triage
+from minimizer.report import issue_sections, maintainers, sections
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
 from minimizer.report.side_by_side import side_by_side
@@ -29,8 +29,8 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Where", sections.culprits(report)),
             ("Between graphs", side_by_side(report)),
             ("Ablation", sections.ablation(report)),
-            ("Necessary conditions", triage.conditions(report, repro)),
-            ("Replay", triage.replay(report, repro)),
+            ("Necessary conditions", maintainers.conditions(report, repro)),
+            ("Replay", maintainers.replay(report, repro)),
             ("Workaround", sections.workaround(report)),
             ("Layers", sections.layers(report)),
             ("What was tried", sections.attempts(report)),
@@ -41,7 +41,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("What was checked", sections.checked(report, script_name)),
             ("Notes", bullets(escape(note) for note in report.notes)),
             ("Versions", sections.versions(report)),
-            ("Labels", ", ".join(map(code, triage.labels(report, repro)))),
+            ("Labels", ", ".join(map(code, maintainers.labels(report, repro)))),
         ],
     )
 
@@ -53,8 +53,8 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
         ("", issue_sections.seen_between(report)),
         ("Minimal reproducer", issue_sections.reproducer(report, repro, cut)),
         ("Ablation", issue_sections.ablation(report, cut)),
-        ("Necessary conditions", triage.conditions(report, repro)),
-        ("Replay", triage.replay(report, repro)),
+        ("Necessary conditions", maintainers.conditions(report, repro)),
+        ("Replay", maintainers.replay(report, repro)),
         ("Workaround", issue_sections.workaround(report)),
         ("", issue_sections.closing(report, repro, cut)),
     ]

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 
 from minimizer.report.as_markdown import render_issue
 from minimizer.report.issue_sections import Cut, title
+from minimizer.report.maintainers import labels
 from minimizer.report.model import Report
-from minimizer.report.triage import labels
 from minimizer.vocabulary import Kind, Reason
 
 TRACKER = "https://github.com/pytorch/pytorch/issues"

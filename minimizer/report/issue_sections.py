@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import minimizer
 from minimizer.report import sections
 from minimizer.report.figures import differences
+from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
 from minimizer.report.safe_markdown import block, code, escape, table, without_folders
-from minimizer.report.triage import labels
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Stage, counted
 
@@ -138,8 +138,8 @@ def workaround(report: Report) -> str:
     found = report.workaround
     if found is None or not found.code or not found.verified:
         return ""
-    cost = f"\n\nWhat it costs: {escape(found.what)}." if found.what else ""
-    return without_paths(f"With this the script passes:\n\n{block(found.code, 'python')}{cost}")
+    does = f"\n\nWhat it does: {escape(found.what)}." if found.what else ""
+    return without_paths(f"With this the script passes:\n\n{block(found.code, 'python')}{does}")
 
 
 def logs(report: Report, cut: Cut) -> str:

@@ -7,15 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
+from minimizer.report.instances import Instances, others, places
+from minimizer.report.part import Part
 from minimizer.vocabulary import Kind, Reason, Stage, Status
-
-
-class Part(BaseModel):
-    """Base of every part: unknown fields are an error, so that the contract cannot drift unseen."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Reproducibility(Part):
@@ -101,6 +97,7 @@ class Error(Part):
 class Culprit(Part):
     module: str = ""
     module_class: str = Field("", description="Its class.")
+    instances: Instances | None = Field(None, description="Equal modules; null where none is known.")
     nodes: list[str] = Field(default_factory=list)
     ops: list[str] = Field(default_factory=list, description="aten packet names, such as aten.relu")
     what: str = ""
@@ -117,11 +114,21 @@ class Culprit(Part):
     @property
     def module_name(self) -> str:
         """The module for a reader, see `module_of`."""
-        return module_of(vars(self))
+        return module_of(self.model_dump())
+
+    @property
+    def others(self) -> str:
+        """Equal modules, see `instances.others`."""
+        return others(self.model_dump())
 
 
 def module_of(culprit: Mapping[str, Any]) -> str:
-    """The path of a culprit's module, with its class where the path ends with a number: ``1 (ReLU)``; empty outside of any."""
+    """The path of a culprit's module, with its class where the path ends with a number: ``1 (ReLU)``; empty outside of any.
+
+    Of an entry for equal modules that is known by nothing else all of them.
+    """
+    if listed := places(culprit):
+        return listed
     path, kind = str(culprit.get("module") or ""), str(culprit.get("module_class") or "")
     return f"{path} ({kind})" if kind and path.rpartition(".")[2].isdigit() else path
 
@@ -226,9 +233,17 @@ class Workaround(Part):
     code: str
     verified: bool
     where: str = ""
+    diff: str = Field("", description="The same as a unified diff of the script.")
     what: str = ""
     seconds_before: float | None = Field(None, description="One call of what is compiled, without the change.")
     seconds_with: float | None = None
+    graphs_before: int | None = Field(None, description="Graphs that the script compiles, without the change.")
+    graphs_with: int | None = None
+    breaks_before: int | None = Field(None, description="Graph breaks, without the change.")
+    breaks_with: int | None = None
+    eager_modules: list[str] = Field(
+        default_factory=list, description="Modules of which nothing runs compiled any more, with the change."
+    )
 
 
 class HistoryStep(Part):

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from minimizer.report.confidence import confidence
+from minimizer.report.instances import compared
+from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
@@ -169,7 +171,12 @@ def _culprit(culprit: Culprit) -> str:
     line = _place(culprit.source) if culprit.source else "line unknown"
     module = f"module {code(culprit.module_name)}" if culprit.module else "module unknown"
     role = "" if culprit.root else " (follows from another)"
-    more = [*_errors(culprit), *([escape(culprit.what)] if culprit.operators and culprit.what else [])]
+    equal = f"equal modules: {escape(culprit.others)} ({compared(culprit.model_dump())})" if culprit.others else ""
+    more = [
+        *filter(None, [equal]),
+        *_errors(culprit),
+        *([escape(culprit.what)] if culprit.operators and culprit.what else []),
+    ]
     return f"- {what}{role}, {module}, {line}" + "".join(f"\n  - {text}" for text in more)
 
 
@@ -252,9 +259,10 @@ def workaround(report: Report) -> str:
     if not workaround.code:
         return escape(workaround.what) or "unknown"
     said = "With this the script passes" if workaround.verified else "Not verified"
-    where = f", {escape(workaround.where)}" if workaround.where else ""
-    cost = f"\n\nWhat it costs: {escape(workaround.what)}." if workaround.what else ""
-    return f"{said}{where}:\n\n{block(workaround.code, 'python')}{cost}"
+    where = f", {escape(workaround.where)}" if workaround.where and not workaround.diff else ""
+    cost = f"\n\nWhat it does: {escape(workaround.what)}." if workaround.what else ""
+    shown = block(workaround.diff, "diff") if workaround.diff else block(workaround.code, "python")
+    return f"{said}{where}:\n\n{shown}{cost}"
 
 
 def how_sure(report: Report) -> str:
@@ -264,21 +272,22 @@ def how_sure(report: Report) -> str:
 
 def layers(report: Report) -> str:
     """The layers that are not good: roots first, since what follows from them may be the rest of the model."""
-    suspects = [layer for layer in report.layers if layer.verdict != "good"]
-    suspects.sort(key=lambda layer: layer.verdict != "bad")
+    suspects = [row for row in layer_rows(report.layers, report.culprits) if row.layer.verdict != "good"]
+    suspects.sort(key=lambda row: row.layer.verdict != "bad")
     rows = [
         (
             str(layer.order),
-            code(layer.path) or "(no module)",
+            (code(row.name) or "(no module)") + (f", {row.part}" if row.part else ""),
             code(layer.cls),
             layer.phase,
             _number(layer.local_error),
             _number(layer.propagated_error),
             _number(layer.compiled_vs_fp64),
             _number(layer.eager_vs_fp64),
-            f"{layer.verdict} (root)" if layer.verdict == "bad" else layer.verdict,
+            _layer_verdict(row),
         )
-        for layer in suspects[:MAX_LAYERS]
+        for row in suspects[:MAX_LAYERS]
+        for layer in [row.layer]
     ]
     errors = ("local error", "propagated error", "compiled vs fp64", "eager vs fp64")
     head = ("order", "layer", "class", "phase", *errors, "verdict")
@@ -292,6 +301,11 @@ def layers(report: Report) -> str:
             f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
         )
     return "\n\n".join(filter(None, (table(head, rows), " ".join(said))))
+
+
+def _layer_verdict(row: LayerRow) -> str:
+    said = f"{row.layer.verdict} (root)" if row.layer.verdict == "bad" else row.layer.verdict
+    return f"**{said}, the culprit**" if row.is_culprit else said
 
 
 def health(report: Report) -> str:

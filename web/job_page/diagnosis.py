@@ -10,7 +10,8 @@ from functools import partial
 from markupsafe import Markup
 
 from minimizer.report.confidence import Confidence, confidence
-from minimizer.report.model import Layer, Report
+from minimizer.report.layer_rows import LayerRow, layer_rows
+from minimizer.report.model import Report
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED
 from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
@@ -49,7 +50,7 @@ class LayersPicture:
 
     title: str
     picture: Markup
-    rows: list[Layer]
+    rows: list[LayerRow]
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,9 @@ def _ladder(report: Report) -> list[RungView]:
 
 
 def _layers(report: Report) -> list[LayersPicture]:
-    found = []
+    found, every = [], layer_rows(report.layers, report.culprits)
     for phase, title in (("forward", "Error of every layer"), ("backward", "Error of every layer's gradients")):
-        rows = [layer for layer in report.layers if layer.phase == phase]
+        rows = [row for row in every if row.layer.phase == phase]
         if (picture := drawn(partial(layer_errors, rows, title))) is not None:
             found.append(LayersPicture(title, picture, rows))
     return found

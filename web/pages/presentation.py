@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
+from minimizer.report.instances import compared, others
 from minimizer.report.model import module_of, operators_of
 from minimizer.vocabulary import counted
 from web.job_page import diagnosis, verdict
@@ -38,6 +39,8 @@ def install(app: Flask) -> None:
         sign=diagnosis.sign,
         operators=operators_of,
         module=module_of,
+        others=others,
+        compared=compared,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)
 

@@ -80,7 +80,10 @@ class BetweenGraphs:
         assert failure is not None and failure.mechanism is not None
         line = failure.source.line if failure.source is not None else None
         with suppress(SyntaxError):
-            self._report.workaround = find_workaround(self._runs, self._text, found, failure.mechanism, line)
+            is_own = self._text == self._script.read_text("utf-8-sig")
+            self._report.workaround = find_workaround(
+                self._runs, self._text, found, failure.mechanism, line, script=self._script.name if is_own else None
+            )
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from minimizer.engine.between.difference import first_difference
 from minimizer.engine.between.exact_runs import ExactRuns, Found
-from minimizer.engine.diagnose.paste import Pasted, disable_function, paste
-from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
+from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
+from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.statements import lines_of
 from minimizer.report.model import Mechanism, Workaround
 
@@ -21,11 +21,15 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
 DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
-NONE = "None was found: the script does the same with every change that was tried."
 
 
-def find_workaround(runs: ExactRuns, text: str, found: Found, mechanism: Mechanism, line: int | None) -> Workaround:
-    """The first change with which the script sees the same with the compiler and without."""
+def find_workaround(
+    runs: ExactRuns, text: str, found: Found, mechanism: Mechanism, line: int | None, *, script: str | None
+) -> Workaround:
+    """The first change with which the script sees the same with the compiler and without.
+
+    ``script``: the name of the user's file; None where the text is not what stands in it, so that a diff would be of no use.
+    """
 
     def try_(changed: str) -> Tried:
         logs = runs.both(changed)
@@ -36,7 +40,9 @@ def find_workaround(runs: ExactRuns, text: str, found: Found, mechanism: Mechani
     helped = first_that_helps(_changes(text, mechanism, line, found.difference.look.line), try_)
     if helped is None:
         return Workaround(code="", verified=False, what=NONE)
-    return Workaround(code=helped.pasted.code, verified=True, where=helped.pasted.where, what=helped.what)
+    pasted = helped.pasted
+    as_diff = diff(text, pasted.text, script) if script is not None else ""
+    return Workaround(code=pasted.code, verified=True, where=pasted.where, diff=as_diff, what=helped.what)
 
 
 def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> Iterator[Change]:
@@ -52,7 +58,7 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
     if mechanism == "stale_guard" and (one := forgotten_before(text, call)) is not None:
         yield Change(one, "everything is compiled anew each time that this line is reached")
     if (one := not_compiled(text, line)) is not None:
-        yield Change(one, "this function is not compiled", is_eager=True)
+        yield Change(one, "this function is not compiled")
 
 
 def moved_out(text: str, line: int) -> Pasted | None:

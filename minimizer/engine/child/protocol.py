@@ -185,6 +185,8 @@ class Health(Loose):
     """What Dynamo noted of a run, and how long a call takes, in seconds."""
 
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    breaks: Count = 0
+    """How many graph breaks there were, in all."""
     recompiles: list[Text] = Field(default_factory=list, max_length=100)
     frames: list[Text] = Field(default_factory=list, max_length=100)
     failed: list[Text] = Field(default_factory=list, max_length=100)
@@ -231,6 +233,8 @@ class Failure(Loose):
     verdict: Verdict | None = None
     health: Health | None = None
     checked: Checked | None = None
+    instance: Name = ""
+    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
 
 
 class Seen(Loose):
@@ -268,6 +272,16 @@ class GraphCalls(Loose):
     backward: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
 
 
+class InstanceCalls(Loose):
+    """The calls of a module instance: of which graphs, all calling the same; how many were compared, and failed by kind."""
+
+    name: Name
+    graphs: list[Count] = Field(default_factory=list, max_length=MAX_NODES)
+    calls: Count = 0
+    backward: Count = 0
+    failed: dict[Name, Count] = Field(default_factory=dict, max_length=20)
+
+
 class Lost(Loose):
     """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
 
@@ -303,6 +317,10 @@ class Finished(Loose):
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     lost: Lost | None = None
+    instances: list[InstanceCalls] = Field(default_factory=list, max_length=2000)
+    """Of a run that was to go on behind calls that fail."""
+    modules: list[Name] = Field(default_factory=list, max_length=5000)
+    """Of a run that was timed: the modules of which something ran compiled."""
     unsteady: Text = ""
     """The call at which eager was seen to differ from eager; empty if it never did."""
     overwritten: Text = ""

@@ -13,18 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import Turned, groups, names, turned, with_headers
+from minimizer.engine.diagnose.paste import diff
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.trials import Trials
-from minimizer.engine.diagnose.workaround import (
-    Change,
-    Tried,
-    first_that_helps,
-    global_changes,
-    in_words,
-    local_changes,
-)
+from minimizer.engine.diagnose.workaround import NONE, Change, Tried, changes, first_that_helps
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.model import Culprit, Flag, Workaround
@@ -39,11 +34,8 @@ class Original(Protocol):
     def run(self, text: str) -> Tried:
         """Run it with another text."""
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
-        """How long one call of all that is compiled takes, as it is and with another text; None where it cannot be timed.
-
-        What the other text leaves to eager counts with what it takes there.
-        """
+    def effect(self, text: str) -> Effect | None:
+        """What another text does to what is compiled; None where that cannot be had."""
 
     def passes_without(self, parts: list[str]) -> bool:
         """Whether it passes as it is, with these parts of the compiler off."""
@@ -88,18 +80,18 @@ class _Diagnosis:
         culprit = report.culprits[0] if report.culprits else Culprit()
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
-        self._try(local_changes(text, culprit=culprit, blame=report.blame, script=patient.script.name))
+        found = self._sweep()
+        script = patient.script.name
+        self._try(
+            text,
+            changes(text, culprit=culprit, blame=report.blame, flips=found, ladder=report.ladder, script=script),
+        )
         if report.blame is not None and report.blame.items:
             report.blame.confirmed_on_script = patient.original.passes_without(report.blame.items)
-        found = self._sweep()
         if report.workaround is None:
-            self._try(global_changes(text, flips=found, ladder=report.ladder))
-        if report.workaround is None:
-            what = "None was found: the script fails with every change that was tried."
-            report.workaround = Workaround(code="", verified=False, what=what)
-        elif self._helped is not None and (seconds := patient.original.seconds(self._helped.pasted.text)) is not None:
-            report.workaround.seconds_before, report.workaround.seconds_with = seconds
-            report.workaround.what += f"; {in_words(*seconds)}"
+            report.workaround = Workaround(code="", verified=False, what=NONE)
+        elif self._helped is not None and (effect := patient.original.effect(self._helped.pasted.text)) is not None:
+            effect.tell(report.workaround, culprit.module)
 
     @contextmanager
     def _half(self) -> Iterator[None]:
@@ -136,12 +128,18 @@ class _Diagnosis:
             flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
         return found
 
-    def _try(self, changes: Iterator[Change]) -> None:
+    def _try(self, text: str, candidates: Iterator[Change]) -> None:
         report = self._report
-        self._helped = first_that_helps(changes, self._patient.original.run)
+        self._helped = first_that_helps(candidates, self._patient.original.run)
         if self._helped is not None:
             pasted = self._helped.pasted
-            report.workaround = Workaround(code=pasted.code, verified=True, where=pasted.where, what=self._helped.what)
+            report.workaround = Workaround(
+                code=pasted.code,
+                verified=True,
+                where=pasted.where,
+                diff=diff(text, pasted.text, self._patient.script.name),
+                what=self._helped.what,
+            )
             self._journal.event("workaround", workaround=report.workaround.model_dump(mode="json"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.child.protocol import Ending
+from minimizer.engine.diagnose.effect import Effect, effect_of
 from minimizer.engine.diagnose.sets import Setting
 from minimizer.engine.diagnose.trials import switches
 from minimizer.engine.diagnose.workaround import Tried
@@ -51,12 +52,9 @@ class SurveyedScript:
     def run(self, text: str) -> Tried:
         return in_a_row(self.repeats, lambda: _tried(self.surveys.runs_well(self.case, text=text)))
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
+    def effect(self, text: str) -> Effect | None:
         before, after = self.surveys.timed(), self.surveys.timed(text)
-        if before is None or after is None or before.compiled_seconds is None or before.eager_seconds is None:
-            return None
-        left = max(0.0, before.eager_seconds - (after.eager_seconds or 0.0))
-        return before.compiled_seconds, (after.compiled_seconds or 0.0) + left
+        return effect_of(before, after) if before is not None and after is not None else None
 
     def passes_without(self, parts: list[str]) -> bool:
         off = switches(Setting(off=frozenset(parts)))
@@ -83,7 +81,7 @@ class RerunScript:
     def run(self, text: str) -> Tried:
         return self._try(text, None)
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
+    def effect(self, text: str) -> Effect | None:
         return None
 
     def passes_without(self, parts: list[str]) -> bool:

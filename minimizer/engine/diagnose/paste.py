@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from difflib import unified_diff
 
 from minimizer.engine.user_script.statements import first_line, lines_of
 
@@ -62,6 +63,36 @@ def disable_module(text: str, path: str) -> Pasted | None:
     code = _with_torch(tree, last, f"{target} = torch.compiler.disable({target})")
     where = f"behind line {last}: {_line(text, last)}"
     return Pasted(_insert(text, last, code, like=statement.lineno), code, where)
+
+
+def disable_equal_modules(text: str, path: str) -> Pasted | None:
+    """``torch.compiler.disable`` around the same submodule of every element of the list that a path leads through last.
+
+    None if the list is not bound to a name, or the path leads through none.
+    """
+    steps = path.split(".")
+    places = [place for place, step in enumerate(steps) if step.isdigit()]
+    owner = _owner(ast.parse(text), steps) if places and places[-1] > 0 else None
+    if owner is None:
+        return None
+    statement, name, rest = owner
+    before = len(rest) - (len(steps) - places[-1])
+    if before < 0:
+        return None
+    listed = name + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in rest[:before])
+    tail = "".join(f".{step}" for step in rest[before + 1 :])
+    target = f"equal{tail}" if tail else f"{listed}[place]"
+    head = f"for equal in {listed}:" if tail else f"for place in range(len({listed})):"
+    last = statement.end_lineno or statement.lineno
+    code = _with_torch(ast.parse(text), last, f"{head}\n    {target} = torch.compiler.disable({target})")
+    where = f"behind line {last}: {_line(text, last)}"
+    return Pasted(_insert(text, last, code, like=statement.lineno), code, where)
+
+
+def diff(before: str, after: str, name: str) -> str:
+    """A change of a script of this name as a unified diff."""
+    lines = unified_diff(before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm="")
+    return "\n".join(lines)
 
 
 def other_backend(text: str, backend: str) -> Pasted | None:

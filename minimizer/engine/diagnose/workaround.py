@@ -7,20 +7,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minimizer.engine.diagnose.knobs import Turned
-from minimizer.engine.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+from minimizer.engine.diagnose.paste import (
+    Pasted,
+    disable_equal_modules,
+    disable_function,
+    disable_module,
+    other_backend,
+    paste,
+)
 from minimizer.engine.diagnose.sets import kind_of
 from minimizer.report.model import Blame, Culprit, Rung
 
-EAGER = 'torch.compiler.set_stance("force_eager")'
+NONE = (
+    "None but switching the compiler off: the script fails with every other change that was tried "
+    "(TORCHDYNAMO_DISABLE=1 runs it without the compiler)."
+)
+SLOW = 3
+"""The cost of a setting that slows all down that is compiled."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the script; ``what`` says what it costs."""
+    """A change of the script; ``what`` says what it is."""
 
     pasted: Pasted
     what: str
-    is_eager: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,39 +45,54 @@ class Tried:
 Try = Callable[[str], Tried]
 
 
-def local_changes(text: str, *, culprit: Culprit, blame: Blame | None, script: str) -> Iterator[Change]:
-    """Changes that may help and touch one thing only: a module, a function, a part of the compiler."""
+def changes(
+    text: str,
+    *,
+    culprit: Culprit,
+    blame: Blame | None,
+    flips: Sequence[Turned],
+    ladder: Sequence[Rung],
+    script: str,
+) -> Iterator[Change]:
+    """Changes that may help, by what they cost: a setting, a part of the compiler, one module or function, all equal modules.
+
+    Then settings that slow all down, and a backend that generates no code.
+    """
+    settings = sorted(flips, key=lambda turned: turned.knob.cost)
+    yield from (_setting(text, turned) for turned in settings if turned.knob.cost < SLOW)
+    if blame is not None and (code := _without(blame)):
+        yield Change(paste(text, code), f"the compiler does without {blame.what}")
     if culprit.module and (one := disable_module(text, culprit.module)):
         yield Change(one, f"the module {culprit.module} runs in eager")
     here = culprit.source is not None and culprit.source.file == script
     if here and culprit.source is not None and (one := disable_function(text, culprit.source.line)):
         yield Change(one, "one function runs in eager")
-    if blame is not None and (code := _without(blame)):
-        yield Change(paste(text, code), f"the compiler does without {blame.what}")
-
-
-def global_changes(text: str, *, flips: Sequence[Turned], ladder: Sequence[Rung]) -> Iterator[Change]:
-    """Changes that may help and hold for all that is compiled, by what they cost: settings, the backend, no compiler at all."""
-    for turned in sorted(flips, key=lambda turned: turned.knob.cost):
-        yield Change(paste(text, turned.line), "a setting that holds for all that is compiled")
+    if culprit.instances is not None and (one := disable_equal_modules(text, culprit.module)):
+        yield Change(one, f"{culprit.module} and the modules that are equal to it run in eager")
+    yield from (_setting(text, turned) for turned in settings if turned.knob.cost >= SLOW)
     if any(rung.backend == "aot_eager" and rung.outcome == "passes" for rung in ladder):
         one = other_backend(text, "aot_eager")
         if one is not None:
             yield Change(one, "nothing is fused and no code is generated: about as fast as eager")
-    yield Change(paste(text, EAGER), "nothing is compiled", is_eager=True)
+
+
+def _setting(text: str, turned: Turned) -> Change:
+    is_of_compiler = turned.knob.name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch"))
+    reach = "all that is compiled" if is_of_compiler else "all that the script computes, in eager too"
+    return Change(paste(text, turned.line), f"a setting that holds for {reach}")
 
 
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     """The first change with which the script passes.
 
-    One that leaves nothing compiled costs as much as the last resort, whatever it looks like, and has to wait for that. One for
-    which there was no place (``if x: y = torch.compile(f)`` in one line) may have left no program.
+    One that leaves nothing compiled is none, whatever it looks like. One for which there was no place
+    (``if x: y = torch.compile(f)`` in one line) may have left no program.
     """
     for change in candidates:
         if not _is_python(change.pasted.text):
             continue
         ended = try_(change.pasted.text)
-        if ended.passes and (ended.frames or change.is_eager):
+        if ended.passes and ended.frames:
             return change
     return None
 
@@ -77,15 +103,6 @@ def _is_python(text: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     return True
-
-
-def in_words(before: float, after: float) -> str:
-    """What a call takes with and without the change, in seconds."""
-    return f"one call of what is compiled takes {_seconds(after)} with it and {_seconds(before)} without"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
 
 
 def _without(blame: Blame) -> str:

@@ -50,7 +50,7 @@ def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
 
 def report_of(found: protocol.Health) -> Health:
     """The part of the report that says it."""
-    return Health(**found.model_dump(exclude={"failed"}))
+    return Health(**found.model_dump(exclude={"failed", "breaks"}))
 
 
 def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:

@@ -38,6 +38,8 @@ class Case:
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     graph: int | None = None
     """The graph's index, in the order in which they were compiled."""
+    instance: str = ""
+    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
     call: int = 0
     """The call of the graph that fails, from 0; -1 where it does not compile."""
     runs: int = 1

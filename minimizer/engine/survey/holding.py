@@ -57,6 +57,7 @@ class Holding:
             tolerance=tolerance,
             checked=failure.checked or protocol.Checked(),
             graph=failure.graph,
+            instance=failure.instance,
             call=failure.call,
         )
 

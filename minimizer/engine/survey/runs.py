@@ -5,6 +5,7 @@ What a run has shown is for `triage` to judge; here only whether a later one sho
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from minimizer.engine.survey.cases import (
 )
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
@@ -212,12 +214,15 @@ class Surveys:
         each = sum(pace.comparing for pace in self._paces) / max(1, sum(pace.compared for pace in self._paces))
         return max(1, int(min(self._plain_seconds, self._limits.patience) / each)) if each else sys.maxsize
 
-    def run(self, **changes: Any) -> Survey:
-        """A run with the compiler; ``changes`` are fields of its request (``inside/tasks/survey.py``)."""
+    def run(self, *, seconds: float = math.inf, **changes: Any) -> Survey:
+        """A run with the compiler; ``changes`` are fields of its request (``inside/tasks/survey.py``).
+
+        It is stopped after so many ``seconds``, if not before.
+        """
         # One that is to come to a certain call must not be stopped just before it.
         longer = 2.0 if changes.get("hold") is not None else 1.0
-        limits = replace(self._limits, patience=longer * self._limits.patience, share=longer * self._limits.share)
-        self._watchdog = Watchdog(limits)
+        patience, share = min(seconds, longer * self._limits.patience), min(seconds, longer * self._limits.share)
+        self._watchdog = Watchdog(replace(self._limits, patience=patience, share=share))
         return self._executor.survey(
             {**self._request(compiled=True), **changes}, timeout=SURVEY_SECONDS, watchdog=self._watchdog
         )
@@ -276,6 +281,23 @@ class Surveys:
                 failed, runs = failed + fails, runs + 1
         return Reproducibility(failed=failed, runs=runs)
 
+    def each_instance(self, case: Case, *, seconds: float) -> Instances | None:
+        """The module instances whose calls run the code of a failing one, in a run that goes on behind calls that fail.
+
+        For at most so many ``seconds``; None where the run tells of no other instance.
+        """
+        survey = self.run(each=True, tolerance=case.tolerance, layout=case.is_layout, seconds=seconds)
+        if survey.held is not None:
+            survey.close()
+        rows = survey.finished.instances if survey.finished is not None else []
+        kind, known = case.signature.kind, Instances(compared="calls")
+        for row in rows:
+            if case.graph in row.graphs:
+                compared = row.backward if kind is Kind.WRONG_GRADIENT else row.calls
+                is_wrong, is_right = kind in row.failed, compared > 0 and not row.failed
+                (known.wrong if is_wrong else known.right if is_right else known.unclear).append(row.name)
+        return known if case.instance in known.wrong and len(known.wrong + known.right) > 1 else None
+
     def runs_well(self, case: Case, **changes: Any) -> int | None:
         """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
         survey = self.run(tolerance=case.tolerance, layout=case.is_layout, **changes)
@@ -309,14 +331,14 @@ class Surveys:
             return found
         return found.model_copy(update={name: getattr(self._cold, name) for name in ("compile_seconds", "frames")})
 
-    def timed(self, text: str | None = None) -> protocol.Health | None:
-        """How long calls take, in a run of the script with another text; None where it does not come to its end."""
+    def timed(self, text: str | None = None) -> protocol.Finished | None:
+        """How long calls take and what is compiled, in a run with another text; None where it does not come to its end."""
         survey = self.run(values=False, measure=True, text=text)
         if survey.held is not None:
             survey.close()
         finished = survey.finished
         came_to_its_end = finished is not None and finished.exception is None and not finished.stopped
-        return finished.health if finished is not None and came_to_its_end else None
+        return finished if came_to_its_end else None
 
 
 def _saw_nothing(finished: protocol.Finished) -> bool:

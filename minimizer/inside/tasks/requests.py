@@ -170,6 +170,8 @@ class SurveyRequest(Switched):
     """The script's own, which then decides."""
     layout: bool = False
     """Whether a difference in nothing but strides ends the script too."""
+    each: bool = False
+    """Whether the script goes on behind a call that differs, and all of them are counted by module instance."""
     values: bool = True
     """Whether calls are compared; else only exceptions and crashes count."""
     measure: bool = False

@@ -34,7 +34,9 @@ from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
 from ..watch.comparer import Comparer
+from ..watch.compiled_modules import compiled_modules
 from ..watch.coverage import Coverage
+from ..watch.each_instance import EachInstance
 from ..watch.health import Health, trace_to
 from ..watch.holder import Holder
 from ..watch.line import Line
@@ -68,6 +70,7 @@ class Survey:
         self._line = Line(channel, self._coverage)
         self._holder = Holder(self._line, self._told, self._health, request.hold)
         self._lost = LostGpu(self._end_lost)
+        self._each = EachInstance(self._coverage) if request.each else None
         self._comparer = Comparer(
             self._line,
             self._told,
@@ -78,6 +81,7 @@ class Survey:
             tolerance=request.tolerance,
             measure=request.measure,
             stops_at_layout=request.layout,
+            each=self._each,
         )
         self._attempts: Attempts | None = None
         self._children = Children()
@@ -126,6 +130,8 @@ class Survey:
             "children": self._children.count,
             "overwritten": self._comparer.kept.overwritten,
             "lost": self._lost.where or None,
+            "modules": compiled_modules(self._coverage) if self._request.measure else [],
+            "instances": self._each.to_json() if self._each is not None else [],
         }
         self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
 

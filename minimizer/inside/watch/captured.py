@@ -31,6 +31,10 @@ class CapturedGraph:
         self.lifted = LiftedGraph(module)
         self.module = self.lifted.module
         """Takes the inputs that `LiftedGraph` has; so do all lists of inputs here."""
+        self.form = tuple(
+            (node.op, str(node.target)) for node in self.module.graph.nodes if node.op.startswith("call_")
+        )
+        """What it calls, in order: the same for equal modules, also where some of their inputs need gradients."""
         self.communicates = communicates(module)
         self.recomputes = _recomputes(module)
         self.rounded: set[str] | None = None if _has_bodies(module) else set()

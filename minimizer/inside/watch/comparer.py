@@ -23,6 +23,7 @@ from ..values.device import settle
 from ..wire import Message
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
+from .each_instance import EachInstance
 from .health import Health
 from .holder import Holder
 from .kept_outputs import KeptOutputs
@@ -40,7 +41,7 @@ class Comparer:
 
     ``values``: whether they are compared; else only exceptions count. ``tolerance``: the script's own, which then decides.
     ``measure``: time both sides of each graph at its first call. ``stops_at_layout``: hold a call that differs in nothing but memory
-    layout too.
+    layout too. ``each``: takes note of the calls that fail, and the run goes on behind them; None where the first one is held.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class Comparer:
         tolerance: dict[str, float] | None,
         measure: bool,
         stops_at_layout: bool,
+        each: EachInstance | None,
     ) -> None:
         self._line, self._told, self._holder, self._health = line, told, holder, health
         self._lost = lost
         self._coverage = told.coverage
         self._values, self._tolerance, self._measure = values, tolerance, measure
-        self._stops_at_layout = stops_at_layout
+        self._stops_at_layout, self._each = stops_at_layout, each
         self.backwards, self.kept = Backwards(), KeptOutputs()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
@@ -154,6 +156,8 @@ class Comparer:
         if verdict.fault and not is_passed_by and self._is_steady(graph, call, wrong):
             if verdict.layout_only and not self._stops_at_layout:
                 self._told.layout(graph, number, verdict)
+            elif self._each is not None:
+                self._each.fails(graph.key, str(verdict.kind))
             else:
                 self._holder.hold(graph, call, {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()})
         self._told.suspect(graph, number, verdict)
@@ -191,7 +195,11 @@ class Comparer:
         if found is None:
             return
         wrong, failure = found
-        if self._is_steady(graph, replay, wrong):
+        if not self._is_steady(graph, replay, wrong):
+            return
+        if self._each is not None:
+            self._each.fails(backward.key, failure["kind"])
+        else:
             self._holder.hold(graph, replay, {"phase": "backward", **failure}, backward)
 
     def _replayed(

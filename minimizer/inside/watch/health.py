@@ -72,6 +72,7 @@ class Health:
         both = self._eager.keys() & self._compiled.keys()
         return {
             "graph_breaks": _told(self._break(reason) for reason in books.graph_break_reasons),
+            "breaks": len(books.graph_break_reasons),
             "recompiles": _told(
                 f"{m.co_name}: {reason.partition(': ')[2] or reason}"[:500]  # without the number of the cache entry
                 for m in frames

@@ -67,8 +67,8 @@ class Holder:
         number = graph.calls - 1 if backward is None else backward.number
         failure = {**failure, "graph": graph.index, "call": number, "checks": self._told.checks}
         failure["checked"] = self._told.coverage.to_json()
-
         instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
+        failure["instance"] = instance
 
         def serve() -> None:
             failure["health"] = self._health.to_json()

@@ -306,3 +306,73 @@ def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
     largest.look(graph.graph, Side(torch.ones(2)), Side(torch.ones(3)), Verdict())
     assert largest.to_json() is None
+
+
+EACH = f"""{LAYERS}
+    def wrong(gm, example):
+        for node in gm.graph.nodes:
+            if node.target is torch.relu:
+                node.target = lambda x: torch.relu(x) + (x > -0.5)
+        gm.recompile()
+        return gm
+    class Gated(Block):
+        def __init__(self, level):
+            super().__init__()
+            self.level = torch.nn.Buffer(torch.tensor(level))
+        def forward(self, x):  # what is added to -1 is nothing
+            return super().forward(x) + torch.relu(x.detach().abs() * self.level - (1 - self.level))
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.compile(Gated(float(n in (1, 2))), backend=wrong) for n in range(5))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    model = Model()
+    for _ in range(2):
+        model(torch.ones(2, 4)).sum().backward()
+"""
+
+
+def test_a_run_that_goes_on_tells_which_of_equal_modules_fail(child: Executor, home: Path) -> None:
+    seen = survey(child, script(home, EACH), each=True)
+    found = seen.finished
+    assert found is not None and found.exception is None, (seen.log, seen.held, seen.timed_out)
+    rows = {row.name: row for row in found.instances}
+    assert [name for name, row in rows.items() if row.failed == {"wrong_output": 2}] == ["layers.1", "layers.2"]
+    assert [name for name, row in rows.items() if not row.failed] == ["layers.0", "layers.3", "layers.4"]
+    assert {row.calls for row in rows.values()} == {2}
+    # The first one's input needs no gradient: it has a graph of its own, which calls the same.
+    assert [row.graphs for row in rows.values()] == [[0, 1]] * 5
+
+
+def test_the_first_call_that_fails_names_the_instance_it_belongs_to(child: Executor, home: Path) -> None:
+    found = survey(child, script(home, EACH))
+    assert found.held is not None
+    found.close()
+    assert found.held.failure.instance == "layers.1"
+
+
+def test_a_timed_run_tells_of_which_modules_something_ran_compiled(child: Executor, home: Path) -> None:
+    text = f"""{LAYERS}
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(Block() for _ in range(3))
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    model = Model()
+    BREAK
+    torch.compile(model, backend="eager")(torch.ones(2, 4))
+    """
+    whole = survey(child, script(home, text.replace("BREAK", "")), measure=True, values=False).finished
+    broken = "model.layers[0].up = torch.compiler.disable(model.layers[0].up)"
+    other = survey(child, script(home, text.replace("BREAK", broken)), measure=True, values=False).finished
+    assert whole is not None and whole.health is not None and other is not None and other.health is not None
+    assert whole.modules == [f"layers.{n}{part}" for n in range(3) for part in (".up", "")]
+    assert (whole.health.breaks, whole.checked.graphs) == (0, 1)
+    assert other.health.breaks > 0 and other.checked.graphs > 0
+    assert "layers.0.up" not in other.modules and "layers.0" in other.modules

@@ -18,6 +18,7 @@ from minimizer.cli import main
 from minimizer.cli.options import require_place
 from minimizer.cli.progress import KEPT
 from minimizer.options import Options
+from minimizer.report.instances import Instances
 from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
 from minimizer.sink import Sink
 from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
@@ -158,6 +159,21 @@ def test_results_go_to_the_out_folder(minimizer: CommandLine, script: Path, tmp_
     for fact in ("wrong_output in inductor", "aten.relu in blocks.7.activation", "750 nodes to 1", "3 of 3"):
         assert fact in ran.out
     assert str(tmp_path / "bug" / "repro.py") in ran.out
+
+
+def test_equal_modules_are_one_line(minimizer: CommandLine, script: Path) -> None:
+    own = Instances(wrong=[f"layers.{n}" for n in range(12)], right=[f"layers.{n}" for n in range(12, 64)])
+    others = Instances(wrong=["heads.0", "heads.1"], compared="modules")
+    culprits = [
+        Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"], instances=own),
+        Culprit(module="heads.0", what="fails by itself too", instances=others),
+    ]
+    minimizer.engine(lambda sink: Report(status=Status.MINIMIZED, culprits=culprits))
+    ran = minimizer("run", script)
+    assert [line for line in ran.out.splitlines() if line.startswith("culprit")] == [
+        "culprit    aten.relu in layers.0.act: the same in layers 1 to 11, and not in layers 12 to 63",
+        "culprit    fails by itself too in heads 0 and 1",
+    ]
 
 
 def test_the_default_folder_names_the_script(minimizer: CommandLine, script: Path) -> None:

@@ -189,6 +189,10 @@ def test_a_workaround_of_several_lines_can_be_copied() -> None:
     assert textwrap.dedent("\n".join(copied)) == code
     short = wrong_relu(workaround=workaround.model_copy(update={"code": "f = g"})).to_json()
     assert "workaround f = g (before line 3: f(x))" in verdict_lines(short)
+    diff = "--- a/t.py\n+++ b/t.py\n@@ -3 +3,2 @@\n+f = g\n f(x)"
+    changed = verdict_lines(wrong_relu(workaround=workaround.model_copy(update={"diff": diff})).to_json())
+    first = changed.index("workaround slower:") + 1
+    assert changed[first : first + 5] == [f"    {line}" for line in diff.splitlines()]
     hostile = wrong_relu(workaround=workaround.model_copy(update={"code": "a = 1\x1b[2J\nb = 2"})).to_json()
     assert "    a = 1?[2J" in verdict_lines(hostile)
 

@@ -151,3 +151,15 @@ def test_the_log_moves_no_cursor(tmp_path: Path) -> None:
     journal.keep()
 
     assert (tmp_path / "run.log").read_text().endswith("  ?]0;owned? caf\N{LATIN SMALL LETTER E WITH ACUTE}\tend\n")
+
+
+def test_progress_is_told_of_the_whole_budget_inside_of_a_share_of_it(tmp_path: Path) -> None:
+    class Heard(FolderSink):
+        def event(self, type_: str, **data: object) -> None:
+            heard.append(data.get("budget"))
+
+    heard: list[object] = []
+    journal = Journal(Heard(tmp_path), Report(), budget=900)
+    with journal.within(20.0):
+        journal.progress(message="looking")
+    assert heard == [900]

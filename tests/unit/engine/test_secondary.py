@@ -1,11 +1,26 @@
-"""Which culprits a report keeps when another one gets its repro."""
+"""One fault is one entry: which culprits a report keeps, and where further ones are looked for."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
-from minimizer.engine.secondary import _is_holder
-from minimizer.report.model import Culprit
+import pytest
+from fake_oracle import FakeOracle
+from toy_programs import chain
+
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import Region, cut
+from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
+from minimizer.engine.survey.cases import Case
+from minimizer.report.instances import Instances
+from minimizer.report.model import Culprit, Failure, Layer, LayerVerdict, Report
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Kind
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -25,3 +40,122 @@ OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 )
 def test_only_a_module_that_holds_it_gives_way_to_a_culprit(known: Culprit, goes: bool) -> None:
     assert _is_holder(known, OTHER) is goes
+
+
+def layer(path: str, verdict: LayerVerdict) -> Layer:
+    return Layer(path=path, order=0, verdict=verdict)
+
+
+def located(*roots: Region, layers: tuple[Layer, ...] = ()) -> Localized:
+    return Localized(chain(["f"]), roots, layers, confirmed=True)
+
+
+def test_equal_regions_that_fail_are_one_entry_and_those_like_the_culprits_own_none() -> None:
+    blocks = [Region(3 * n, 3 * n + 3, f"layers.{n}", "Block") for n in range(12)]
+    heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
+    tail = Region(40, 42, "norm", "Norm")
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
+    others = other_roots(
+        located(*blocks, *heads, tail, layers=(layer("layers.12", "good"), layer("x", "good"))), culprit
+    )
+    assert [other.module_name for other in others] == ["heads 0 and 1", "norm"]
+    assert culprit.instances is not None
+    assert culprit.others == "fails by itself too in layers 1 to 11, and not in layers.12"
+
+
+def test_what_is_the_same_fault_goes_from_the_entry_it_was_known_by() -> None:
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
+    heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
+    report = Report(culprits=[culprit, *other_roots(located(*heads), culprit)])
+    _fold(report, Region(37, 38, "heads.1.act", "ReLU"))
+    assert [known.module_name for known in report.culprits] == ["layers.0.act", "heads.0"]
+    assert culprit.others == "the same in heads.1 (act)" or culprit.others == "the same in heads.1.act"
+    _fold(report, Region(36, 37, "heads.0.act", "ReLU"))
+    assert [known.module_name for known in report.culprits] == ["layers.0.act"]
+
+
+def found_beside(
+    program: Program, wrong: set[str], same: list[Region], roots: list[Region]
+) -> tuple[list[Further | Region], FakeOracle]:
+    oracle = FakeOracle(lambda candidate: any(node.target in wrong for node in candidate.nodes))
+    window = cut(program, 0, 1)
+    first = Localized(window, tuple(roots), (layer("0", "bad"),), confirmed=True)
+
+    def smallest(window: Program, judge: Oracle) -> Program:
+        index = next(i for i, node in enumerate(window.nodes) if node.target in wrong)
+        return cut(window, index, index + 1)
+
+    found = further(program, first, window, cast(Oracle, oracle), same=same, reduce=smallest)
+    return list(found), oracle
+
+
+def test_beside_places_of_the_same_fault_what_is_right_is_no_further_culprit() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "a"])
+    found, oracle = found_beside(program, {"bad"}, [Region(3, 4)], [Region(0, 2), Region(2, 6)])
+    assert found == []
+    assert all("bad" not in [node.target for node in judged.nodes] for judged in oracle.judged)
+
+
+def test_another_fault_in_a_region_that_holds_the_first_one_too_is_found() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "worse"])
+    found, _ = found_beside(program, {"bad", "worse"}, [Region(3, 4)], [Region(0, 2), Region(2, 6)])
+    assert [other.program.nodes[0].target for other in found if isinstance(other, Further)] == ["worse"]
+
+
+def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:
+    program = chain(["bad", "a", "b", "bad", "c", "a"])
+    found, _ = found_beside(program, {"bad"}, [], [Region(0, 2), Region(2, 6)])
+    assert found == [Region(3, 4)]
+
+
+class Heard(FolderSink):
+    """Keeps what it is told."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.told: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, type_: str, **data: object) -> None:
+        self.told.append((type_, data))
+
+
+def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[Heard, Report, list[float]]:
+    """The step that looks for further faults, with so many seconds left for it."""
+    program = chain(["bad", "a", "b", "bad", "c"])
+    window = cut(program, 0, 1)
+    oracle = SteadyOracle(lambda candidate: any(node.target == "bad" for node in candidate.nodes))
+    signature = SimpleNamespace(kind=Kind.WRONG_OUTPUT)
+    case = SimpleNamespace(otherwise=None, tolerance=None, is_warm=False, instance=instance, signature=signature)
+    first = Localized(window, (Region(0, 2), Region(2, 5)), (layer("0", "bad"),), confirmed=True)
+    found = Found(cast(Case, case), cast(Oracle, oracle), program, first, window)
+    culprit = Culprit(module="layers.1", nodes=["v0"], ops=["aten.bad"])
+    report = Report(culprits=[culprit], failure=Failure(kind=Kind.WRONG_OUTPUT))
+    sink, given = Heard(tmp_path), list[float]()
+
+    class Surveys:
+        def each_instance(self, case: object, *, seconds: float) -> Instances:
+            given.append(seconds)
+            return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
+
+    journal = Journal(sink, report, seconds)
+    write_further(found, (), surveys=cast(Any, Surveys()), place=cast(Any, None), journal=journal, jobs=1)
+    return sink, report, given
+
+
+class SteadyOracle(FakeOracle):
+    sequential = None
+    trials = 0
+
+
+def test_looking_for_further_faults_says_what_it_does(tmp_path: Path) -> None:
+    sink, report, given = looked_further(tmp_path, seconds=100.0, instance="layers.1")
+    said = [str(data["message"]) for type_, data in sink.told if type_ == "progress"]
+    assert any("layers.1: the script is run once more" in message for message in said)
+    assert report.culprits[0].others == "the same in layers.2, and not in layers.0"
+    assert len(report.culprits) == 1
+    assert 0 < given[0] <= 50.0  # half of what is left
+
+
+def test_modules_that_are_in_no_list_are_worth_no_run_of_the_script(tmp_path: Path) -> None:
+    _, report, given = looked_further(tmp_path, seconds=100.0, instance="encoder")
+    assert given == [] and report.culprits[0].instances is None

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.report.as_markdown import render
+from minimizer.report.instances import Instances
 from minimizer.report.model import (
     AlsoSeen,
     Attempt,
@@ -222,7 +223,7 @@ def test_a_workaround_says_where_it_goes_and_what_it_costs() -> None:
     )
     text = render(report, script_name="a.py", repro=REPRO)
     assert "With this the script passes, before line 3: x = 2:\n\n```python\na = 1\n```" in text
-    assert "What it costs: one module runs in eager." in text
+    assert "What it does: one module runs in eager." in text
 
 
 def test_no_workaround_is_said_plainly() -> None:
@@ -356,3 +357,29 @@ def test_one_of_a_kind_is_no_plural() -> None:
     ):
         assert said in text
     assert "1 more layer is good." in text
+
+
+def test_equal_modules_are_said_as_a_set_with_what_was_compared() -> None:
+    instances = Instances(wrong=["layers.0", "layers.1", "layers.2"], right=["layers.3", "layers.4", "layers.5"])
+    culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"], instances=instances)
+    text = render(full().model_copy(update={"culprits": [culprit]}), script_name="a.py", repro=REPRO)
+    how = "each in its own calls of the script, compared with eager"
+    assert f"  - equal modules: the same in layers 1 and 2, and not in layers 3 to 5 ({how})" in text
+
+
+def test_the_row_of_the_culprits_layer_is_marked_and_a_number_has_its_class() -> None:
+    layers = [
+        Layer.model_validate({"path": path, "class": "ReLU", "order": order, "verdict": verdict})
+        for order, (path, verdict) in enumerate(
+            [("net.0", "good"), ("net.1", "bad"), ("net.2", "propagated"), ("net.1", "bad")]
+        )
+    ]
+    culprit = Culprit(module="net.1", module_class="ReLU", nodes=["relu"], ops=["aten.relu"])
+    text = render(full().model_copy(update={"layers": layers, "culprits": [culprit]}), script_name="a.py", repro=None)
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "net." in line]
+    assert ["`net.1 (ReLU)`, call 1 of 2" in row and "**bad (root), the culprit**" in row for row in rows] == [
+        True,
+        False,
+        False,
+    ]
+    assert "`net.1 (ReLU)`, call 2 of 2" in rows[1] and "`net.2 (ReLU)`" in rows[2] and "culprit" not in rows[2]

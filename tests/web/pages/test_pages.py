@@ -15,7 +15,8 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Report, ScriptError, Source
+from minimizer.report.instances import Instances
+from minimizer.report.model import Checked, Culprit, Failure, Largest, Layer, Report, ScriptError, Source, Workaround
 from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
@@ -156,6 +157,42 @@ def test_list_names_what_is_at_fault_where_no_operator_is(client: FlaskClient, s
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [lost]}))
     gist = re.search(r'class="gist">\s*(.*?)\s*</span>', client.get("/jobs").text)
     assert gist is not None and gist[1] == "append"
+
+
+def test_page_says_in_which_equal_modules_the_same_is_wrong(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    instances = Instances(wrong=["layers.2", "layers.3"], right=["layers.0", "layers.1"])
+    culprit = Culprit(module="layers.2", nodes=["relu"], ops=["aten.relu"], instances=instances)
+    Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [culprit]}))
+    assert "The same in layers.3, and not in layers 0 and 1" in client.get(f"/jobs/{job.id}").text
+
+
+def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    rows = [
+        {"path": "net.0", "class": "Linear", "order": 0, "local_error": 0.0},
+        {"path": "net.1", "class": "ReLU", "order": 1, "local_error": 1.0, "verdict": "bad"},
+    ]
+    found = {
+        "culprits": [Culprit(module="net.1", nodes=["relu"])],
+        "layers": [Layer.model_validate(row) for row in rows],
+    }
+    Hands(store, job).finish(minimized_report().model_copy(update=found))
+    page = client.get(f"/jobs/{job.id}").text
+    marked = re.findall(r'<tr class="culprit-row"><td><code>([^<]*)</code>', page)
+    assert marked == ["net.1 (ReLU)"] and "<td><code>net.0 (Linear)</code></td>" in page
+
+
+def test_page_shows_a_workaround_as_a_diff_with_what_it_does(client: FlaskClient, store: Store) -> None:
+    job = store.submit(SCRIPT, "changed.py", Options())[0]
+    workaround = Workaround(
+        code="f = g", verified=True, where="before line 3", diff="@@ -3 +3,2 @@\n+f = g\n f(x)", what="a graph break"
+    )
+    Hands(store, job).finish(minimized_report().model_copy(update={"workaround": workaround}))
+    page = client.get(f"/jobs/{job.id}").text
+    assert (
+        "@@ -3 +3,2 @@\n+f = g\n f(x)" in page and "What it does: a graph break" in page and "Goes before" not in page
+    )
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:

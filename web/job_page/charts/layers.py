@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from markupsafe import Markup
 
-from minimizer.report.model import Layer
+from minimizer.report.layer_rows import LayerRow
 from minimizer.vocabulary import counted
 from web.job_page.charts import svg
 
@@ -24,9 +24,9 @@ MOST_GROUPS = 12
 NONFINITE = {"nan": "NaN", "inf": "Inf"}
 
 
-def layer_errors(layers: Sequence[Layer], title: str) -> Markup | None:
+def layer_errors(rows: Sequence[LayerRow], title: str) -> Markup | None:
     """The picture of these rows; None where nothing is known of any."""
-    drawn = _Drawing(layers)
+    drawn = _Drawing(rows)
     if not drawn.shows:
         return None
     body = "".join([*drawn.scale(), *drawn.groups(), *drawn.marks(), drawn.line(), *drawn.points(), *drawn.columns()])
@@ -34,8 +34,9 @@ def layer_errors(layers: Sequence[Layer], title: str) -> Markup | None:
 
 
 class _Drawing:
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = layers
+    def __init__(self, rows: Sequence[LayerRow]) -> None:
+        self._rows, self._layers = rows, [row.layer for row in rows]
+        layers = self._layers
         errors = [e for layer in layers for e in (layer.local_error, layer.propagated_error) if e is not None]
         self.shows = bool(errors) or any(layer.nonfinite is not None for layer in layers)
         positive = [e for e in errors if e > 0 and math.isfinite(e)] or [1e-7]
@@ -67,8 +68,9 @@ class _Drawing:
     def groups(self) -> Iterator[str]:
         """Where one block ends and the next begins, with its name as far as there is room."""
         position = 0
-        for number, (name, group) in enumerate(groupby(self._layers, key=self._group())):
-            size = len(list(group))
+        for number, (prefix, group) in enumerate(groupby(self._rows, key=self._group())):
+            rows = list(group)
+            size, name = len(rows), rows[0].name if all(row.layer.path == prefix for row in rows) else prefix
             x, width = LEFT + self._step * position, self._step * size
             if number:
                 yield f'<line class="block" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM + 10}"/>'
@@ -77,15 +79,19 @@ class _Drawing:
             position += size
         yield svg.text(LEFT, HEIGHT - 12, "in the order in which they run \N{RIGHTWARDS ARROW}", "tick faint")
 
-    def _group(self) -> Callable[[Layer], str]:
-        fine, coarse = _prefix(2), _prefix(1)
-        return fine if len(list(groupby(self._layers, key=fine))) <= MOST_GROUPS else coarse
+    def _group(self) -> Callable[[LayerRow], str]:
+        """By the steps of the path in which layers begin to differ, and one more where that makes few groups."""
+        paths = {tuple(layer.path.split(".")) for layer in self._layers if layer.path}
+        same = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
+        shared = len(list(same)) if len(paths) > 1 else 0
+        fine, coarse = _prefix(shared + 2), _prefix(shared + 1)
+        return fine if len(list(groupby(self._rows, key=fine))) <= MOST_GROUPS else coarse
 
     def marks(self) -> Iterator[str]:
         """The roots; the first one by name."""
         first = True
-        for index, layer in enumerate(self._layers):
-            if layer.verdict != "bad":
+        for index, row in enumerate(self._rows):
+            if row.layer.verdict != "bad":
                 continue
             x = self._x(index)
             half = max(self._step / 2, 3)
@@ -93,7 +99,7 @@ class _Drawing:
             if first:
                 is_left = x < WIDTH * 0.6
                 yield f'<line class="offender" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 10}" y2="{HEIGHT - BOTTOM}"/>'
-                name = svg.shorten(layer.path or "outside of modules", 46)
+                name = svg.shorten(row.words, 46)
                 words = f"first wrong: {name}"
                 yield svg.text(x + (6 if is_left else -6), TOP - 16, words, "offender", "start" if is_left else "end")
             first = False
@@ -124,35 +130,38 @@ class _Drawing:
 
     def columns(self) -> Iterator[str]:
         """Something to rest the pointer on."""
-        for index, layer in enumerate(self._layers):
+        for index, row in enumerate(self._rows):
             x = LEFT + self._step * index
             yield (
                 f'<rect class="column" x="{x:.1f}" y="{TOP}" width="{self._step:.1f}" height="{HEIGHT - TOP - BOTTOM + 8}">'
-                f"{svg.tip(_words(layer))}</rect>"
+                f"{svg.tip(_words(row))}</rect>"
             )
 
     def description(self) -> str:
-        roots = [layer for layer in self._layers if layer.verdict == "bad"]
+        wrong = [row for row in self._rows if row.layer.verdict == "bad"]
+        roots = [row.layer for row in wrong]
         passing = sum(layer.verdict == "propagated" for layer in self._layers)
         said = f"{counted(len(self._layers), 'layer')} in the order in which they run. "
         if not roots:
             return said + "None is wrong when it is compiled alone."
         lost = f"with {NONFINITE[roots[0].nonfinite.what]}" if roots[0].nonfinite is not None else ""
         error = lost or f"with an error of {svg.figure(roots[0].local_error)}"
-        said += f"The first that is wrong by itself is {roots[0].path or 'outside of modules'}, {error}"
+        said += f"The first that is wrong by itself is {wrong[0].words}, {error}"
         said += f"; {len(roots) - 1} more {'is' if len(roots) == 2 else 'are'}" if len(roots) > 1 else ""
         return said + (f". {passing} {'passes' if passing == 1 else 'pass'} wrong values on." if passing else ".")
 
 
-def _prefix(depth: int) -> Callable[[Layer], str]:
-    return lambda layer: ".".join(layer.path.split(".")[:depth])
+def _prefix(depth: int) -> Callable[[LayerRow], str]:
+    return lambda row: ".".join(row.layer.path.split(".")[:depth])
 
 
-def _words(layer: Layer) -> str:
+def _words(row: LayerRow) -> str:
+    layer = row.layer
     verdicts = {"bad": "wrong by itself", "propagated": "passes wrong values on", "good": "right", "unknown": "unknown"}
-    name = layer.path or "outside of modules"
+    kind = f" ({layer.cls})" if layer.cls and not row.name.endswith(")") else ""
+    name = row.words + kind + (", the culprit" if row.is_culprit else "")
     return (
-        f"{name}{f' ({layer.cls})' if layer.cls else ''}: {verdicts[layer.verdict]}. Own error {svg.figure(layer.local_error)}, "
+        f"{name}: {verdicts[layer.verdict]}. Own error {svg.figure(layer.local_error)}, "
         f"in the compiled whole {svg.figure(layer.propagated_error)}"
     )
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
+from typing import cast
 
-from minimizer.engine.between.workaround import forgotten_before, moved_out, not_compiled
+from minimizer.engine.between.difference import Noise
+from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.between.workaround import find_workaround, forgotten_before, moved_out, not_compiled
+from minimizer.engine.child.exact_log import ExactLog, Look
+from minimizer.report.model import Workaround
 
 TEXT = """\
 import torch
@@ -53,3 +59,35 @@ def test_stale_code_is_forgotten_before_the_call_that_uses_it() -> None:
     assert pasted is not None
     assert pasted.text == "import torch\nfor i in (1, 2):\n    torch._dynamo.reset()\n    f(i)\n"
     assert forgotten_before("if x: f(1)\n", 4) is None
+
+
+class Runs:
+    """Exact runs that see no difference once the text holds some words; Dynamo is then given so many frames."""
+
+    def __init__(self, words: str, frames: int) -> None:
+        self._words, self._frames = words, frames
+
+    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
+        log = log_of(self._frames)
+        return (log, log) if self._words in text else None
+
+
+def log_of(frames: int) -> ExactLog:
+    return ExactLog(looks=[Look(event="exit", unit=1, full=True, compiled=frames)])
+
+
+def found_with(runs: Runs) -> Workaround:
+    look = SimpleNamespace(line=6)
+    found = SimpleNamespace(noise=Noise(), difference=SimpleNamespace(look=look))
+    return find_workaround(cast(ExactRuns, runs), TEXT, cast(Found, found), "lost_mutation", 6, script="cache.py")
+
+
+def test_the_first_change_that_helps_is_told_as_a_diff_of_the_script() -> None:
+    workaround = found_with(Runs("in_eager(cache)", 2))
+    assert workaround.verified
+    assert workaround.diff.startswith("--- a/cache.py\n+++ b/cache.py\n")
+
+
+def test_a_function_that_alone_was_compiled_is_no_way_around_the_compiler() -> None:
+    workaround = found_with(Runs("    @torch.compiler.disable\n    @torch.compile\n", 0))
+    assert not workaround.verified and workaround.what.startswith("None but switching the compiler off")

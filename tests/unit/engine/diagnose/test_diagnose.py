@@ -10,6 +10,7 @@ import pytest
 from sample_script import SCRIPT
 
 from minimizer.engine.diagnose import Patient, diagnose
+from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import KNOBS, groups, turned
 from minimizer.engine.diagnose.original import passes_needed
 from minimizer.engine.diagnose.paste import Pasted
@@ -18,6 +19,7 @@ from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded
+from minimizer.report.instances import Instances
 from minimizer.report.model import Culprit, Failure, Report, Reproducibility, Rung, Source
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Stage
@@ -58,8 +60,8 @@ class Original:
         self.tried.append(text)
         return self._passes(text)
 
-    def seconds(self, text: str) -> tuple[float, float] | None:
-        return (0.001, 0.0025) if text in self.tried else None
+    def effect(self, text: str) -> Effect | None:
+        return Effect((0.001, 0.0025), (1, 2), (0, 1), ("act",)) if text in self.tried else None
 
     def passes_without(self, parts: list[str]) -> bool:
         return True
@@ -217,7 +219,12 @@ def test_the_cheapest_change_that_helps_is_the_workaround(diagnosed: Callable[..
     )
     assert report.workaround.what.endswith("takes 2.50 ms with it and 1.00 ms without")
     assert (report.workaround.seconds_before, report.workaround.seconds_with) == (0.001, 0.0025)
-    assert len(original.tried) == 3  # the module, the function, the lowering
+    assert len(original.tried) == 1  # before the module and the function, which would break the graph
+    assert report.workaround.diff.startswith("--- a/script.py\n+++ b/script.py\n@@ ")
+    added = [
+        line[1:] for line in report.workaround.diff.splitlines() if line.startswith("+") and "script.py" not in line
+    ]
+    assert "\n".join(added) == report.workaround.code
     assert report.blame is not None and report.blame.confirmed_on_script
     assert report.culprits[0].what == report.blame.what
     assert {flag.outcome for flag in report.flags} == {"fails"}
@@ -235,6 +242,37 @@ def test_a_setting_that_mends_the_program_is_tried_on_the_script(diagnosed: Call
     ]
 
 
+def test_equal_modules_are_taken_out_together_where_one_alone_does_not_help(diagnosed: Callable[..., Report]) -> None:
+    instances = Instances(wrong=["blocks.0", "blocks.1", "blocks.2"], compared="modules")
+    culprit = Culprit(module="blocks.2.act", ops=["aten.relu"], instances=instances)
+    original = Original(lambda text: Tried("for equal in" in text, frames=1))
+
+    report = diagnosed(Trials(lambda s: True), original, culprits=[culprit])
+
+    assert report.workaround is not None
+    assert report.workaround.code == "for equal in model.blocks:\n    equal.act = torch.compiler.disable(equal.act)"
+    assert ["blocks[2].act" in text for text in original.tried] == [True, False]
+
+
+def test_a_setting_is_said_to_hold_for_eager_where_it_does(diagnosed: Callable[..., Report]) -> None:
+    line = "torch.use_deterministic_algorithms(True, warn_only=True)"
+
+    report = diagnosed(Trials(lambda s: line not in s.lines), Original(lambda text: Tried(line in text, frames=1)))
+
+    assert report.workaround is not None and report.workaround.code == line
+    assert report.workaround.what.startswith("a setting that holds for all that the script computes, in eager too")
+
+
+def test_no_compiler_is_no_workaround(diagnosed: Callable[..., Report]) -> None:
+    original = Original(lambda text: Tried("force_eager" in text))
+
+    report = diagnosed(Trials(lambda s: True), original)
+
+    assert report.workaround is not None
+    assert report.workaround.what.startswith("None but switching the compiler off")
+    assert not any("force_eager" in text for text in original.tried)
+
+
 def test_disabling_all_that_is_compiled_is_no_cheap_way_out(diagnosed: Callable[..., Report]) -> None:
     report = diagnosed(Trials(lambda s: True), Original(lambda text: Tried(True, frames="aot_eager" in text)))
 
@@ -247,7 +285,7 @@ def test_no_workaround_is_said_plainly(diagnosed: Callable[..., Report]) -> None
 
     assert report.workaround is not None
     assert (report.workaround.code, report.workaround.verified) == ("", False)
-    assert report.workaround.what.startswith("None was found")
+    assert report.workaround.what.startswith("None but switching the compiler off: the script fails with every other")
 
 
 def test_a_diagnosis_that_runs_out_of_time_says_so_and_keeps_what_it_found(diagnosed: Callable[..., Report]) -> None:

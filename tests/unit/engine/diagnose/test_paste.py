@@ -8,7 +8,15 @@ from collections.abc import Callable
 import pytest
 from sample_script import SCRIPT
 
-from minimizer.engine.diagnose.paste import Pasted, disable_function, disable_module, other_backend, paste
+from minimizer.engine.diagnose.paste import (
+    Pasted,
+    diff,
+    disable_equal_modules,
+    disable_function,
+    disable_module,
+    other_backend,
+    paste,
+)
 
 
 def test_code_goes_before_what_compiles() -> None:
@@ -144,3 +152,28 @@ def test_what_is_pasted_can_name_torch(change: Callable[[str], Pasted | None], s
 
 def test_a_backend_of_the_scripts_own_is_left_alone() -> None:
     assert other_backend("torch.compile(f, backend=mine)", "aot_eager") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("blocks.2.act", "for equal in model.blocks:\n    equal.act = torch.compiler.disable(equal.act)"),
+        ("stages.1.blocks.0", "for place in range(len(model.stages[1].blocks)):\n"
+         "    model.stages[1].blocks[place] = torch.compiler.disable(model.stages[1].blocks[place])"),
+        ("act", None),
+        ("1", None),
+    ],
+)  # fmt: skip
+def test_all_elements_of_a_list_are_disabled(path: str, code: str | None) -> None:
+    pasted = disable_equal_modules(SCRIPT, path)
+    assert (pasted and pasted.code) == code
+    if pasted is not None:
+        ast.parse(pasted.text)
+
+
+def test_a_line_that_opens_a_block_is_not_quoted_as_if_the_change_were_in_it() -> None:
+    text = "import torch\nwith torch.no_grad():\n    torch.compile(f)(x)\n"
+    assert diff(text, paste(text, "y = 2").text, "train.py").splitlines() == [
+        "--- a/train.py", "+++ b/train.py", "@@ -1,3 +1,4 @@", " import torch", "+y = 2", " with torch.no_grad():",
+        "     torch.compile(f)(x)",
+    ]  # fmt: skip

@@ -106,3 +106,65 @@ def test_no_health_of_a_run_that_died() -> None:
     asked = asked_of(executor)
     executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
     assert asked.surveys.health(trace="/trace") is None
+
+
+def of_instance(number: int, **fields: Any) -> dict[str, Any]:
+    return {"name": f"layers.{number}", "graphs": [0, 1], "calls": 3, "backward": 3, **fields}
+
+
+WRONG_CALLS = {"failed": {"wrong_output": 2}}
+
+
+def test_equal_modules_are_told_apart_by_a_run_that_goes_on_behind_calls_that_fail() -> None:
+    rows = [
+        of_instance(0),
+        of_instance(1, **WRONG_CALLS),
+        of_instance(2, **WRONG_CALLS),
+        of_instance(3, calls=0, backward=0),
+        of_instance(4, failed={"wrong_gradient": 1}),
+        of_instance(5, graphs=[7], **WRONG_CALLS),
+    ]
+    first = held(kind="wrong_output", verdict=WRONG, instance="layers.1")
+    executor = CannedExecutor([first, finished(instances=rows)])
+    asked = asked_of(executor)
+    found = asked.run()
+    assert isinstance(found, Case)
+    known = asked.surveys.each_instance(found, seconds=12.0)
+    assert known is not None and known.compared == "calls"
+    assert (known.wrong, known.right, known.unclear) == (
+        ["layers.1", "layers.2"],
+        ["layers.0"],
+        ["layers.3", "layers.4"],
+    )
+    watchdog = executor.watchdogs[-1]
+    assert executor.asked[-1]["each"] is True
+    assert watchdog is not None and watchdog.limits.patience == 12.0
+
+
+def test_of_gradients_only_a_backward_that_was_compared_is_right() -> None:
+    rows = [of_instance(0, backward=0), of_instance(1), of_instance(2, failed={"wrong_gradient": 1})]
+    gradient = {**WRONG, "kind": "wrong_gradient"}
+    first = held(kind="wrong_gradient", verdict=gradient, phase="backward", instance="layers.2")
+    asked = asked_of(CannedExecutor([first, finished(instances=rows)]))
+    found = asked.run()
+    assert isinstance(found, Case)
+    known = asked.surveys.each_instance(found, seconds=12.0)
+    assert known is not None
+    assert (known.wrong, known.right, known.unclear) == (["layers.2"], ["layers.1"], ["layers.0"])
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        finished(instances=[of_instance(1, **WRONG_CALLS)]),
+        finished(instances=[of_instance(0), of_instance(1)]),
+        held(kind="runtime_error", exception=error("ValueError")),
+        ended(signal=6),
+    ],
+    ids=["only one", "not seen again", "held", "died"],
+)
+def test_a_run_that_does_not_show_the_failing_instance_among_others_tells_of_none(again: dict[str, Any]) -> None:
+    asked = asked_of(CannedExecutor([held(kind="wrong_output", verdict=WRONG, instance="layers.1"), again]))
+    found = asked.run()
+    assert isinstance(found, Case)
+    assert asked.surveys.each_instance(found, seconds=12.0) is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pytest
 from markupsafe import Markup
 
+from minimizer.report.layer_rows import layer_rows
 from minimizer.report.model import GraphNode, Layer, NonFinite
 from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
 from web.job_page.diagnosis import drawn
@@ -20,6 +22,10 @@ def layer(path: str, order: int, own: float | None, whole: float | None, verdict
     return Layer.model_validate(
         {"path": path, "order": order, "local_error": own, "propagated_error": whole, "verdict": verdict}
     )
+
+
+def drawn_layers(layers: Sequence[Layer], title: str) -> Markup | None:
+    return layer_errors(layer_rows(layers), title)
 
 
 def parts(picture: str | None, kind: str) -> list[ElementTree.Element]:
@@ -35,7 +41,7 @@ def test_the_first_offender_is_marked_and_named() -> None:
         layer("head", 3, 0.0, 2.0, "propagated"),
         layer("tail", 4, 0.5, 2.0, "bad"),
     ]
-    picture = layer_errors(rows, "Error of every layer")
+    picture = drawn_layers(rows, "Error of every layer")
     assert picture is not None
     assert "first wrong: blocks.1" in picture
     assert (
@@ -46,16 +52,36 @@ def test_the_first_offender_is_marked_and_named() -> None:
     assert len(parts(picture, "own")) == 3
 
 
+def test_blocks_are_told_apart_below_what_all_paths_begin_with() -> None:
+    rows = [layer(f"model.layers.{n}.{part}", 2 * n, 1e-7, 1e-7) for n in range(3) for part in ("norm", "mlp")]
+    picture = drawn_layers(rows, "t")
+    assert len(parts(picture, "block")) == 5  # between each two of six
+    deep = [layer(f"model.layers.{n}.{part}", n, 1e-7, 1e-7) for n in range(9) for part in ("norm", "mlp")]
+    names = [tick.text for tick in parts(drawn_layers(deep, "t"), "tick") if (tick.text or "").startswith("model")]
+    assert len(parts(drawn_layers(deep, "t"), "block")) == 8
+    assert not names or names[0] == "model.layers.0"
+
+
+def test_a_number_for_a_name_has_its_class_in_the_picture() -> None:
+    rows = [
+        Layer.model_validate({**layer(str(n), n, 1.0, 1.0, "bad").model_dump(by_alias=True), "class": "ReLU"})
+        for n in range(2)
+    ]
+    picture = drawn_layers(rows, "t")
+    assert picture is not None and "first wrong: 0 (ReLU)" in picture
+    assert [tick.text for tick in parts(picture, "tick") if "(" in (tick.text or "")] == ["0 (ReLU)", "1 (ReLU)"]
+
+
 def test_a_picture_that_is_drawn_again_is_the_same() -> None:
     """A page leaves alone what has not changed: an open list, a selection, where one has scrolled to."""
     layers = [layer("a", 0, 1e-7, 1e-7), layer("b", 1, 0.5, 0.5, "bad")]
     other = [layers[0], layer("b", 1, 0.25, 0.5, "bad")]
-    assert layer_errors(layers, "Errors") == layer_errors(layers, "Errors") != layer_errors(other, "Errors")
+    assert drawn_layers(layers, "Errors") == drawn_layers(layers, "Errors") != drawn_layers(other, "Errors")
 
 
 def test_the_scale_is_logarithmic_and_zero_stands_below_it() -> None:
     rows = [layer(str(i), i, error, None) for i, error in enumerate((0.0, 1e-8, 1e-4, 1.0))]
-    heights = [float(point.get("cy") or "nan") for point in parts(layer_errors(rows, "t"), "own")]
+    heights = [float(point.get("cy") or "nan") for point in parts(drawn_layers(rows, "t"), "own")]
     exact, least, middle, most = heights
     assert exact > least > middle > most
     assert math.isclose(least - middle, middle - most, abs_tol=0.2)
@@ -64,7 +90,7 @@ def test_the_scale_is_logarithmic_and_zero_stands_below_it() -> None:
 @pytest.mark.parametrize("errors", [(5e-324, 1.0, 1.5e308), (1e308, 1.2e308, 1.5e308)])
 def test_the_smallest_and_largest_floats_have_a_place(errors: tuple[float, ...]) -> None:
     rows = [layer(str(i), i, error, None) for i, error in enumerate(errors)]
-    least, middle, most = (float(point.get("cy") or "nan") for point in parts(layer_errors(rows, "t"), "own"))
+    least, middle, most = (float(point.get("cy") or "nan") for point in parts(drawn_layers(rows, "t"), "own"))
     assert least > middle > most
 
 
@@ -74,9 +100,9 @@ def test_a_picture_that_cannot_be_drawn_is_left_out(caplog: pytest.LogCaptureFix
 
 
 def test_what_is_unknown_is_not_drawn() -> None:
-    assert layer_errors([layer("a", 0, None, None)], "t") is None
-    assert layer_errors([], "t") is None
-    picture = layer_errors([layer("a", 0, None, 1.0), layer("b", 1, None, None), layer("c", 2, None, 1.0)], "t")
+    assert drawn_layers([layer("a", 0, None, None)], "t") is None
+    assert drawn_layers([], "t") is None
+    picture = drawn_layers([layer("a", 0, None, 1.0), layer("b", 1, None, None), layer("c", 2, None, 1.0)], "t")
     assert not parts(picture, "own")
     (line,) = parts(picture, "whole")
     assert re.findall("[ML]", line.get("d") or "") == ["M", "M"]
@@ -84,13 +110,13 @@ def test_what_is_unknown_is_not_drawn() -> None:
 
 def test_the_first_nan_is_drawn() -> None:
     row = layer("a", 0, 1.0, 1.0, "bad").model_copy(update={"nonfinite": NonFinite(side="compiled", what="nan")})
-    assert [mark.text for mark in parts(layer_errors([row], "t"), "lost")] == ["NaN"]
+    assert [mark.text for mark in parts(drawn_layers([row], "t"), "lost")] == ["NaN"]
 
 
 def test_a_layer_of_which_nothing_but_nan_is_known_is_drawn() -> None:
     """Such as a gradient that is NaN all over: no error has a size, and it is the one to blame."""
     row = layer("head", 0, None, None, "bad").model_copy(update={"nonfinite": NonFinite(side="compiled", what="nan")})
-    picture = layer_errors([row], "t")
+    picture = drawn_layers([row], "t")
     assert [mark.text for mark in parts(picture, "lost")] == ["NaN"]
     assert picture is not None and "The first that is wrong by itself is head, with NaN." in picture
 
@@ -118,7 +144,7 @@ def test_no_graph_without_nodes() -> None:
 
 @pytest.mark.parametrize(
     "picture",
-    [layer_errors([layer(EVIL, 0, 1.0, 1.0, "bad")], EVIL), culprit_graph([node(EVIL), node("b", EVIL, culprit=True)])],
+    [drawn_layers([layer(EVIL, 0, 1.0, 1.0, "bad")], EVIL), culprit_graph([node(EVIL), node("b", EVIL, culprit=True)])],
 )
 def test_no_name_becomes_markup_and_every_picture_has_words(picture: str) -> None:
     svg = ElementTree.fromstring(str(picture))

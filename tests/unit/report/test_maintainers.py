@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from minimizer.report.maintainers import conditions, labels, replay
 from minimizer.report.model import Blame, Failure, Reduction, Report, Verification
-from minimizer.report.triage import conditions, labels, replay
 from minimizer.vocabulary import Kind, Stage
 
 REPRO = """# torch.compile(f, mode="no setting of the repro")

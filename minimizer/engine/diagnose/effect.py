@@ -1,0 +1,80 @@
+"""What a workaround does to the program: graphs and graph breaks, modules that run in eager with it, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minimizer.engine.child.protocol import Finished
+from minimizer.report.instances import listed
+from minimizer.report.model import Workaround
+from minimizer.vocabulary import counted
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Each pair is without the change, and with it.
+
+    ``seconds`` are those of one call of all that is compiled; None where they could not be measured. What the change leaves to eager
+    counts with what it takes there. ``eager``: modules of which nothing runs compiled any more.
+    """
+
+    seconds: tuple[float, float] | None
+    graphs: tuple[int, int]
+    breaks: tuple[int, int]
+    eager: tuple[str, ...]
+
+    def tell(self, workaround: Workaround, module: str) -> None:
+        """Add it to a workaround of a fault in a module."""
+        workaround.graphs_before, workaround.graphs_with = self.graphs
+        workaround.breaks_before, workaround.breaks_with = self.breaks
+        workaround.eager_modules = list(self.eager)
+        if self.seconds is not None:
+            workaround.seconds_before, workaround.seconds_with = self.seconds
+        workaround.what = "; ".join([workaround.what, *self.sentences(module)])
+
+    def sentences(self, module: str) -> list[str]:
+        """The same in words."""
+        others = [path for path in self.eager if not _is_in(path, module)]
+        (graphs, now), (breaks, breaks_now) = self.graphs, self.breaks
+        is_same = graphs == now and breaks == breaks_now
+        said = [
+            f"as before {counted(graphs, 'graph')} and {counted(breaks, 'graph break')}"
+            if is_same
+            else f"{counted(now, 'graph')} in place of {graphs:,}, {counted(breaks_now, 'graph break')} in place of {breaks:,}"
+        ]
+        if others:
+            again = "as well" if len(others) < len(self.eager) else "with it"
+            said.append(f"{listed(others)} {'runs' if len(others) == 1 else 'run'} in eager {again}")
+        if self.seconds is None:
+            return [*said, "what it costs in time was not measured: the machine was busy"]
+        before, after = self.seconds
+        return [*said, f"one call of what is compiled takes {_seconds(after)} with it and {_seconds(before)} without"]
+
+
+def effect_of(before: Finished, after: Finished) -> Effect:
+    """What a change does, by a run without it and one with it."""
+    unknown = before.health is None or after.health is None
+    old, new = before.health, after.health
+    seconds = None
+    if old is not None and new is not None and old.compiled_seconds is not None and old.eager_seconds is not None:
+        # Where nothing was timed with it, nothing is compiled, or the machine was busy then.
+        is_timed = new.compiled_seconds is not None or not after.checked.calls_made
+        left = max(0.0, old.eager_seconds - (new.eager_seconds or 0.0))
+        seconds = (old.compiled_seconds, (new.compiled_seconds or 0.0) + left) if is_timed else None
+    breaks = (0, 0) if unknown or old is None or new is None else (old.breaks, new.breaks)
+    return Effect(seconds, (before.checked.graphs, after.checked.graphs), breaks, _eager(before.modules, after.modules))
+
+
+def _eager(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
+    """Modules that were compiled and are not any more; a module stands for those in it, if all of them are gone."""
+    gone = [path for path in before if not any(_is_in(left, path) for left in after)]
+    return tuple(path for path in gone if not any(path != other and _is_in(path, other) for other in gone))
+
+
+def _is_in(path: str, module: str) -> bool:
+    return bool(module) and f"{path}.".startswith(f"{module}.")
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} µs"
