@@ -13,7 +13,7 @@ import structlog
 from flask import Flask, Response, g, jsonify, render_template, request
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as AllConnectionsTaken
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
@@ -103,7 +103,17 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(404, "unknown-webhook", str(error))
         case Busy():
             return Problem(503, "busy", str(error), {"Retry-After": "5"})
-        case OperationalError() | InterfaceError() | AllConnectionsTaken():
+        case DBAPIError() if _is_full(error):
+            log.error("the disk of the database is full", exc_info=error)
+            return Problem(
+                503,
+                "disk-full",
+                "The disk of the database is full: nothing can be stored until there is room again.",
+                {"Retry-After": "30"},
+            )
+        case (
+            OperationalError() | InterfaceError() | InternalError() | AllConnectionsTaken()
+        ):  # the third: it takes no writes
             log.error("the database does not answer", exc_info=error)
             return Problem(
                 503, "unavailable", "The database does not answer at the moment. Try again soon.", {"Retry-After": "5"}
@@ -111,6 +121,12 @@ def problem_of(error: Exception) -> Problem | None:
         case UserError():
             return Problem(422, "invalid-input", str(error))
     return None
+
+
+def _is_full(error: DBAPIError) -> bool:
+    """Whether SQLite or PostgreSQL had no room on its disk."""
+    said = error.orig
+    return getattr(said, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(said, "sqlstate", "") == "53100"
 
 
 def invalid_request(error: ValidationError) -> Response:

@@ -31,9 +31,9 @@ class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Acces
         return cls(Database(url), max_queued_jobs)
 
     def ping(self) -> None:
-        """Raise whatever the driver raises when the database does not answer."""
-        with self._database.read() as session:
-            session.execute(text("SELECT 1"))
+        """Raise whatever the driver raises when the database does not answer, or takes nothing: a full disk can still be read."""
+        with self._database.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
     def close(self) -> None:
         """Close the pooled connections."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 from dataclasses import replace
 from datetime import timedelta
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import exc
+from psycopg.errors import DiskFull
+from sqlalchemy import event, exc
 from webtest import SCRIPT, Hands, refused
 
+import web.service
 from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.store import GpuInfo, Hardware, Job, Store
@@ -36,6 +39,46 @@ def test_not_ready_without_a_database(tmp_path: Path) -> None:
     assert client.get("/healthz").status_code == 200
     refused(client.get("/readyz"), 503, "database")
     refused(client.get("/api/v1/jobs"), 503, "database")
+
+
+def test_not_ready_while_nothing_can_be_written(
+    client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is full, or on a disk that is, can still be read."""
+    monkeypatch.setattr(web.service, "READY_SECONDS", 0.0)
+    engine = store._database.engine
+    read_only = "PRAGMA query_only = ON" if engine.dialect.name == "sqlite" else "SET TRANSACTION READ ONLY"
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(read_only))
+    assert client.get("/api/v1/jobs").status_code == 200
+    refused(client.get("/readyz"), 503, "database")
+
+
+def test_a_full_database_is_said_to_be_one(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    if store._database.engine.dialect.name == "sqlite":
+        last = "PRAGMA max_page_count = 1"  # and never less than there are
+        event.listen(store._database.engine, "begin", lambda connection: connection.exec_driver_sql(last))
+    else:
+
+        def full(*_: Any, **__: Any) -> Any:
+            raise exc.OperationalError("INSERT", None, DiskFull("could not extend file"))
+
+        monkeypatch.setattr(store, "submit_many", full)
+    for _ in range(20):
+        body = {"script": f"a = '{secrets.token_hex(1900)}'", "filename": "a.py"}
+        response = client.post("/api/v1/jobs", json=body)
+        if response.status_code != 202:
+            break
+    refused(response, 503, "disk of the database is full")
+    assert response.get_json()["type"].endswith(":disk-full")
+
+
+def test_the_database_is_not_written_to_for_everybody_who_asks(
+    client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bool] = []
+    monkeypatch.setattr(client.application.extensions["minimizer"].readiness, "_look", lambda: looks.append(True))
+    assert {client.get("/readyz").status_code for _ in range(5)} == {200}
+    assert len(looks) == 1
 
 
 def test_a_service_whose_connections_are_all_taken_is_unavailable(

@@ -170,14 +170,16 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     description="Server-sent events; resumable by `Last-Event-ID`. The last event is `end`.",
     responses={
         200: {"description": "The stream.", "content": {"text/event-stream": {"schema": _EVENT}}},
-        503: problem_response("All event streams are taken; poll instead."),
+        503: problem_response("All event streams, or those of this user, are taken; poll instead."),
         **UNKNOWN,
     },
 )
 def get_events(path: JobPath, query: EventsQuery) -> Response:
     here = service()
     job = here.store.job(path.job_id)
-    return stream.event_stream(here.store, here.watcher, here.streams, job, _after(query), still_sees(job.project))
+    return stream.event_stream(
+        here.store, here.watcher, here.streams, identity().name, job, _after(query), still_sees(job.project)
+    )
 
 
 @api.post(

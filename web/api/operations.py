@@ -37,11 +37,11 @@ def healthz() -> dict[str, Any]:
 
 @operations.get(
     "/readyz",
-    summary="The database answers",
-    responses={200: HealthBody, 503: problem_response("The database does not answer.")},
+    summary="The database can be written to",
+    responses={200: HealthBody, 503: problem_response("The database does not answer, or its disk is full.")},
 )
 def readyz() -> dict[str, Any]:
-    service().store.ping()
+    service().readiness.check()
     return HealthBody(status="ok").model_dump()
 
 

@@ -45,22 +45,23 @@ def wait_for_job(store: Store, watcher: Watcher, polls: Slots, job: Job, seconds
 
 
 def event_stream(
-    store: Store, watcher: Watcher, streams: Slots, job: Job, after: int, still_sees: Callable[[], bool]
+    store: Store, watcher: Watcher, streams: Slots, who: str, job: Job, after: int, still_sees: Callable[[], bool]
 ) -> Response:
     """A stream of the job's events after a sequence number, ended by ``end`` when the job is final.
 
     Args:
+        who: the user; nobody may take all places.
         still_sees: whether the job is open to the client even now; asked all along, and when it is not, nothing more comes.
     """
-    if not streams.take():
+    if not streams.take(who):
         raise Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "too-many-streams",
-            "All event streams of this process are taken. Poll the job instead, or come back later.",
+            "All event streams of this process, or those of one user, are taken. Poll the job instead, or come back later.",
             {"Retry-After": str(RETRY_SECONDS)},
         )
     return Response(
-        _Stream(_events(store, watcher, job, after, still_sees), streams),
+        _Stream(_events(store, watcher, job, after, still_sees), lambda: streams.give_back(who)),
         mimetype="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -69,9 +70,9 @@ def event_stream(
 class _Stream(Iterator[str]):
     """Gives the place back at the end, or when the server closes the response: also if nothing was ever read from it."""
 
-    def __init__(self, events: Generator[str], streams: Slots) -> None:
+    def __init__(self, events: Generator[str], give_back: Callable[[], None]) -> None:
         self._events = events
-        self._streams = streams
+        self._give_back = give_back
         self._open = True
 
     def __next__(self) -> str:
@@ -85,7 +86,7 @@ class _Stream(Iterator[str]):
         if self._open:
             self._open = False
             self._events.close()
-            self._streams.give_back()
+            self._give_back()
 
 
 def _events(store: Store, watcher: Watcher, job: Job, after: int, still_sees: Callable[[], bool]) -> Generator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from web.submission import Submission
 
 # Threads that stay free for short requests, whatever waits.
 _SPARE_THREADS = 4
+READY_SECONDS = 2.0
+"""How long an answer about the database holds."""
 
 
 class InFlight:
@@ -58,6 +61,29 @@ class InFlight:
                 self._keys.discard(key)
 
 
+class Readiness:
+    """Whether the database can be written to. An answer holds for a moment: everybody may ask, and each look is a write."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self._lock = threading.Lock()
+        self._until = float("-inf")
+        self._trouble: Exception | None = None
+
+    def check(self) -> None:
+        """Raise what the database raises."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._trouble = None
+                try:
+                    self._look()
+                except Exception as error:
+                    self._trouble = error
+                self._until = time.monotonic() + READY_SECONDS
+            if self._trouble is not None:
+                raise self._trouble.with_traceback(None)
+
+
 @dataclass(frozen=True)
 class Service:
     """One per application, kept in ``app.extensions``."""
@@ -70,12 +96,25 @@ class Service:
     polls: Slots
     stories: Stories
     in_flight: InFlight
+    readiness: Readiness
 
     @classmethod
     def create(cls, settings: Settings, store: Store, ring: Doorbell) -> Service:
         streams = min(settings.event_streams, max(1, settings.web_threads // 2 - 1))
         polls = max(1, settings.web_threads - streams - _SPARE_THREADS)
-        return cls(settings, store, ring, Watcher(store.versions), Slots(streams), Slots(polls), Stories(), InFlight())
+        # Without access control there is one user, who has them all.
+        for_one = max(1, streams // 2) if settings.access == "on" else streams
+        return cls(
+            settings,
+            store,
+            ring,
+            Watcher(store.versions),
+            Slots(streams, most=for_one),
+            Slots(polls),
+            Stories(),
+            InFlight(),
+            Readiness(store.ping),
+        )
 
     def submit(
         self,

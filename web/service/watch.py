@@ -103,22 +103,30 @@ class Watcher:
 
 
 class Slots:
-    """A counted number of places; nobody waits for one."""
+    """A counted number of places, of which nobody gets more than ``most``; nobody waits for one."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most: int | None = None) -> None:
         self.size = size
-        self._free = threading.BoundedSemaphore(size)
+        self._most = size if most is None else most
         self._lock = threading.Lock()
-        self.taken = 0
+        self._taken: Counter[str] = Counter()
 
-    def take(self) -> bool:
-        if not self._free.acquire(blocking=False):
-            return False
-        with self._lock:
-            self.taken += 1
-        return True
+    @property
+    def taken(self) -> int:
+        """Places that are not free."""
+        return self._taken.total()
 
-    def give_back(self) -> None:
+    def take(self, who: str = "") -> bool:
+        """Whether there was a place for ``who``; then it is taken."""
         with self._lock:
-            self.taken -= 1
-        self._free.release()
+            if self._taken.total() >= self.size or self._taken[who] >= self._most:
+                return False
+            self._taken[who] += 1
+            return True
+
+    def give_back(self, who: str = "") -> None:
+        """Free a place that ``who`` has taken."""
+        with self._lock:
+            self._taken[who] -= 1
+            if not self._taken[who]:
+                del self._taken[who]

@@ -516,6 +516,26 @@ def test_a_network_of_ipv6_counts_as_one_address(client: FlaskClient, tokens: di
     assert sign_in(client, "mate", "a guess", "::ffff:192.0.2.1").status_code == 401
 
 
+def test_one_user_cannot_take_all_event_streams(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
+    job = store.submit(SCRIPT, "a.py", Options(), project="ours")[0]
+    with client_of(settings.model_copy(update={"event_streams": 2}), store) as client:
+
+        def stream(key: str) -> TestResponse:
+            return client.get(f"/api/v1/jobs/{job.id}/events", headers=bearer(tokens[key]))
+
+        first = stream("owner")
+        other_token = stream("reader")
+        assert other_token.status_code == 503
+        refused(other_token, 503, "of one user")
+        mates = stream("mate")
+        assert mates.status_code == 200
+        for response in (first, mates):
+            response.close()
+        again = stream("reader")
+        assert again.status_code == 200
+        again.close()
+
+
 def test_who_does_not_come_in_is_in_the_audit_log(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
     sign_in(client, "owner", "a guess", "192.0.2.1")
     sign_in(client, "correct horse battery staple", "owner")  # the other way round
