@@ -175,11 +175,13 @@ class FollowUp:
         """How healthy the compiled code is, where a run more costs little and comes to an end."""
         report = self.report
         if report.failure is not None and report.failure.kind in (Kind.CRASH, Kind.HANG):
+            report.health.untimed = "the script does not come to its end"
             return
-        if report.timings.get(Step.SURVEY, report.timings.get(Step.EXACT, 0.0)) > max(
-            CHEAP_SECONDS, self.journal.left / 4
-        ):
+        seconds = report.timings.get(Step.SURVEY, report.timings.get(Step.EXACT, 0.0))
+        if seconds > max(CHEAP_SECONDS, self.journal.left / 4):
+            report.health.untimed = f"one more run of the script may take the {seconds:.0f} s that its survey took"
             return
+        report.health.untimed = "the run that times calls did not come to its end"
         with self.journal.reserving(FINISH_SECONDS), self.journal.step(Step.MEASURE), suppress(BudgetExceeded):
             examine(self.surveys, self.place, self.journal)
         self.journal.keep()

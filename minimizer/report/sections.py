@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from minimizer.report.confidence import confidence
-from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
+from minimizer.report.figures import differences
+from minimizer.report.model import Culprit, Error, Failure, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
@@ -49,6 +50,7 @@ ENVIRONMENT = (
     "glibc", "threads", "numpy", "git_version",
 )  # fmt: skip
 """What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
+CROWDED = "the machine had more to do than it has cores"
 MAX_MESSAGE_LINES = 30
 MAX_STACK_LINES = 80
 """They come shortened, unless the child was hostile."""
@@ -70,9 +72,7 @@ def verdict(report: Report) -> str:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
     rate = failure.reproducibility
-    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
-    if rate.runs == 1:
-        often = "in the one run that was made"
+    often = f"in {rate.failed} of {counted(rate.runs, 'run')} of the script"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
     names = _names(report.culprits)
@@ -105,7 +105,7 @@ def reproducer(report: Report, repro: str | None) -> str:
         how = "fresh processes" if found.clean_process else "processes that were not fresh"
         not_passed = "was not seen to pass" if found.stopped else "**does not pass**"
         off = "passes" if found.passes_with_compiler_off else not_passed
-        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
+        said = f"Run from this text in {how} `repro.py` failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
         if not found.holds:
             said = f"**Not verified.** {said}"
         if found.stopped:
@@ -125,12 +125,18 @@ def error_logs(report: Report) -> str:
     said = printed(report)
     parts = [
         code(failure.exception_type or ""),
-        f"What the script showed:\n\n{log(shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
+        f"{_of_what(failure)}:\n\n{log(shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
         if failure.message or failure.traceback
         else "",
         f"What the reproducer printed:\n\n{log(said)}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _of_what(failure: Failure) -> str:
+    """Whose words a message is in: a script that is wrong without a word has none."""
+    is_ours = failure.kind.is_numeric and failure.exception_type is None and failure.mechanism is None
+    return "The first difference in what a graph of the script returns" if is_ours else "What the script showed"
 
 
 def printed(report: Report) -> str:
@@ -161,7 +167,13 @@ def log(text: str, most: int = MAX_MESSAGE_LINES) -> str:
 def culprits(report: Report) -> str:
     if report.failure is None:
         return ""
-    return "\n".join(map(_culprit, report.culprits)) or "unknown"
+    return "\n\n".join(filter(None, (_difference(report), "\n".join(map(_culprit, report.culprits)) or "unknown")))
+
+
+def _difference(report: Report) -> str:
+    """The largest difference that was measured, and of what; behind it those that are of something else."""
+    first, *others = [escape(figure.words) for figure in differences(report)] or [""]
+    return f"Largest difference: **{first}**{''.join(f'; {other}' for other in others)}." if first else ""
 
 
 def _culprit(culprit: Culprit) -> str:
@@ -183,7 +195,7 @@ def _place(source: Source | SourceLine) -> str:
 
 def _errors(culprit: Culprit) -> Iterable[str]:
     for name, error in (
-        ("given eager's inputs", culprit.local_error),
+        ("in the repro", culprit.local_error),
         ("in the whole model", culprit.propagated_error),
     ):
         if error is not None and (said := _error(error)):
@@ -297,8 +309,11 @@ def layers(report: Report) -> str:
 def health(report: Report) -> str:
     health = report.health
     said = [
-        f"compile time: {health.compile_seconds:.1f} s" if health.compile_seconds is not None else "",
-        _pays(health.eager_seconds, health.compiled_seconds),
+        f"compile time: {health.compile_seconds:.1f} s{' (too long: ' + CROWDED + ')' if health.is_crowded else ''}"
+        if health.compile_seconds is not None
+        else "",
+        _pays(health.eager_seconds, health.compiled_seconds)
+        or (f"time of a call: not measured, since {escape(health.untimed)}" if health.untimed else ""),
         *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
         *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
     ]
@@ -320,15 +335,18 @@ def reduction(report: Report) -> str:
     done = report.reduction
     if done is None:
         return ""
-    rows = [("lines", f"{done.lines_before:,}", f"{done.lines_after:,}")]
+    # Of a graph the repro is written, not cut out of the script: its lines are no reduction of the script's.
+    rows = [("lines of the script", f"{done.lines_before:,}", f"{done.lines_after:,} of `repro.py`, with its check")]
     if done.level != "python":
-        rows.insert(0, (f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}"))
+        rows = [(f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}")]
     minimal = (
         "No single part can be taken away any more."
         if done.one_minimal
         else "It was not shown that nothing more can be taken away."
     )
-    figures = f"{counted(done.trials, 'trial')} in {done.seconds:.0f} s, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
+    written = f"`repro.py` has {counted(done.lines_after, 'line')} of code. " if done.level != "python" else ""
+    trials = f"{counted(done.trials, 'trial')} of smaller programs in {done.seconds:.0f} s"
+    figures = f"{written}{trials}, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
     return f"{table(('', 'before', 'after'), rows)}\n\n{figures}"
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
+from minimizer.report.figures import differences
 from minimizer.report.model import module_of, operators_of
 from minimizer.vocabulary import counted
 from web.job_page import diagnosis, verdict
@@ -37,6 +38,7 @@ def install(app: Flask) -> None:
         outcome=diagnosis.outcome,
         sign=diagnosis.sign,
         operators=operators_of,
+        differences=differences,
         module=module_of,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)

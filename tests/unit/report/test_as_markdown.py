@@ -81,7 +81,7 @@ def full() -> Report:
 def test_the_report_begins_with_two_sentences() -> None:
     first = render(full(), script_name="train.py", repro=REPRO).splitlines()[0]
     assert first == (
-        "**The compiled code computes wrong values under `torch.compile` on cpu, in every run.** "
+        "**The compiled code computes wrong values under `torch.compile` on cpu, in 3 of 3 runs of the script.** "
         "The culprit is `aten.relu` in `blocks.7.activation`, and Inductor is the first part of the compiler to go wrong."
     )
 
@@ -106,13 +106,13 @@ def test_all_that_maintainers_ask_for_is_there() -> None:
     text = render(full(), script_name="train.py", repro=REPRO)
     for expected in (
         "```python\nimport torch\n```",
-        "failed in the same way in 3 of 3 runs, and it passes with `TORCHDYNAMO_DISABLE=1`",
+        "`repro.py` failed in the same way in 3 of 3 runs, and it passes with `TORCHDYNAMO_DISABLE=1`",
         "- `aten.relu`, module `blocks.7.activation`, `model.py` line 29: `self.activation(x)`",
-        "error given eager's inputs: max. absolute 1, 3 of 8 elements",
+        "error in the repro: max. absolute 1, 3 of 8 elements",
         "| `inductor` | wrong\\_output | 9.0 |",
         "| `fallback_by_default` | `True` | passes |",
         "| call nodes (dynamo graph) | 750 | 1 |",
-        "31 trials in 41 s",
+        "31 trials of smaller programs in 41 s",
         "torch._dynamo.disable(f)",
         "| `aot`, level 4 | no repro | says nothing |",
         "`train.py`: 1 compiled graph, 2 calls compared with eager of 16 that were counted",
@@ -189,7 +189,7 @@ def test_the_contract_form_is_strict_json() -> None:
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     text = render(Report(status=Status.PARTIAL, failure=Failure(kind=Kind.CRASH)), script_name="a.py", repro=None)
     assert text.startswith(
-        "**The process dies under `torch.compile`, in the one run that was made.** The culprit is unknown; the stage to blame is unknown."
+        "**The process dies under `torch.compile`, in 1 of 1 run of the script.** The culprit is unknown; the stage to blame is unknown."
     )
     for title in ("Where", "Ablation", "Workaround", "Versions"):
         assert f"## {title}\n\nunknown" in text
@@ -349,7 +349,7 @@ def test_one_of_a_kind_is_no_plural() -> None:
     report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
     text = render(report, script_name="a.py", repro=REPRO)
     for said in (
-        "1 trial in 41 s, 1 answer from",
+        "1 trial of smaller programs in 41 s, 1 answer from",
         "1 compiled graph, 1 call compared",
         "in 1 of 1 run,",
         "1 of 1 element",

@@ -13,7 +13,7 @@ from sample_reports import REPRO
 
 from minimizer.report.as_markdown import render
 from minimizer.report.issue import MAX_URL, Issue, issue_of
-from minimizer.report.model import Culprit, Failure, Report, Verification
+from minimizer.report.model import Culprit, Failure, Health, Report, Verification
 from minimizer.vocabulary import Kind, Reason, Stage
 
 TITLES = {
@@ -146,6 +146,14 @@ def test_the_tracker_is_searched_by_operator_kind_and_message() -> None:
     assert query(sample_reports.crash()) == "is:issue torch.compile relu segfault"
     assert query(sample_reports.compile_error()) == "is:issue torch.compile relu KeyError buf"
     assert query(sample_reports.between()) == "is:issue torch.compile dynamo mutation"
+
+
+def test_no_time_of_this_machine_goes_upstream() -> None:
+    report = sample_reports.value()
+    report.health = Health(compile_seconds=121.9, eager_seconds=0.5, compiled_seconds=0.25)
+    found = issue(report)
+    for time in ("121.9", "0.5", "9.0", "3.2"):
+        assert time not in found.body
 
 
 def test_a_compile_error_is_shown_once() -> None:
