@@ -6,7 +6,7 @@ Everything that came out of the user's script or the compiler is untrusted, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from minimizer.report.confidence import confidence
 from minimizer.report.figures import differences
@@ -27,7 +27,7 @@ WHAT_HAPPENS = {
 }
 LAYOUT_ONLY = "Values equal, memory layout differs"
 NO_FAILURE = {
-    Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
+    Reason.FAILS_IN_EAGER: "The script also fails without torch.compile.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
     Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
     Reason.UNEXPLAINED: "Run by itself, the script fails only with the compiler, and nothing shows why.",
@@ -75,8 +75,7 @@ def verdict(report: Report) -> str:
     often = f"in {rate.failed} of {counted(rate.runs, 'run')} of the script"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
-    names = _names(report.culprits)
-    second = f"The culprit is {names}" if names else "The culprit is unknown"
+    second = _blamed(report)
     second += _blamed_stage(failure.stage)
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
@@ -246,9 +245,9 @@ def part(report: Report) -> str:
         return f"Part to blame: unknown. {escape(blame.what)}"
     said = f"Part to blame: {escape(blame.what)} ({', '.join(map(code, blame.items))}), found in {counted(blame.runs, 'run')}."
     if blame.confirmed:
-        said += " Without it the failure goes, and with only it on, of all of its kind, the failure comes."
+        said += " Turning it off fixes the failure; turning on only this one brings it back."
     else:
-        said += " Without it the failure goes; that it is enough by itself could not be shown."
+        said += " Turning it off fixes the failure; that it is enough by itself could not be shown."
     on_script = {
         True: " Without it the whole script passes.",
         False: " The whole script still fails without it.",
@@ -340,7 +339,7 @@ def reduction(report: Report) -> str:
     if done.level != "python":
         rows = [(f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}")]
     minimal = (
-        "No single part can be taken away any more."
+        "Minimal: removing any one part makes the failure disappear."
         if done.one_minimal
         else "It was not shown that nothing more can be taken away."
     )
@@ -401,12 +400,22 @@ def environment(report: Report) -> str:
 # Small forms -------------------------------------------------------------------------------------------------------
 
 
-def _names(culprits: Sequence[Culprit]) -> str:
-    roots = [c for c in culprits if c.root]
+def _blamed(report: Report) -> str:
+    """The beginning of a sentence that names the culprit."""
+    roots = [culprit for culprit in report.culprits if culprit.root]
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
-    names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
+    names = ", ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "unknown")
     module = next((c.module_name for c in roots if c.module), "")
-    return f"{names} in {code(module)}" if names and module else names
+    where = f" in {code(module)}" if module and names != "unknown" else ""
+    is_minimal = report.reduction is not None and report.reduction.one_minimal
+    verb = (
+        "The culprit is"
+        if len(ops) < 2
+        else "These operations fail only together:"
+        if is_minimal
+        else "The culprits are"
+    )
+    return f"{verb} {names}{where}"
 
 
 def _number(value: float | None) -> str:

@@ -86,6 +86,17 @@ def test_the_report_begins_with_two_sentences() -> None:
     )
 
 
+def test_several_operators_are_said_to_fail_together_only_where_that_was_shown() -> None:
+    report = full()
+    report.culprits[0].nodes, report.culprits[0].ops = ["full", "softmax"], ["aten.full", "aten._softmax"]
+    together = (
+        "These operations fail only together: `aten.full`, `aten._softmax` in `blocks.7.activation`, and Inductor"
+    )
+    assert together in render(report, script_name="a.py", repro=REPRO)
+    report.reduction = Reduction(nodes_before=750, nodes_after=9)
+    assert "The culprits are `aten.full`, `aten._softmax` in" in render(report, script_name="a.py", repro=REPRO)
+
+
 def test_another_memory_layout_is_the_headline() -> None:
     failure = Failure(kind=Kind.WRONG_METADATA, layout_only=True)
     text = render(full().model_copy(update={"failure": failure}), script_name="train.py", repro=None)
@@ -204,7 +215,10 @@ def test_the_part_to_blame_is_named_with_how_it_was_confirmed() -> None:
     )  # fmt: skip
     text = render(report, script_name="a.py", repro=REPRO)
     assert "the lowering of aten.relu.default (`lowerings/aten.relu.default`), found in 3 runs." in text
-    assert "with only it on, of all of its kind, the failure comes. Without it the whole script passes." in text
+    assert (
+        "Turning it off fixes the failure; turning on only this one brings it back. Without it the whole script passes."
+        in text
+    )
 
 
 def test_settings_that_change_nothing_are_folded_away() -> None:

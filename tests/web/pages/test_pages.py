@@ -278,8 +278,8 @@ def test_an_answer_from_before_is_shown_as_one(client: FlaskClient, store: Store
     first = client.post("/jobs", data=asked)
     Hands(store, store.jobs()[0][0]).minimize()
     again = client.post("/jobs", data=asked, follow_redirects=True)
-    assert "asked before" not in client.get(first.location).text
-    assert "asked before" in again.text
+    assert "submitted before" not in client.get(first.location).text
+    assert "submitted before" in again.text
 
 
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
