@@ -64,8 +64,9 @@ def test_nothing_of_the_users_program_or_environment_is_in_it(make: Callable[[],
         assert private not in found.text
 
 
-def test_what_is_too_long_for_a_link_is_cut_from_the_outermost_frames_and_the_body_says_where_it_is() -> None:
+def test_what_is_too_long_for_a_link_loses_idle_settings_and_outer_frames_and_says_where_they_are() -> None:
     found = issue(sample_reports.compile_error())
+    assert "`simdlen = 1`" not in found.body and "`fallback_by_default`" in found.body
     assert "lines before" in found.body and "KeyError: 'buf1'\n```" in found.body
     assert "Attached: `report.md`" in found.body
     assert "Attached" not in issue(sample_reports.value()).body
