@@ -62,7 +62,7 @@ def sentence(event: Event) -> str | None:
 
 def _failure(failure: dict[str, Any]) -> str:
     seen = failure.get("reproducibility") or {}
-    times = f" ({seen['failed']} of {seen['runs']} runs)" if seen.get("runs") else ""
+    times = f" ({seen['failed']} of {seen['runs']} runs of the script)" if seen.get("runs") else ""
     message = printable(failure.get("message", ""), 200)
     return f"It fails: {failure['kind']}{times}" + (f": {message}" if message else "")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from minimizer.cli.progress import printable
+from minimizer.report.figures import differences
 from minimizer.report.instances import others
-from minimizer.report.model import Largest, line_of, module_of, operators_of
+from minimizer.report.model import Largest, Report, line_of, module_of, operators_of
 from minimizer.vocabulary import Status
 
 HEADLINES = {
@@ -35,6 +39,7 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     lines += [
         f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
     ]
+    lines += _difference(report)
     blame, workaround = report.get("blame"), report.get("workaround")
     if blame and blame["items"]:
         lines.append(f"to blame   {printable(blame['what'], 400)}{' (confirmed)' if blame['confirmed'] else ''}")
@@ -42,10 +47,12 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         minimal = ", 1-minimal" if reduction["one_minimal"] else ""
         lines.append(
             f"reduced    {reduction['nodes_before']} nodes to {reduction['nodes_after']}{minimal},"
-            f" {reduction['trials']} trials in {reduction['seconds']:.0f} s"
+            f" {reduction['trials']} trials of smaller programs in {reduction['seconds']:.0f} s"
         )
     if verification := report.get("verification"):
-        lines.append(f"verified   {verification['failed_same']} of {verification['runs']} runs in a clean process")
+        lines.append(
+            f"verified   repro.py failed in {verification['failed_same']} of {verification['runs']} clean processes"
+        )
     if workaround and workaround["code"]:
         lines += _workaround(workaround)
     elif workaround:
@@ -55,6 +62,13 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     if folder is not None:
         lines += _files(folder)
     return lines
+
+
+def _difference(report: dict[str, Any]) -> list[str]:
+    """The largest difference, and of what; nothing of a report that a service of another version has written."""
+    with suppress(ValidationError):
+        return [f"difference {printable(one.words)}" for one in differences(Report.model_validate(report))[:1]]
+    return []
 
 
 def _coverage(checked: dict[str, Any]) -> list[str]:

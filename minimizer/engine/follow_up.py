@@ -225,11 +225,14 @@ class FollowUp:
 
     def examine(self) -> None:
         """How healthy the compiled code is, where a run more costs little and comes to an end."""
-        failure = self.report.failure
+        failure, health = self.report.failure, self.report.health
         if failure is not None and failure.kind in (Kind.CRASH, Kind.HANG):
+            health.untimed = "the script does not come to its end"
             return
         if not self.has_time(Step.HEALTH):
+            health.untimed = "there was no time for one more run of the script"
             return
+        health.untimed = "the run that times calls did not come to its end"
         with self.adding(Step.HEALTH):
             examine(self.surveys, self.place, self.journal)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.report import issue_sections, maintainers, sections
+from minimizer.report import issue_sections, maintainers, measurements, sections
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
 from minimizer.report.side_by_side import side_by_side
@@ -32,13 +32,13 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Necessary conditions", maintainers.conditions(report, repro)),
             ("Replay", maintainers.replay(report, repro)),
             ("Workaround", sections.workaround(report)),
-            ("Layers", sections.layers(report)),
+            ("Layers", measurements.layers(report)),
             ("What was tried", sections.attempts(report)),
-            ("Health", sections.health(report)),
-            ("Reduction", sections.reduction(report)),
+            ("Health", measurements.health(report)),
+            ("Reduction", measurements.reduction(report)),
             ("PyTorch's own minifier", sections.witnesses(report)),
             ("Also seen", sections.also_seen(report)),
-            ("What was checked", sections.checked(report, script_name)),
+            ("What was checked", measurements.checked(report, script_name)),
             ("Notes", bullets(escape(note) for note in report.notes)),
             ("Versions", sections.versions(report)),
             ("Labels", ", ".join(map(code, maintainers.labels(report, repro)))),

@@ -17,7 +17,7 @@ TRACKER = "https://github.com/pytorch/pytorch/issues"
 MAX_URL = 8000
 """Characters of a link: GitHub refuses a request line of 8 KiB and more."""
 CUTS = (
-    Cut(), Cut(log_lines=40), Cut(log_lines=20), Cut(log_lines=10), Cut(10, has_settings=False),
+    Cut(), Cut(has_settings=False), Cut(40, has_settings=False), Cut(20, has_settings=False), Cut(10, has_settings=False),
     Cut(10, has_settings=False, has_repro=False), Cut(3, has_settings=False, has_repro=False),
 )  # fmt: skip
 """What is left out, the first with which the link is short enough. Whatever it is lies in a file, and the body says in which."""

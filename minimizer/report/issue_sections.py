@@ -61,6 +61,7 @@ class Cut:
 
     log_lines: int = sections.MAX_STACK_LINES
     has_settings: bool = True
+    """Those that change nothing."""
     has_repro: bool = True
 
 
@@ -123,7 +124,8 @@ def reproducer(report: Report, repro: str, cut: Cut) -> str:
 def ablation(report: Report, cut: Cut) -> str:
     """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
     ladder = table(("backend", "outcome"), [(code(rung.backend), escape(rung.outcome)) for rung in report.ladder])
-    parts = [ladder, sections.part(report), *(sections.settings(report) if cut.has_settings else ())]
+    telling, without_effect = sections.settings(report)
+    parts = [ladder, sections.part(report), telling, without_effect if cut.has_settings else ""]
     return without_paths("\n\n".join(filter(None, parts)))
 
 

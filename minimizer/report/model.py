@@ -349,7 +349,11 @@ class Health(Part):
     graph_breaks: list[str] = Field(default_factory=list)
     recompiles: list[str] = Field(default_factory=list)
     frames: list[str] = Field(default_factory=list, description="Compile time by frame.")
-    compile_seconds: float | None = None
+    compile_seconds: float | None = Field(None, description="Null where nothing was compiled.")
+    is_crowded: bool = Field(
+        False, description="More processes than cores wanted to run meanwhile: the compile times are too long."
+    )
+    untimed: str = Field("", description="Why no call was timed, as the end of a sentence; empty if some were.")
     eager_seconds: float | None = None
     compiled_seconds: float | None = None
 

@@ -6,12 +6,12 @@ Everything that came out of the user's script or the compiler is untrusted, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from minimizer.report.confidence import confidence
+from minimizer.report.figures import differences
 from minimizer.report.instances import compared
-from minimizer.report.layer_rows import LayerRow, layer_rows
-from minimizer.report.model import Culprit, Error, Report, ScriptError, Source, SourceLine
+from minimizer.report.model import Culprit, Error, Failure, Report, ScriptError, Source, SourceLine
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
@@ -28,7 +28,7 @@ WHAT_HAPPENS = {
 }
 LAYOUT_ONLY = "Values equal, memory layout differs"
 NO_FAILURE = {
-    Reason.FAILS_IN_EAGER: "The script fails without the compiler too.",
+    Reason.FAILS_IN_EAGER: "The script also fails without torch.compile.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
     Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
     Reason.UNEXPLAINED: "Run by itself, the script fails only with the compiler, and nothing shows why.",
@@ -54,7 +54,6 @@ ENVIRONMENT = (
 MAX_MESSAGE_LINES = 30
 MAX_STACK_LINES = 80
 """They come shortened, unless the child was hostile."""
-MAX_LAYERS = 20
 
 
 def is_in_dispute(report: Report) -> bool:
@@ -72,13 +71,10 @@ def verdict(report: Report) -> str:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
     rate = failure.reproducibility
-    often = "in every run" if rate.failed == rate.runs else f"in {rate.failed} of {rate.runs} runs"
-    if rate.runs == 1:
-        often = "in the one run that was made"
+    often = f"in {rate.failed} of {counted(rate.runs, 'run')} of the script"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
-    names = _names(report.culprits)
-    second = f"The culprit is {names}" if names else "The culprit is unknown"
+    second = _blamed(report)
     second += _blamed_stage(failure.stage)
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
@@ -107,7 +103,7 @@ def reproducer(report: Report, repro: str | None) -> str:
         how = "fresh processes" if found.clean_process else "processes that were not fresh"
         not_passed = "was not seen to pass" if found.stopped else "**does not pass**"
         off = "passes" if found.passes_with_compiler_off else not_passed
-        said = f"Run from this text in {how} it failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
+        said = f"Run from this text in {how} `repro.py` failed in the same way in {found.failed_same} of {counted(found.runs, 'run')}, and it {off} with `TORCHDYNAMO_DISABLE=1`."
         if not found.holds:
             said = f"**Not verified.** {said}"
         if found.stopped:
@@ -127,12 +123,18 @@ def error_logs(report: Report) -> str:
     said = printed(report)
     parts = [
         code(failure.exception_type or ""),
-        f"What the script showed:\n\n{log(shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
+        f"{_of_what(failure)}:\n\n{log(shown(failure.traceback, failure.message), MAX_STACK_LINES)}"
         if failure.message or failure.traceback
         else "",
         f"What the reproducer printed:\n\n{log(said)}" if said else "",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _of_what(failure: Failure) -> str:
+    """Whose words a message is in: a script that is wrong without a word has none."""
+    is_ours = failure.kind.is_numeric and failure.exception_type is None and failure.mechanism is None
+    return "The first difference in what a graph of the script returns" if is_ours else "What the script showed"
 
 
 def printed(report: Report) -> str:
@@ -163,7 +165,13 @@ def log(text: str, most: int = MAX_MESSAGE_LINES) -> str:
 def culprits(report: Report) -> str:
     if report.failure is None:
         return ""
-    return "\n".join(map(_culprit, report.culprits)) or "unknown"
+    return "\n\n".join(filter(None, (_difference(report), "\n".join(map(_culprit, report.culprits)) or "unknown")))
+
+
+def _difference(report: Report) -> str:
+    """The largest difference that was measured, and of what; behind it those that are of something else."""
+    first, *others = [escape(figure.words) for figure in differences(report)] or [""]
+    return f"Largest difference: **{first}**{''.join(f'; {other}' for other in others)}." if first else ""
 
 
 def _culprit(culprit: Culprit) -> str:
@@ -190,7 +198,7 @@ def _place(source: Source | SourceLine) -> str:
 
 def _errors(culprit: Culprit) -> Iterable[str]:
     for name, error in (
-        ("given eager's inputs", culprit.local_error),
+        ("in the repro", culprit.local_error),
         ("in the whole model", culprit.propagated_error),
     ):
         if error is not None and (said := _error(error)):
@@ -241,9 +249,9 @@ def part(report: Report) -> str:
         return f"Part to blame: unknown. {escape(blame.what)}"
     said = f"Part to blame: {escape(blame.what)} ({', '.join(map(code, blame.items))}), found in {counted(blame.runs, 'run')}."
     if blame.confirmed:
-        said += " Without it the failure goes, and with only it on, of all of its kind, the failure comes."
+        said += " Turning it off fixes the failure; turning on only this one brings it back."
     else:
-        said += " Without it the failure goes; that it is enough by itself could not be shown."
+        said += " Turning it off fixes the failure; that it is enough by itself could not be shown."
     on_script = {
         True: " Without it the whole script passes.",
         False: " The whole script still fails without it.",
@@ -270,82 +278,6 @@ def how_sure(report: Report) -> str:
     return f"Confidence: **{found.level}**. {' '.join(f'{escape(reason)}.' for reason in found.reasons)}"
 
 
-def layers(report: Report) -> str:
-    """The layers that are not good: roots first, since what follows from them may be the rest of the model."""
-    suspects = [row for row in layer_rows(report.layers, report.culprits) if row.layer.verdict != "good"]
-    suspects.sort(key=lambda row: row.layer.verdict != "bad")
-    rows = [
-        (
-            str(layer.order),
-            (code(row.name) or "(no module)") + (f", {row.part}" if row.part else ""),
-            code(layer.cls),
-            layer.phase,
-            _number(layer.local_error),
-            _number(layer.propagated_error),
-            _number(layer.compiled_vs_fp64),
-            _number(layer.eager_vs_fp64),
-            _layer_verdict(row),
-        )
-        for row in suspects[:MAX_LAYERS]
-        for layer in [row.layer]
-    ]
-    errors = ("local error", "propagated error", "compiled vs fp64", "eager vs fp64")
-    head = ("order", "layer", "class", "phase", *errors, "verdict")
-    good = sum(layer.verdict == "good" for layer in report.layers)
-    said = [f"{_more_layers(len(suspects) - len(rows))} not good."] if len(suspects) > len(rows) else []
-    said += [f"{_more_layers(good)} good."] if good and rows else []
-    lost = next((layer for layer in sorted(report.layers, key=lambda layer: layer.order) if layer.nonfinite), None)
-    if lost is not None and lost.nonfinite is not None:
-        sides = {"both": "on both sides", "eager": "in eager", "compiled": "in the compiled code"}
-        said.append(
-            f"The first NaN or Inf is {lost.nonfinite.what} at {lost.nonfinite.index} of {code(lost.path)}, {sides[lost.nonfinite.side]}."
-        )
-    return "\n\n".join(filter(None, (table(head, rows), " ".join(said))))
-
-
-def _layer_verdict(row: LayerRow) -> str:
-    said = f"{row.layer.verdict} (root)" if row.layer.verdict == "bad" else row.layer.verdict
-    return f"**{said}, the culprit**" if row.is_culprit else said
-
-
-def health(report: Report) -> str:
-    health = report.health
-    said = [
-        f"compile time: {health.compile_seconds:.1f} s" if health.compile_seconds is not None else "",
-        _pays(health.eager_seconds, health.compiled_seconds),
-        *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
-        *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
-    ]
-    return bullets(filter(None, said))
-
-
-def _pays(eager: float | None, compiled: float | None) -> str:
-    if not eager or not compiled:
-        return ""
-    times = f"a call takes {eager * 1000:.3g} ms in eager and {compiled * 1000:.3g} ms compiled"
-    return (
-        f"{times}: {eager / compiled:.2f} times as fast"
-        if compiled < eager
-        else f"{times}: compiling does not pay here"
-    )
-
-
-def reduction(report: Report) -> str:
-    done = report.reduction
-    if done is None:
-        return ""
-    rows = [("lines", f"{done.lines_before:,}", f"{done.lines_after:,}")]
-    if done.level != "python":
-        rows.insert(0, (f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}"))
-    minimal = (
-        "No single part can be taken away any more."
-        if done.one_minimal
-        else "It was not shown that nothing more can be taken away."
-    )
-    figures = f"{counted(done.trials, 'trial')} in {done.seconds:.0f} s, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"
-    return f"{table(('', 'before', 'after'), rows)}\n\n{figures}"
-
-
 def witnesses(report: Report) -> str:
     said = {True: "agrees", False: "disagrees", None: "says nothing"}
     rows = [(f"`{w.after}`, level {w.level}", escape(w.outcome), said[w.agrees]) for w in report.witnesses]
@@ -357,17 +289,6 @@ def also_seen(report: Report) -> str:
     return bullets(
         f"{code(seen.kind)} {code(seen.message or seen.signature)}, {_times(seen.times)}" for seen in report.also_seen
     )
-
-
-def checked(report: Report, script_name: str) -> str:
-    seen = report.checked
-    calls = f"{counted(seen.calls, 'call')} compared with eager of {seen.calls_made:,} that were counted"
-    graphs = counted(seen.graphs, "compiled graph")
-    said = [f"{code(script_name)}: {graphs}, {calls}, {counted(seen.backward, 'backward')} replayed."]
-    if seen.largest is not None:
-        said.append(f"Largest difference: {escape(seen.largest.words)}.")
-    left_out = bullets(f"not compared: {escape(line)}" for line in seen.not_compared)
-    return "\n\n".join(filter(None, (" ".join(said), left_out)))
 
 
 def attempts(report: Report) -> str:
@@ -397,21 +318,18 @@ def environment(report: Report) -> str:
 # Small forms -------------------------------------------------------------------------------------------------------
 
 
-def _names(culprits: Sequence[Culprit]) -> str:
-    roots = [c for c in culprits if c.root]
+def _blamed(report: Report) -> str:
+    """The beginning of a sentence that names the culprit."""
+    roots = [culprit for culprit in report.culprits if culprit.root]
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
-    names = " with ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "")
+    names = ", ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "unknown")
     module = next((c.module_name for c in roots if c.module), "")
-    return f"{names} in {code(module)}" if names and module else names
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
+    where = f" in {code(module)}" if module and names != "unknown" else ""
+    is_minimal = report.reduction is not None and report.reduction.one_minimal
+    if len(ops) < 2:
+        return f"The culprit is {names}{where}"
+    return f"{'These operations fail only together:' if is_minimal else 'The culprits are'} {names}{where}"
 
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
-
-
-def _more_layers(count: int) -> str:
-    return f"{counted(count, 'more layer')} {'is' if count == 1 else 'are'}"

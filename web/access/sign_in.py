@@ -41,7 +41,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
     found = None if name else here.store.identify_token(secret.strip())
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
-        error = "This password is not the one of this user." if name else "This token does not count (any more)."
+        error = "This password is not the one of this user." if name else "This token is unknown, expired or revoked."
         return turn_away(error, 401, following, by="password" if name else "token", name=name)
     return let_in(user, following, by=token or "", token=token)
 

@@ -244,7 +244,7 @@ def _sign_in_first() -> Problem:
     return Problem(
         401,
         "sign-in",
-        "Send a token that counts, as 'Authorization: Bearer TOKEN', or sign in under /login. It may have expired.",
+        "Send a valid token as 'Authorization: Bearer TOKEN', or sign in under /login. The one that was sent, if any, is unknown, expired or revoked.",
         {"WWW-Authenticate": "Bearer"},
     )
 

@@ -47,7 +47,7 @@ _KIND_TONES: dict[Kind, Tone] = {
 
 _REASONS: dict[Reason, tuple[str, str]] = {
     Reason.FAILS_IN_EAGER: (
-        "It fails without the compiler too",
+        "It also fails without torch.compile",
         "The script ends in the same way with the compiler switched off, so torch.compile is not to blame. "
         "Make it run in eager mode first.",
     ),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 import minimizer
+from minimizer.report.figures import differences
 from minimizer.report.instances import compared, others
 from minimizer.report.model import module_of, operators_of
 from minimizer.vocabulary import counted
@@ -38,6 +39,7 @@ def install(app: Flask) -> None:
         outcome=diagnosis.outcome,
         sign=diagnosis.sign,
         operators=operators_of,
+        differences=differences,
         module=module_of,
         others=others,
         compared=compared,

@@ -192,6 +192,8 @@ class Health(Loose):
     failed: list[Text] = Field(default_factory=list, max_length=100)
     """Frames in which Dynamo met an error of its own, and the error."""
     compile_seconds: Number = None
+    untimed: Text = ""
+    """Why no call was timed."""
     eager_seconds: Number = None
     compiled_seconds: Number = None
 

@@ -102,7 +102,9 @@ class _Diagnosis:
     def _tell_blame(self) -> None:
         report = self._report
         if report.blame is None:
-            self._journal.note("The part of the compiler to blame was not found within its share of the time.")
+            self._journal.note(
+                "Ran out of time looking for the part of the compiler to blame: a larger --budget may find it."
+            )
             return
         if report.culprits and report.blame.items and not report.culprits[0].what:
             report.culprits[0].what = report.blame.what

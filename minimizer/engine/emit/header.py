@@ -43,8 +43,10 @@ def comment(
     """Verdict, versions, rate and the command to run, as comment lines."""
     where = "" if failure.stage in (Stage.UNKNOWN, Stage.CUSTOM_OP) else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
-    often = f"failed in {rate.failed} of {rate.runs} "
-    often += f"compilations, so up to {attempts} are made here" if attempts > 1 else "runs"
+    times = f"failed in {rate.failed} of {rate.runs}"
+    often = f"the script {times} {'run' if rate.runs == 1 else 'runs'}"
+    if attempts > 1:
+        often = f"{times} compilations, so up to {attempts} are made here"
     is_behind = details.get("backward", False) and failure.kind is not Kind.WRONG_GRADIENT
     what = ("the backward of " if is_behind else "") + subject(culprits)
     sentences = [

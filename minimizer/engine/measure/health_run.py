@@ -38,7 +38,7 @@ def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
     with suppress(ChildFailed):
         found = surveys.health(trace=str(folder))
         if found is not None:
-            journal.report.health = report_of(found)
+            journal.report.health = report_of(found, is_crowded=surveys.is_crowded)
     trace = _trace(place, folder)
     if trace is None:
         return
@@ -48,9 +48,9 @@ def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
         journal.sink.artifact(PAGE, pages)
 
 
-def report_of(found: protocol.Health) -> Health:
+def report_of(found: protocol.Health, *, is_crowded: bool) -> Health:
     """The part of the report that says it."""
-    return Health(**found.model_dump(exclude={"failed", "breaks"}))
+    return Health(**found.model_dump(exclude={"failed", "breaks"}), is_crowded=is_crowded)
 
 
 def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:

@@ -19,7 +19,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.watchdog import Limits, Silence, Watchdog
+from minimizer.engine.child.watchdog import Limits, Silence, Watchdog, crowding
 from minimizer.engine.coverage import Extent
 from minimizer.engine.survey.cases import (
     Case,
@@ -36,6 +36,8 @@ from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
+CROWDED = 1.5
+"""Processes that want each core, beyond which a time says more of the machine than of the compiler."""
 HANG_AFTER = 60.0
 """Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
 QUIET = 60.0
@@ -99,6 +101,8 @@ class Surveys:
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
         self._watchdog: Watchdog | None = None
         self._cold: protocol.Health | None = None
+        self.is_crowded = False
+        """Whether the machine was crowded while the compile times were taken that `health` returns."""
 
     @property
     def doing(self) -> str:
@@ -180,7 +184,7 @@ class Surveys:
         if (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
             if self._cold is None:
-                self._cold = finished.health
+                self._cold, self.is_crowded = finished.health, crowding() > CROWDED
             compared = sum(len(graph.compared) for graph in finished.calls)
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
@@ -323,6 +327,8 @@ class Surveys:
         """
         cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
         survey = self.run(values=False, measure=True, trace=trace, nice=10, environ=cold)
+        if self._cold is None:
+            self.is_crowded = crowding() > CROWDED
         if survey.held is not None:
             survey.close()
             return survey.held.failure.health

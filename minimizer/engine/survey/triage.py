@@ -271,12 +271,14 @@ class Triage:
             always = len(raised) == len(eager)
             how = "" if always else f", in {len(raised)} of {counted(len(eager), 'run')}"
             is_same = raised[0].root_type == error.root_type
-            blame = "torch.compile is not to blame." if is_same else f"with the compiler it ends by {line_of(error)}."
+            blame = (
+                "torch.compile is not to blame." if is_same else f"with torch.compile it ends with {line_of(error)}."
+            )
             at = f" ({source[0]}:{source[1]})" if (source := raised[0].source) is not None else ""
             return Settled(
                 Status.FAILED,
                 Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
-                f"The script fails without the compiler too{how}: {line_of(raised[0])}{at}. Fix that first; {blame}",
+                f"The script also fails without torch.compile{how}: {line_of(raised[0])}{at}. Fix that first; {blame}",
                 finished.checked,
                 exception=raised[0],
             )

@@ -21,6 +21,8 @@ TIMED_CALLS = 30
 """How often each side of a graph is called anew to be timed, in turns so that both meet the same machine; the fastest counts."""
 TIMED_SECONDS = 1.0
 """No further turn is begun once the turns of a graph have taken that long."""
+CROWDED = "other processes wanted the cores in every turn"
+UNRUN = "no call of a compiled graph came back"
 MOST = 50
 MOST_COMPILATIONS = 10_000
 """How many Dynamo is to keep in its books; by default it forgets all but the last 64."""
@@ -33,6 +35,7 @@ class Health:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
         self._script = script
         self._ours = 0.0
+        self._has_tried = False
         self._eager: dict[int, float] = {}
         self._compiled: dict[int, float] = {}
 
@@ -46,6 +49,7 @@ class Health:
         A turn in which somebody else wanted our cores does not count: threads that wait for each other can take a thousand times
         as long then, on one side only.
         """
+        self._has_tried = True
         rng = snapshot.rng_state()
         started = time.perf_counter()
         for _ in range(TIMED_CALLS):
@@ -64,7 +68,7 @@ class Health:
 
     def to_json(self) -> dict[str, Any]:
         """Seconds of a call are summed over the graphs that were timed on both sides, those of compiling over all compilations:
-        None where some are forgotten.
+        None where some are forgotten, or nothing was compiled.
         """
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
@@ -78,7 +82,8 @@ class Health:
                 for m in frames
                 if (reason := getattr(m, "recompile_reason", None))
             ),
-            "compile_seconds": max(0.0, seconds) if len(metrics) < MOST_COMPILATIONS else None,
+            "compile_seconds": seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
+            "untimed": "" if both else CROWDED if self._has_tried else UNRUN,
             "frames": _told(
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
                 for m in frames

@@ -80,6 +80,7 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
     seen = times.to_json()
     expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
     assert (seen["eager_seconds"], seen["compiled_seconds"]) == expected
+    assert not seen["untimed"]
 
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +90,13 @@ def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -
     seen = times.to_json()
     assert seen["eager_seconds"] is None
     assert seen["compiled_seconds"] is None
+    assert seen["untimed"] == "other processes wanted the cores in every turn"
+
+
+def test_what_was_not_compiled_took_no_time_to_compile() -> None:
+    seen = health.Health("script.py").to_json()
+    assert seen["compile_seconds"] is None
+    assert seen["untimed"] == "no call of a compiled graph came back"
 
 
 HIDDEN = """

@@ -208,7 +208,7 @@ def test_progress_is_plain_lines_on_stderr(minimizer: CommandLine, script: Path)
     said = [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()]
     assert said == [
         f"{Step.REDUCE.what} ...",
-        "It fails: wrong_output (3 of 3 runs)",
+        "It fails: wrong_output (3 of 3 runs of the script)",
         "  40 nodes of 40, 5 trials",
         "  7 nodes of 40, 5 trials",
         "At fault: aten.relu in blocks.7",

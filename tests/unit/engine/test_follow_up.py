@@ -131,3 +131,13 @@ def test_what_fails_now_and_then_is_no_matter_of_memory(follow_up: FollowUp, see
     first = Found(report, 1, seen, Found(report, 5, HOLDS))
     assert follow_up.verify(cast(Any, first)) is cast(Any, first)
     assert report.reduction == Reduction(nodes_after=1, one_minimal=True)
+
+
+def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
+    report = follow_up.report
+    report.timings[Step.SURVEY] = 400.0
+    follow_up.examine()
+    assert report.health.untimed == "one more run of the script may take the 400 s that its survey took"
+    report.failure = Failure(kind=Kind.CRASH)
+    follow_up.examine()
+    assert report.health.untimed == "the script does not come to its end"

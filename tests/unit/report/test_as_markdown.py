@@ -82,9 +82,20 @@ def full() -> Report:
 def test_the_report_begins_with_two_sentences() -> None:
     first = render(full(), script_name="train.py", repro=REPRO).splitlines()[0]
     assert first == (
-        "**The compiled code computes wrong values under `torch.compile` on cpu, in every run.** "
+        "**The compiled code computes wrong values under `torch.compile` on cpu, in 3 of 3 runs of the script.** "
         "The culprit is `aten.relu` in `blocks.7.activation`, and Inductor is the first part of the compiler to go wrong."
     )
+
+
+def test_several_operators_are_said_to_fail_together_only_where_that_was_shown() -> None:
+    report = full()
+    report.culprits[0].nodes, report.culprits[0].ops = ["full", "softmax"], ["aten.full", "aten._softmax"]
+    together = (
+        "These operations fail only together: `aten.full`, `aten._softmax` in `blocks.7.activation`, and Inductor"
+    )
+    assert together in render(report, script_name="a.py", repro=REPRO)
+    report.reduction = Reduction(nodes_before=750, nodes_after=9)
+    assert "The culprits are `aten.full`, `aten._softmax` in" in render(report, script_name="a.py", repro=REPRO)
 
 
 def test_another_memory_layout_is_the_headline() -> None:
@@ -107,13 +118,13 @@ def test_all_that_maintainers_ask_for_is_there() -> None:
     text = render(full(), script_name="train.py", repro=REPRO)
     for expected in (
         "```python\nimport torch\n```",
-        "failed in the same way in 3 of 3 runs, and it passes with `TORCHDYNAMO_DISABLE=1`",
+        "`repro.py` failed in the same way in 3 of 3 runs, and it passes with `TORCHDYNAMO_DISABLE=1`",
         "- `aten.relu`, module `blocks.7.activation`, `model.py` line 29: `self.activation(x)`",
-        "error given eager's inputs: max. absolute 1, 3 of 8 elements",
+        "error in the repro: max. absolute 1, 3 of 8 elements",
         "| `inductor` | wrong\\_output | 9.0 |",
         "| `fallback_by_default` | `True` | passes |",
         "| call nodes (dynamo graph) | 750 | 1 |",
-        "31 trials in 41 s",
+        "31 trials of smaller programs in 41 s",
         "torch._dynamo.disable(f)",
         "| `aot`, level 4 | no repro | says nothing |",
         "`train.py`: 1 compiled graph, 2 calls compared with eager of 16 that were counted",
@@ -190,7 +201,7 @@ def test_the_contract_form_is_strict_json() -> None:
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     text = render(Report(status=Status.PARTIAL, failure=Failure(kind=Kind.CRASH)), script_name="a.py", repro=None)
     assert text.startswith(
-        "**The process dies under `torch.compile`, in the one run that was made.** The culprit is unknown; the stage to blame is unknown."
+        "**The process dies under `torch.compile`, in 1 of 1 run of the script.** The culprit is unknown; the stage to blame is unknown."
     )
     for title in ("Where", "Ablation", "Workaround", "Versions"):
         assert f"## {title}\n\nunknown" in text
@@ -205,7 +216,10 @@ def test_the_part_to_blame_is_named_with_how_it_was_confirmed() -> None:
     )  # fmt: skip
     text = render(report, script_name="a.py", repro=REPRO)
     assert "the lowering of aten.relu.default (`lowerings/aten.relu.default`), found in 3 runs." in text
-    assert "with only it on, of all of its kind, the failure comes. Without it the whole script passes." in text
+    assert (
+        "Turning it off fixes the failure; turning on only this one brings it back. Without it the whole script passes."
+        in text
+    )
 
 
 def test_settings_that_change_nothing_are_folded_away() -> None:
@@ -350,7 +364,7 @@ def test_one_of_a_kind_is_no_plural() -> None:
     report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
     text = render(report, script_name="a.py", repro=REPRO)
     for said in (
-        "1 trial in 41 s, 1 answer from",
+        "1 trial of smaller programs in 41 s, 1 answer from",
         "1 compiled graph, 1 call compared",
         "in 1 of 1 run,",
         "1 of 1 element",

@@ -13,7 +13,7 @@ from sample_reports import REPRO
 
 from minimizer.report.as_markdown import render
 from minimizer.report.issue import MAX_URL, Issue, issue_of
-from minimizer.report.model import Culprit, Failure, Report, Verification
+from minimizer.report.model import Culprit, Failure, Health, Report, Verification
 from minimizer.vocabulary import Kind, Reason, Stage
 
 TITLES = {
@@ -64,8 +64,9 @@ def test_nothing_of_the_users_program_or_environment_is_in_it(make: Callable[[],
         assert private not in found.text
 
 
-def test_what_is_too_long_for_a_link_is_cut_from_the_outermost_frames_and_the_body_says_where_it_is() -> None:
+def test_what_is_too_long_for_a_link_loses_idle_settings_and_outer_frames_and_says_where_they_are() -> None:
     found = issue(sample_reports.compile_error())
+    assert "`simdlen = 1`" not in found.body and "`fallback_by_default`" in found.body
     assert "lines before" in found.body and "KeyError: 'buf1'\n```" in found.body
     assert "Attached: `report.md`" in found.body
     assert "Attached" not in issue(sample_reports.value()).body
@@ -146,6 +147,14 @@ def test_the_tracker_is_searched_by_operator_kind_and_message() -> None:
     assert query(sample_reports.crash()) == "is:issue torch.compile relu segfault"
     assert query(sample_reports.compile_error()) == "is:issue torch.compile relu KeyError buf"
     assert query(sample_reports.between()) == "is:issue torch.compile dynamo mutation"
+
+
+def test_no_time_of_this_machine_goes_upstream() -> None:
+    report = sample_reports.value()
+    report.health = Health(compile_seconds=121.9, eager_seconds=0.5, compiled_seconds=0.25)
+    found = issue(report)
+    for time in ("121.9", "0.5", "9.0", "3.2"):
+        assert time not in found.body
 
 
 def test_a_compile_error_is_shown_once() -> None:

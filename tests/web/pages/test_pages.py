@@ -16,7 +16,19 @@ from werkzeug.test import TestResponse
 
 from minimizer.options import Options
 from minimizer.report.instances import Instances
-from minimizer.report.model import Checked, Culprit, Failure, Largest, Layer, Report, ScriptError, Source, Workaround
+from minimizer.report.model import (
+    Checked,
+    Culprit,
+    Error,
+    Failure,
+    Health,
+    Largest,
+    Layer,
+    Report,
+    ScriptError,
+    Source,
+    Workaround,
+)
 from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
@@ -218,7 +230,7 @@ def test_job_page_says_it_all(client: FlaskClient, minimized: Job) -> None:
     ):
         assert words in page
     assert "Nodes fell from 40 to 1" in page
-    assert "Failed in the same way in 3 of 3 runs" in page
+    assert "Failed in the same way in 3 of 3 runs of repro.py" in page
     assert "Cancel" not in page
 
 
@@ -239,6 +251,23 @@ def test_nothing_is_to_be_filed_where_no_repro_holds(client: FlaskClient, hands:
     report = minimized_report()
     hands.finish(report.model_copy(update={"status": Status.PARTIAL, "verification": None}))
     assert 'id="issue"' not in client.get(f"/jobs/{hands.claim.job_id}").text
+
+
+def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Hands) -> None:
+    report = minimized_report()
+    report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
+    report.layers = [Layer(path="blocks.7", order=0, local_error=1.03, verdict="bad")]
+    report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes wanted the cores")
+    hands.finish(report)
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert (
+        "Largest difference: <b>1.03 in the script&#39;s layer blocks.7, compiled alone on eager&#39;s inputs</b>"
+        in page
+    )
+    assert "1 in the repro (1 of 1 element wrong)" in page and "Wrong elements" not in page
+    assert "<dt>Script fails</dt>" in page
+    assert "not measured, since other processes wanted the cores" in page
+    assert "too long: the machine had more to do than it has cores" in page
 
 
 def test_what_is_known_of_a_failure_stands_at_the_top_of_its_jobs(
@@ -336,8 +365,8 @@ def test_an_answer_from_before_is_shown_as_one(client: FlaskClient, store: Store
     first = client.post("/jobs", data=asked)
     Hands(store, store.jobs()[0][0]).minimize()
     again = client.post("/jobs", data=asked, follow_redirects=True)
-    assert "asked before" not in client.get(first.location).text
-    assert "asked before" in again.text
+    assert "submitted before" not in client.get(first.location).text
+    assert "submitted before" in again.text
 
 
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:

@@ -81,7 +81,7 @@ def test_a_wrong_value_reads_like_a_hand_written_script() -> None:
         repro.source
         == """\
 # torch.compile computes wrong values for aten.relu (first seen in Inductor).
-# torch 2.13.0, cpu; failed in 3 of 3 runs.
+# torch 2.13.0, cpu; the script failed in 3 of 3 runs.
 # Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if
 # it cannot run here.
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from canned_surveys import AT, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
 
+from minimizer.engine.survey import runs
 from minimizer.engine.survey.cases import Case
 from minimizer.vocabulary import Kind
 
@@ -78,14 +79,19 @@ def measured(**health: Any) -> dict[str, Any]:
     return finished(health={"eager_seconds": 2.0, "compiled_seconds": 1.0, **health})
 
 
-def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run() -> None:
+def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     warm = measured(compile_seconds=0.5, frames=["warm"])
     executor = CannedExecutor([finished(health={"compile_seconds": 9.0, "frames": ["cold"]}), warm])
     asked = asked_of(executor)
+    monkeypatch.setattr(runs, "crowding", lambda: 4.0)
     asked.run()
+    monkeypatch.setattr(runs, "crowding", lambda: 1.0)
     found = asked.surveys.health(trace="/trace")
     assert found is not None
     assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
+    assert asked.surveys.is_crowded, "as the machine was when these were taken"
     assert executor.asked[-1]["measure"] and executor.asked[-1]["environ"] == {}
 
 
