@@ -10,6 +10,7 @@ from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, disable_function, paste
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.engine.user_script.statements import lines_of
+from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.model import Mechanism, Workaround
 
 CONFIG = "torch._dynamo.config"
@@ -21,6 +22,7 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
 DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
+ENTRY = "torch.compile"
 NONE = "None was found: the script does the same with every change that was tried."
 
 
@@ -43,16 +45,16 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
     """What may help, the cheapest first. ``line`` is at fault, ``call`` the line of the call that shows it."""
     for setting in SETTINGS.get(mechanism, ()):
         yield Change(paste(text, setting), "a setting that holds for all that is compiled")
-    if line is None:
-        return
-    if (one := moved_out(text, line)) is not None:
+    if line is not None and (one := moved_out(text, line)) is not None:
         yield Change(one, "the graph breaks there, and what is lost or stale runs in eager")
-    if (one := disable_function(text, line)) is not None:
+    if line is not None and (one := disable_function(text, line)) is not None:
         yield Change(one, "one function runs in eager")
     if mechanism == "stale_guard" and (one := forgotten_before(text, call)) is not None:
         yield Change(one, "everything is compiled anew each time that this line is reached")
-    if (one := not_compiled(text, line)) is not None:
+    if line is not None and (one := not_compiled(text, line)) is not None:
         yield Change(one, "this function is not compiled", is_eager=True)
+    for one in entries_left_out(text):
+        yield Change(one, "this entry to the compiler is left out", is_eager=True)
 
 
 def moved_out(text: str, line: int) -> Pasted | None:
@@ -104,6 +106,37 @@ def not_compiled(text: str, line: int) -> Pasted | None:
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines.insert(first - 1, f"{indent}{DISABLE}\n")
     return Pasted("".join(lines), DISABLE, f"above line {first}, on {row.strip().removesuffix(':')[:100]}")
+
+
+def entries_left_out(text: str) -> Iterator[Pasted]:
+    """Without one of the script's entries to the compiler: the last resort, where no change inside of what it compiles helps.
+
+    ``fullgraph=True`` allows no function in eager, and ``torch.compile(f)`` undoes ``@torch.compiler.disable`` on ``f``.
+    """
+    tree = ast.parse(text)
+    names = imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            entries = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+            if any(full_name(entry, names) == ENTRY for entry in entries):
+                one = not_compiled(text, node.lineno)
+                if one is not None:
+                    yield one
+        elif isinstance(node, ast.Call) and full_name(node.func, names) == ENTRY and node.args:
+            yield from _replaced(text, node, node.args[0])
+
+
+def _replaced(text: str, old: ast.expr, new: ast.expr) -> Iterator[Pasted]:
+    """With one expression in the place of another that holds it; nothing where that goes over several lines."""
+    said = ast.get_source_segment(text, new)
+    if said is None or old.lineno != old.end_lineno:
+        return
+    lines = lines_of(text)
+    row = lines[old.lineno - 1]
+    start, end = len(row.encode()[: old.col_offset].decode()), len(row.encode()[: old.end_col_offset].decode())
+    lines[old.lineno - 1] = f"{row[:start]}{said}{row[end:]}"
+    code = lines[old.lineno - 1].strip()
+    yield Pasted("".join(lines), code, f"in line {old.lineno}, in place of: {row.strip()[:100]}")
 
 
 def forgotten_before(text: str, line: int) -> Pasted | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from minimizer.engine.between.workaround import forgotten_before, moved_out, not_compiled
+from minimizer.engine.between.workaround import entries_left_out, forgotten_before, moved_out, not_compiled
 
 TEXT = """\
 import torch
@@ -53,3 +53,32 @@ def test_stale_code_is_forgotten_before_the_call_that_uses_it() -> None:
     assert pasted is not None
     assert pasted.text == "import torch\nfor i in (1, 2):\n    torch._dynamo.reset()\n    f(i)\n"
     assert forgotten_before("if x: f(1)\n", 4) is None
+
+
+def test_an_entry_is_left_out_where_nothing_inside_of_it_may_run_in_eager() -> None:
+    text = """\
+import torch
+
+@torch.compile(fullgraph=True)
+def f(x):
+    return x
+
+def g(x):
+    return x
+
+class C:
+    pass
+
+fast = torch.compile(g, dynamic=True)
+print(torch.compile(C())(fast(f(1))))
+"""
+    pasted = list(entries_left_out(text))
+    assert [one.code for one in pasted] == ["@torch.compiler.disable", "fast = g", "print(C()(fast(f(1))))"]
+    assert "@torch.compiler.disable\n@torch.compile(fullgraph=True)\ndef f(x)" in pasted[0].text
+    assert pasted[1].text == text.replace("torch.compile(g, dynamic=True)", "g")
+    for one in pasted:
+        ast.parse(one.text)
+
+
+def test_an_entry_over_several_lines_stays() -> None:
+    assert list(entries_left_out("import torch\nf = torch.compile(\n    abs,\n)\n")) == []
