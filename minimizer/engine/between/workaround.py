@@ -22,6 +22,8 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
 DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
+READS = (ast.Attribute, ast.Subscript, ast.Call, ast.Compare, ast.IfExp, ast.BinOp)
+"""Expressions that may read what is stale; a name or a constant reads nothing."""
 ENTRY = "torch.compile"
 NONE = "None was found: the script does the same with every change that was tried."
 
@@ -58,19 +60,15 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
 
 
 def moved_out(text: str, line: int) -> Pasted | None:
-    """With a statement, or what a branch tests, in a function of its own that is never compiled; None where that cannot be."""
+    """With a statement, its value, or what a branch tests in a function that is never compiled; None where that cannot be."""
     tree = ast.parse(text)
     function = _around(tree, line)
     statement = next((s for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno == line), None)
     if function is None or statement is None or function is statement:
         return None
-    moved: ast.stmt | ast.expr = statement
-    if isinstance(statement, ast.If):
-        moved = statement.test
-    elif not isinstance(statement, ast.Expr | ast.AugAssign) or isinstance(
-        getattr(statement, "target", None), ast.Name
-    ):
-        return None
+    moved = _movable(statement)
+    if moved is None or (isinstance(statement, ast.Return) and function.body == [statement]):
+        return None  # nothing would be left to compile
     if moved.lineno != moved.end_lineno or any(
         isinstance(n, ast.Await | ast.Yield | ast.YieldFrom) for n in ast.walk(moved)
     ):
@@ -93,6 +91,21 @@ def moved_out(text: str, line: int) -> Pasted | None:
     lines[first - 1 : first - 1] = [*(f"{part}\n" for part in helper), "\n", "\n"]
     code = "\n".join([*helper, f"...  {call}"])
     return Pasted("".join(lines), code, f"in line {line}, in place of: {row.strip()[:100]}")
+
+
+def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
+    """What of a statement can be done elsewhere: all of it, where it gives no name of the function a value, or else the value."""
+    if isinstance(statement, ast.If):
+        return statement.test
+    if isinstance(statement, ast.Expr):
+        return statement
+    if isinstance(statement, ast.Assign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if not any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) for t in targets for n in ast.walk(t)):
+            return statement
+    if isinstance(statement, ast.Assign | ast.Return) and isinstance(statement.value, READS):
+        return statement.value
+    return None
 
 
 def not_compiled(text: str, line: int) -> Pasted | None:

@@ -37,6 +37,17 @@ def test_what_a_branch_tests_is_moved_out() -> None:
     assert "        if in_eager(cache, x):\n" in pasted.text
 
 
+def test_an_item_is_set_and_a_value_is_read_outside_of_what_is_compiled() -> None:
+    text = "import torch\n@torch.compile\ndef f(x, key):\n    hits[key] = hits.get(key, 0) + 1\n    rate = layer.rate\n    return x * rate\n"
+    item, value, result = (moved_out(text, line) for line in (4, 5, 6))
+    assert item is not None and "def in_eager(key):\n    hits[key] = hits.get(key, 0) + 1\n" in item.text
+    assert "\n    in_eager(key)\n    rate" in item.text
+    assert value is not None and "def in_eager():\n    return layer.rate\n" in value.text
+    assert "\n    rate = in_eager()\n" in value.text
+    assert result is not None and "\n    return in_eager(rate, x)\n" in result.text
+    assert moved_out("def f(x):\n    return g(x)\n", 2) is None
+
+
 def test_what_changes_names_of_the_function_stays() -> None:
     assert moved_out(TEXT, 9) is None
     assert moved_out(TEXT, 1) is None
