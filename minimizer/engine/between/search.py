@@ -170,9 +170,9 @@ class BetweenGraphs:
             drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
             for claim in claims(end):
                 needs_name = re.search(rf"\b{OUT}\b", claim.expression) is not None
-                yield _with_claim(shown if needs_name else text, claim)
+                yield asserted(shown if needs_name else text, claim)
         for shown in drawn:
-            yield from (_with_claim(shown, claim) for claim in claims(self._end(shown, oracle)))
+            yield from (asserted(shown, claim) for claim in claims(self._end(shown, oracle)))
 
     def _end(self, text: str, oracle: ExactOracle) -> tuple[Change, ...]:
         """What differs at the end of a script."""
@@ -242,16 +242,17 @@ def _raising(text: str, eager: str, compiled: str) -> str | None:
     return _guarded(ast.unparse(ast.fix_missing_locations(tree)))
 
 
-def _with_claim(text: str, claim: Claim) -> str:
+def asserted(text: str, claim: Claim) -> str:
     """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
     return f"{_guarded(text)}{claim.statement}\n"
 
 
 def _guarded(text: str) -> str:
     """The script, which ends with 125 where what it does, and not only defines, cannot run here."""
+    given = ast.parse(text).body
     body = sorted(
-        ast.parse(text).body,
-        key=lambda s: 0 if isinstance(s, ast.Import | ast.ImportFrom) else 1 if _is_plain_function(s) else 2,
+        given,
+        key=lambda s: 0 if isinstance(s, ast.Import | ast.ImportFrom) else 1 if _may_stand_first(s, given) else 2,
     )
     defined = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
     first = next((i for i, s in enumerate(body[:defined]) if not isinstance(s, (*DECLARATIONS, ast.Assign))), defined)
@@ -266,11 +267,14 @@ def _guarded(text: str) -> str:
     return f"{_lines(before)}try:\n{_lines(doing, indent=4)}{handlers}{CANNOT_RUN}{otherwise}"
 
 
-def _is_plain_function(statement: ast.stmt) -> bool:
-    """Whether it may stand before all that is done: nothing runs where it is defined."""
+def _may_stand_first(statement: ast.stmt, body: Sequence[ast.stmt]) -> bool:
+    """Whether it may stand before all that is done: nothing runs where it is defined, and nothing before it has its name."""
     if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
         return False
-    return not statement.args.defaults and not any(statement.args.kw_defaults)
+    before = body[: body.index(statement)]
+    names = {node.id for earlier in before for node in ast.walk(earlier) if isinstance(node, ast.Name)}
+    names |= {s.name for s in before if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    return statement.name not in names and not statement.args.defaults and not any(statement.args.kw_defaults)
 
 
 def _lines(statements: Sequence[ast.stmt], indent: int = 0) -> str:

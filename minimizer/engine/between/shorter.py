@@ -265,15 +265,21 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
-    """With a function of one expression as a ``lambda``; with shorter names too, which a line may need to be no longer than it may."""
+    """With a function of one expression as a ``lambda``; in a line that is too long, as few names as needed are shortened."""
     as_it_is = _as_lambda(source, function)
     yield as_it_is
-    for names in (_short_names(source, function), _short_names(source, function) | _short_words(source)):
-        if as_it_is is not None and _width(as_it_is) > WIDTH:
-            renaming: dict[int, Edit] = {
-                number_of(node): _with_name(names[text]) for node in as_it_is.nodes() if (text := _text(node)) in names
-            }
-            yield as_it_is.edited(renaming)
+    if as_it_is is None or _width(as_it_is) <= WIDTH:
+        return
+    names, words = _short_names(source, function), _short_words(source)
+    for word in ["", *sorted(words, key=len, reverse=True)]:
+        names |= {word: words[word]} if word else {}
+        renaming: dict[int, Edit] = {
+            number_of(node): _with_name(names[text]) for node in as_it_is.nodes() if (text := _text(node)) in names
+        }
+        renamed_source = as_it_is.edited(renaming)
+        yield renamed_source
+        if renamed_source is not None and _width(renamed_source) <= WIDTH:
+            return
 
 
 def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:

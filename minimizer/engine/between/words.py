@@ -14,7 +14,7 @@ MOST_ROWS, SHOWN = 8, 200
 METADATA = {"dtype", "shape", "stride", "requires_grad", "device", "layout"}
 MECHANISMS = {
     "lost_mutation": "a change of {what} that is lost",
-    "stale_guard": "compiled code that is used again although what it was compiled for has changed ({what})",
+    "stale_guard": "a call that reuses stale compiled code because a guard is missing ({what})",
     "leaked_state": "{what}, which is not put back",
     "wrong_order": "{what}, which is put in another order",
     "skipped_handler": "an exception handler that is skipped",

@@ -10,6 +10,7 @@ from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.statements import lines_of
+from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.model import Mechanism, Workaround
 
 CONFIG = "torch._dynamo.config"
@@ -21,6 +22,9 @@ SETTINGS: dict[Mechanism, tuple[str, ...]] = {
 DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
+READS = (ast.Attribute, ast.Subscript, ast.Call, ast.Compare, ast.IfExp, ast.BinOp)
+"""Expressions that may read what is stale; a name or a constant reads nothing."""
+ENTRY = "torch.compile"
 
 
 def find_workaround(
@@ -49,32 +53,28 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
     """What may help, the cheapest first. ``line`` is at fault, ``call`` the line of the call that shows it."""
     for setting in SETTINGS.get(mechanism, ()):
         yield Change(paste(text, setting), "a setting that holds for all that is compiled")
-    if line is None:
-        return
-    if (one := moved_out(text, line)) is not None:
+    if line is not None and (one := moved_out(text, line)) is not None:
         yield Change(one, "the graph breaks there, and what is lost or stale runs in eager")
-    if (one := disable_function(text, line)) is not None:
+    if line is not None and (one := disable_function(text, line)) is not None:
         yield Change(one, "one function runs in eager")
     if mechanism == "stale_guard" and (one := forgotten_before(text, call)) is not None:
         yield Change(one, "everything is compiled anew each time that this line is reached")
-    if (one := not_compiled(text, line)) is not None:
+    if line is not None and (one := not_compiled(text, line)) is not None:
         yield Change(one, "this function is not compiled")
+    for one in entries_left_out(text):
+        yield Change(one, "this entry to the compiler is left out")
 
 
 def moved_out(text: str, line: int) -> Pasted | None:
-    """With a statement, or what a branch tests, in a function of its own that is never compiled; None where that cannot be."""
+    """With a statement, its value, or what a branch tests in a function that is never compiled; None where that cannot be."""
     tree = ast.parse(text)
     function = _around(tree, line)
     statement = next((s for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno == line), None)
     if function is None or statement is None or function is statement:
         return None
-    moved: ast.stmt | ast.expr = statement
-    if isinstance(statement, ast.If):
-        moved = statement.test
-    elif not isinstance(statement, ast.Expr | ast.AugAssign) or isinstance(
-        getattr(statement, "target", None), ast.Name
-    ):
-        return None
+    moved = _movable(statement)
+    if moved is None or (isinstance(statement, ast.Return) and function.body == [statement]):
+        return None  # nothing would be left to compile
     if moved.lineno != moved.end_lineno or any(
         isinstance(n, ast.Await | ast.Yield | ast.YieldFrom) for n in ast.walk(moved)
     ):
@@ -99,6 +99,21 @@ def moved_out(text: str, line: int) -> Pasted | None:
     return Pasted("".join(lines), code, f"in line {line}, in place of: {row.strip()[:100]}")
 
 
+def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
+    """What of a statement can be done elsewhere: all of it, where it gives no name of the function a value, or else the value."""
+    if isinstance(statement, ast.If):
+        return statement.test
+    if isinstance(statement, ast.Expr):
+        return statement
+    if isinstance(statement, ast.Assign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if not any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) for t in targets for n in ast.walk(t)):
+            return statement
+    if isinstance(statement, ast.Assign | ast.Return) and isinstance(statement.value, READS):
+        return statement.value
+    return None
+
+
 def not_compiled(text: str, line: int) -> Pasted | None:
     """``@torch.compiler.disable`` on the function around a line, above its other decorators: ``torch.compile`` undoes one below it."""
     function = _around(ast.parse(text), line)
@@ -110,6 +125,37 @@ def not_compiled(text: str, line: int) -> Pasted | None:
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines.insert(first - 1, f"{indent}{DISABLE}\n")
     return Pasted("".join(lines), DISABLE, f"above line {first}, on {row.strip().removesuffix(':')[:100]}")
+
+
+def entries_left_out(text: str) -> Iterator[Pasted]:
+    """Without one of the script's entries to the compiler: the last resort, where no change inside of what it compiles helps.
+
+    ``fullgraph=True`` allows no function in eager, and ``torch.compile(f)`` undoes ``@torch.compiler.disable`` on ``f``.
+    """
+    tree = ast.parse(text)
+    names = imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            entries = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+            if any(full_name(entry, names) == ENTRY for entry in entries):
+                one = not_compiled(text, node.lineno)
+                if one is not None:
+                    yield one
+        elif isinstance(node, ast.Call) and full_name(node.func, names) == ENTRY and node.args:
+            yield from _replaced(text, node, node.args[0])
+
+
+def _replaced(text: str, old: ast.expr, new: ast.expr) -> Iterator[Pasted]:
+    """With one expression in the place of another that holds it; nothing where that goes over several lines."""
+    said = ast.get_source_segment(text, new)
+    if said is None or old.lineno != old.end_lineno:
+        return
+    lines = lines_of(text)
+    row = lines[old.lineno - 1]
+    start, end = len(row.encode()[: old.col_offset].decode()), len(row.encode()[: old.end_col_offset].decode())
+    lines[old.lineno - 1] = f"{row[:start]}{said}{row[end:]}"
+    code = lines[old.lineno - 1].strip()
+    yield Pasted("".join(lines), code, f"in line {old.lineno}, in place of: {row.strip()[:100]}")
 
 
 def forgotten_before(text: str, line: int) -> Pasted | None:

@@ -179,3 +179,10 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
 )
 def test_a_script_that_looks_at_the_compiler_is_left_alone(text: str, reads: bool) -> None:
     assert bool(reads_compiler(textwrap.dedent(text))) == reads
+
+
+def test_a_missing_guard_reads_well_behind_for() -> None:
+    said = f"computes wrong values for {words.what('stale_guard', RESULT)}"
+    assert said == (
+        "computes wrong values for a call that reuses stale compiled code because a guard is missing (what the call returns)"
+    )

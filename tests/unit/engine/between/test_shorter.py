@@ -78,7 +78,7 @@ from minimizer.engine.between import shorter
             "import torch\npriority = {'caption': 1, 'vqa': 1}\n@torch.compile\ndef routed(x):\n"
             "    return x * (1.0 if list(priority)[0] == 'caption' else 2)\nrouted(1)\nrouted(priority)",
             ["list", "(1)"],
-            "import torch\na = {'b': 1, 'c': 1}\nf = torch.compile(lambda x: x * (1.0 if list(a)[0] == 'b' else 2))\n"
+            "import torch\na = {'b': 1, 'vqa': 1}\nf = torch.compile(lambda x: x * (1.0 if list(a)[0] == 'b' else 2))\n"
             "f(1)\nf(a)",
         ),
     ],

@@ -8,7 +8,13 @@ from typing import cast
 
 from minimizer.engine.between.difference import Noise
 from minimizer.engine.between.exact_runs import ExactRuns, Found
-from minimizer.engine.between.workaround import find_workaround, forgotten_before, moved_out, not_compiled
+from minimizer.engine.between.workaround import (
+    entries_left_out,
+    find_workaround,
+    forgotten_before,
+    moved_out,
+    not_compiled,
+)
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.report.model import Workaround
 
@@ -41,6 +47,17 @@ def test_what_a_branch_tests_is_moved_out() -> None:
     ast.parse(pasted.text)
     assert "return cache.first == x\n" in pasted.text
     assert "        if in_eager(cache, x):\n" in pasted.text
+
+
+def test_an_item_is_set_and_a_value_is_read_outside_of_what_is_compiled() -> None:
+    text = "import torch\n@torch.compile\ndef f(x, key):\n    hits[key] = hits.get(key, 0) + 1\n    rate = layer.rate\n    return x * rate\n"
+    item, value, result = (moved_out(text, line) for line in (4, 5, 6))
+    assert item is not None and "def in_eager(key):\n    hits[key] = hits.get(key, 0) + 1\n" in item.text
+    assert "\n    in_eager(key)\n    rate" in item.text
+    assert value is not None and "def in_eager():\n    return layer.rate\n" in value.text
+    assert "\n    rate = in_eager()\n" in value.text
+    assert result is not None and "\n    return in_eager(rate, x)\n" in result.text
+    assert moved_out("def f(x):\n    return g(x)\n", 2) is None
 
 
 def test_what_changes_names_of_the_function_stays() -> None:
@@ -91,3 +108,32 @@ def test_the_first_change_that_helps_is_told_as_a_diff_of_the_script() -> None:
 def test_a_function_that_alone_was_compiled_is_no_way_around_the_compiler() -> None:
     workaround = found_with(Runs("    @torch.compiler.disable\n    @torch.compile\n", 0))
     assert not workaround.verified and workaround.what.startswith("None but switching the compiler off")
+
+
+def test_an_entry_is_left_out_where_nothing_inside_of_it_may_run_in_eager() -> None:
+    text = """\
+import torch
+
+@torch.compile(fullgraph=True)
+def f(x):
+    return x
+
+def g(x):
+    return x
+
+class C:
+    pass
+
+fast = torch.compile(g, dynamic=True)
+print(torch.compile(C())(fast(f(1))))
+"""
+    pasted = list(entries_left_out(text))
+    assert [one.code for one in pasted] == ["@torch.compiler.disable", "fast = g", "print(C()(fast(f(1))))"]
+    assert "@torch.compiler.disable\n@torch.compile(fullgraph=True)\ndef f(x)" in pasted[0].text
+    assert pasted[1].text == text.replace("torch.compile(g, dynamic=True)", "g")
+    for one in pasted:
+        ast.parse(one.text)
+
+
+def test_an_entry_over_several_lines_stays() -> None:
+    assert list(entries_left_out("import torch\nf = torch.compile(\n    abs,\n)\n")) == []

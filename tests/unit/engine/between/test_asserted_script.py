@@ -1,0 +1,26 @@
+"""The script of a repro: what it defines, what it does, and the assertion behind both."""
+
+from __future__ import annotations
+
+from minimizer.engine.between.assertion import Claim
+from minimizer.engine.between.search import asserted
+
+CLAIM = Claim("out", "9", "3")
+
+
+def test_functions_stand_before_what_is_done() -> None:
+    text = "import torch\nf = torch.compile(abs)\nf(1)\ndef g(x):\n    return x\nout = f(g)\n"
+    written = asserted(text, CLAIM)
+    assert written.index("def g") < written.index("try:") < written.index("f(1)")
+
+
+def test_a_function_that_takes_a_name_from_another_keeps_its_place() -> None:
+    text = "f = g(lambda x: len(x))\nout = f([1])\ndef len(x):\n    return 9\nout = f([1])\n"
+    written = asserted(text, CLAIM)
+    assert written.index("out = f([1])") < written.index("def len") < written.rindex("out = f([1])")
+
+
+def test_the_second_function_of_a_name_keeps_its_place() -> None:
+    text = "def f(x):\n    return 1\nout = 0\ndef f(x):\n    return 2\nout = f(1)\n"
+    written = asserted(text, CLAIM)
+    assert written.index("return 1") < written.index("out = 0") < written.index("return 2")
