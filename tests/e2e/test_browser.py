@@ -647,6 +647,10 @@ def test_the_repro_is_on_the_first_screen(
     assert repro["y"] + repro["height"] <= 900
     assert culprit["y"] < 900 and culprit["x"] > repro["x"] + repro["width"]
     assert workaround["y"] < 850
+    card = page.locator("#layers").bounding_box()
+    assert card is not None and culprit["x"] + culprit["width"] == pytest.approx(card["x"] + card["width"], abs=1)
+    blame, graph = page.locator("#blame").bounding_box(), page.locator("#graph").bounding_box()
+    assert blame is not None and graph is not None and blame["y"] == graph["y"], "a narrow picture stands beside"
     cut_off = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
     assert page.evaluate(cut_off) == 0
     screenshot("first-screen")
