@@ -102,6 +102,7 @@ def get_all(path: JobPath) -> BaseResponse:
     size = packed.tell()
     packed.seek(0)
     response = Response(FileWrapper(packed), content_type="application/zip", direct_passthrough=True)
+    response.call_on_close(packed.close)
     response.headers["Content-Disposition"] = dump_options_header("attachment", {"filename": f"{job.id}.zip"})
     response.headers["Content-Security-Policy"] = RAW_CONTENT_SECURITY_POLICY
     response.headers["Cache-Control"] = "no-cache"

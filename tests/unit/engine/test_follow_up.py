@@ -137,7 +137,7 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report = follow_up.report
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
-    assert report.health.untimed == "one more run of the script may take the 400 s that its survey took"
+    assert report.health.untimed == "there was no time for one more run of the script"
     report.failure = Failure(kind=Kind.CRASH)
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"

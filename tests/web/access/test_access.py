@@ -86,6 +86,8 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", f"{API}{JOB}/artifacts"): READS_JOB,
     ("GET", f"{API}{JOB}/artifacts/<name>"): READS_JOB,
     ("GET", f"{API}{JOB}/<any('repro.py','report.json','report.md','issue.md','run.log','script.py'):name>"): READS_JOB,
+    ("GET", f"{API}{JOB}/files.zip"): READS_JOB,
+    ("GET", f"{JOB}/edit"): READS_JOB,
     ("GET", "/"): READS,
     ("GET", "/jobs"): READS,
     ("GET", JOB): READS_JOB,
@@ -231,7 +233,7 @@ def test_every_route_opens_to_those_it_should(
         if not any(one.id == job.id for one in store.jobs()[0]):
             job = Hands(store, store.submit(SCRIPT, "model.py", Options(), project="ours")[0]).minimize()
         response = ask(client_of_all, provider, method, rule, job.id, tokens[person], tokens["owner"])
-        where = f"{person}: {method} {rule}: {response.status_code} {response.text[:300]}"
+        where = f"{person}: {method} {rule}: {response.status_code} {response.data[:300]!r}"
         if wanted[person] is True:
             assert response.status_code not in (401, 403, 404) and response.status_code < 500, where
         else:
