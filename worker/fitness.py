@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from minimizer.engine.child.scratch import why_full
+from minimizer.engine.child.scratch_disk import why_full
 from minimizer.sandbox import try_bubblewrap
 from minimizer.settings import Settings
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.errors import is_of_the_machine
 from minimizer.options import Options
 from minimizer.report.model import Report

@@ -23,7 +23,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
-from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS, FollowUp

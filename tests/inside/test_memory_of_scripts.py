@@ -9,7 +9,7 @@ import pytest
 from children import place, script, survey
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.errors import MemoryExceeded
 from minimizer.sandbox import Bounds, Bubblewrap, bounded, cgroup

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from minimizer.engine.child.scratch import Scratch, remove
+from minimizer.engine.child.scratch_disk import Scratch, remove
 from minimizer.errors import DiskExceeded, WorkerTrouble
 
 NOBODY = 65534
@@ -118,7 +118,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 def test_what_a_killed_process_has_left_goes_with_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     living = Scratch()
-    make = "from minimizer.engine.child.scratch import Scratch; import os, signal; Scratch(); os.kill(os.getpid(), signal.SIGKILL)"
+    make = "from minimizer.engine.child.scratch_disk import Scratch; import os, signal; Scratch(); os.kill(os.getpid(), signal.SIGKILL)"
     subprocess.run([sys.executable, "-c", make], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     precious = tmp_path / "precious"
     precious.mkdir()

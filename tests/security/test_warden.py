@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.child.scratch import LEAST_FREE, Scratch
+from minimizer.engine.child.scratch_disk import LEAST_FREE, Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.errors import DiskExceeded, MemoryExceeded
 from minimizer.sandbox import Bounds, Bubblewrap

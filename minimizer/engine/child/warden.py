@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from minimizer.engine.child.scratch import Scratch
+from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.errors import MinimizerError
 from minimizer.sandbox import Sandbox
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minimizer.engine.child import scratch
+from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import ExceptionInfo
@@ -349,7 +349,7 @@ class PlainRuns:
         except (ChildFailed, OSError) as error:
             return End(way, None, None, f"it could not be run ({error})", 0.0)
         finally:
-            scratch.remove(folder)
+            scratch_disk.remove(folder)
         output = ran.output.replace(f"{self._script.parent}/", "")  # which folder it lies in is nobody's business
         return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self._one_by_one)
 

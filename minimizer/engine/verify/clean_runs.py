@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from minimizer.engine.child import scratch
+from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.tracebacks import GPU_FULL
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
@@ -123,7 +123,7 @@ def run_once(
         )
         return Run(ran.status, ran.output, ran.seconds)
     finally:
-        scratch.remove(folder)
+        scratch_disk.remove(folder)
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from minimizer.engine.child import scratch
+from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
@@ -80,7 +80,7 @@ def _torch(python: Path, sandbox: Sandbox, folder: Path) -> str:
     with suppress(subprocess.TimeoutExpired):
         said, _ = process.communicate(timeout=ASK_SECONDS)
     sandbox.kill(process)
-    scratch.remove(folder)
+    scratch_disk.remove(folder)
     return said.decode("utf-8", "replace").strip()[:50]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from minimizer.engine.child import scratch
+from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.untrusted import read_untrusted, walk_untrusted
@@ -127,7 +127,7 @@ def _hear(
     )
     log = place.redacted(ran.output)
     dump = _dumped(folder)
-    scratch.remove(folder)
+    scratch_disk.remove(folder)
     outcome, sees = _judge(ran.status, log, dump is not None, limit, message)
     if dump is not None:
         dump = replace(dump, launcher=place.redacted(dump.launcher))

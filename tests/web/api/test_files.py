@@ -102,6 +102,13 @@ def test_all_files_come_as_one_zip(client: FlaskClient, minimized: Job) -> None:
     assert (response.status_code, response.mimetype) == (200, "application/zip")
     assert f"{minimized.id}.zip" in response.headers["Content-Disposition"]
     with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
-        assert sorted(archive.namelist()) == ["issue.md", "report.json", "report.md", "repro.py", "run.log", "script.py"]
+        assert sorted(archive.namelist()) == [
+            "issue.md",
+            "report.json",
+            "report.md",
+            "repro.py",
+            "run.log",
+            "script.py",
+        ]
         assert (archive.read("repro.py"), archive.read("script.py")) == (REPRO, SCRIPT)
     refused(client.get("/api/v1/jobs/nothing/files.zip"), 404, "no job with this id")
