@@ -37,20 +37,22 @@ from minimizer.settings import Settings
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 WITNESS_SECONDS = 120.0
+"""PyTorch's own tools have their time whatever the repro took: they come last, and whoever does not want to wait stops before them."""
 FIRMER = (
     "What could be reduced further fails among our trials and not in a process of its own, as where code reads memory that nobody "
     "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
 )
 SHARES: dict[Step, float] = {
-    Step.DIAGNOSE: 0.25,
-    Step.LAYERS: 0.15,
-    Step.HEALTH: 0.15,
+    Step.DIAGNOSE: 0.35,
+    Step.LAYERS: 0.20,
+    Step.HEALTH: 0.20,
     Step.COMPARE: 0.10,
-    Step.FURTHER: 0.20,
-    Step.WITNESS: 0.15,
+    Step.FURTHER: 0.15,
 }
 """What each step behind a verified repro may take, as a share of the time that it took to have that repro; one gets what those
-before it have left, too. Together they are 1: whoever waits for the end waits at most twice as long as for the repro."""
+before it have left, too. Together they are 1: they take at most as long as the repro has taken."""
+LEAST_SECONDS = 90.0
+"""What they have together where the repro came sooner: a run of the script and a search among the compiler's parts take that."""
 CHEAP_SECONDS = 60.0
 """A survey that took no longer is worth a run more of a script without a repro, to see how healthy the compiled code is."""
 SURVEY_RUNS = 2
@@ -181,9 +183,11 @@ class FollowUp:
     def share(self, step: Step) -> float:
         """How many seconds a step may take that begins now: `SHARES` behind a verified repro, else what is left of the budget."""
         verified = self._verified_at
+        if step is Step.WITNESS:
+            return self.journal.left if verified is None else min(WITNESS_SECONDS, self.journal.left)
         if verified is None:
-            return self.journal.left if step is Step.WITNESS else max(0.0, self.journal.left - FINISH_SECONDS)
-        whole = min(verified, self.journal.budget - verified)
+            return max(0.0, self.journal.left - FINISH_SECONDS)
+        whole = min(max(verified, LEAST_SECONDS), self.journal.budget - verified)
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
         return max(0.0, until - self.journal.elapsed)
 
