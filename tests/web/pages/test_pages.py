@@ -261,8 +261,7 @@ def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Ha
     hands.finish(report)
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert (
-        "Largest difference: <b>1.03 in the script&#39;s layer blocks.7, compiled alone on eager&#39;s inputs</b>"
-        in page
+        "Largest difference: 1.03 in the script&#39;s layer blocks.7, compiled alone on eager&#39;s inputs</p>" in page
     )
     assert "1 in the repro (1 of 1 element wrong)" in page and "Wrong elements" not in page
     assert "<dt>Script fails</dt>" in page
