@@ -47,13 +47,20 @@ class MissingTool(UserError):
 class BudgetExceeded(MinimizerError):
     """The time budget of the job is used up."""
 
+    is_time = True
+    """Whether more time would help."""
+
 
 class DiskExceeded(BudgetExceeded):
-    """The disk that the job may fill is used up, which ends it like its time; more time would not help."""
+    """The disk that the job may fill is used up, which ends it like its time."""
+
+    is_time = False
 
 
 class MemoryExceeded(BudgetExceeded):
-    """The memory that all processes of a job may take together is used up, which ends it like its time; more time would not help."""
+    """The memory that all processes of a job may take together is used up, which ends it like its time."""
+
+    is_time = False
 
 
 class Busy(MinimizerError):

@@ -30,7 +30,7 @@ from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, miss
 from minimizer.engine.verify.other_torches import compare
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
-from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
@@ -175,8 +175,7 @@ class FollowUp:
             try:
                 yield
             except BudgetExceeded as error:
-                is_time = not isinstance(error, DiskExceeded)
-                why = f"its share of the time ({seconds:.0f} s) was used up" if is_time else error
+                why = f"its share of the time ({seconds:.0f} s) was used up" if error.is_time else error
                 self.journal.note(f"Stopped while {step.doing}: {why}. What was not known by then stays unknown.")
         self.journal.keep()
 

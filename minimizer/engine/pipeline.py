@@ -42,8 +42,6 @@ from minimizer.errors import (
     BudgetExceeded,
     Cancelled,
     ChildFailed,
-    DiskExceeded,
-    MemoryExceeded,
     MissingTool,
     WorkerTrouble,
     is_of_the_machine,
@@ -98,8 +96,8 @@ def minimize(
     except (Cancelled, KeyboardInterrupt):
         _end(report, Status.CANCELLED, Reason.INTERRUPTED, budget.ended(report, journal, "cancelled", is_time=False))
     except BudgetExceeded as error:
-        is_time = not isinstance(error, (DiskExceeded, MemoryExceeded))
-        _end(report, Status.PARTIAL, Reason.BUDGET, budget.ended(report, journal, str(error), is_time=is_time))
+        why = budget.ended(report, journal, str(error), is_time=error.is_time)
+        _end(report, Status.PARTIAL, Reason.BUDGET, why)
     except MissingTool as error:
         _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
     except ChildFailed as error:
@@ -191,9 +189,9 @@ class _Job:
             routes.beside.submit(routes.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
             try:
                 found = routes.triage.run()
-            except (DiskExceeded, MemoryExceeded):
-                raise
             except BudgetExceeded as error:
+                if not error.is_time:
+                    raise
                 raise BudgetExceeded(f"{error}, {surveys.doing}") from None
         end = found if isinstance(found, Settled) else routes.follow(found)
         if isinstance(end, Made):

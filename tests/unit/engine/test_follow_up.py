@@ -10,7 +10,7 @@ import pytest
 
 from minimizer.engine.follow_up import FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
@@ -110,6 +110,19 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     now[0] = verified + whole
     assert follow_up.share(Step.FURTHER) == 0
     assert follow_up.share(Step.WITNESS) == pytest.approx(min(120.0, budget - verified - whole))
+
+
+@pytest.mark.parametrize("error", [DiskExceeded("the disk is full"), MemoryExceeded("its memory is used up")])
+def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
+    follow_up: FollowUp, error: BudgetExceeded
+) -> None:
+    follow_up.report.verification = HOLDS
+    follow_up.journal.decide()
+    with follow_up.adding(Step.LAYERS):
+        raise error
+    assert follow_up.report.notes == [
+        f"Stopped while measuring layers: {error}. What was not known by then stays unknown."
+    ]
 
 
 def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:
