@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from minimizer.engine.child.protocol import Phase
 from minimizer.engine.coverage import rounded_up
 from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
@@ -20,18 +18,17 @@ DOING = {
 """What a survey says that it does (``inside/tasks/survey.py``)."""
 
 
-def doing(phase: Mapping[str, Any]) -> str:
+def doing(phase: Phase) -> str:
     """What a run of the script was doing, by the last that it said."""
-    graph, call = phase.get("graph"), phase.get("call")
-    words = DOING.get(str(phase.get("doing")), "")
-    if words and isinstance(graph, int):
-        return words.format(graph=f"graph {graph}" + (f" in its call {call}" if isinstance(call, int) else ""))
-    if not phase:
+    words = DOING.get(phase.doing, "")
+    if words and phase.graph is not None:
+        return words.format(
+            graph=f"graph {phase.graph}" + (f" in its call {phase.call}" if phase.call is not None else "")
+        )
+    if not phase.doing:
         return "starting the script"
-    compiled = phase.get("graphs")
-    by_then = (
-        f"{compiled} graphs compiled by then" if isinstance(compiled, int) and compiled else "nothing compiled yet"
-    )
+    compiled = phase.checked.graphs if phase.checked is not None else 0
+    by_then = f"{compiled} graphs compiled by then" if compiled else "nothing compiled yet"
     return f"running the script's own code, with {by_then}"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import traceback
-from typing import Any
+from dataclasses import dataclass
 
 from .stack import stack_of
 
@@ -27,22 +27,42 @@ CONTEXT_LOST = re.compile(
 """CUDA's errors after which every further call of the process fails in the same way (the driver API's "sticky" errors)."""
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+@dataclass
+class ExceptionInfo:
+    """An exception and the one at its root."""
+
+    type: str
+    message: str
+    root_type: str
+    root_message: str
+    frames: list[list[str]]
+    """The last ones as [file below site-packages, function, line text], innermost last."""
+    device: str
+    """See `device_error`."""
+    stack: str = ""
+    """All frames that led to it, as Python writes tracebacks."""
+    source: list[object] | None = None
+    """File, number and text of the innermost line of the user's own code that led to it."""
+    library: list[object] | None = None
+    """The innermost line of a library that this one calls, where it is one."""
+
+
+def describe(error: BaseException) -> ExceptionInfo:
     """The type, message and raising frames of an exception and of the one at its root, and the whole stack behind them.
 
     Compilers wrap what went wrong several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
     the root is what an engineer looks for.
     """
     root = innermost(error)
-    return {
-        "type": _name(error),
-        "message": _text(error),
-        "root_type": _name(root),
-        "root_message": _text(root),
-        "frames": _frames(root) or _frames(error),
+    return ExceptionInfo(
+        type=_name(error),
+        message=_text(error),
+        root_type=_name(root),
+        root_message=_text(root),
+        frames=_frames(root) or _frames(error),
+        device=device_error(error),
         **stack_of(error, root, f"{_name(root)}: {_text(root)}"),
-        "device": device_error(error),
-    }
+    )
 
 
 def device_error(error: BaseException) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from .failures import describe, raised_while_compiling
-from .wire import Message
+from .failures import ExceptionInfo, describe, raised_while_compiling
+from .wire import Message, Said
 
 
 class Ending(enum.StrEnum):
@@ -28,12 +29,14 @@ class Ending(enum.StrEnum):
 
 
 @dataclass
-class Outcome:
-    """An ending and what belongs to it."""
+class Outcome(Said):
+    """The last message of a trial: an ending and what belongs to it."""
 
+    type: ClassVar[str] = "outcome"
     ending: Ending
-    exception: Message | None = None
-    verdict: Message | None = None
+    exception: ExceptionInfo | None = None
+    verdict: Any = None
+    """A `referee.Verdict`."""
     ops: list[str] = field(default_factory=list)
     """aten packet names, in order."""
     calls: int = 0
@@ -64,8 +67,3 @@ class Outcome:
         """What compiled code raised, or its compiler."""
         is_compiling = raised_while_compiling(error)
         return cls.of_error(Ending.COMPILE_ERROR if is_compiling else Ending.RUNTIME_ERROR, error)
-
-    def to_message(self) -> Message:
-        """The last message of a trial."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "ending"}
-        return {"type": "outcome", "ending": self.ending.value, **fields}

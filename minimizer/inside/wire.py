@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import threading
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
 
 Message = dict[str, Any]
 SAMPLE = signal.SIGRTMIN + 8
@@ -15,6 +16,13 @@ STOP = signal.SIGRTMIN + 9
 """Makes a survey end where it is, and say what it found."""
 FAILED = 70
 """Exit status of a child in which our own code has failed."""
+
+
+@dataclass
+class Said:
+    """A message of the child; ``type`` tells the other side which."""
+
+    type: ClassVar[str]
 
 
 class Channel:
@@ -28,9 +36,9 @@ class Channel:
         self._buffer = b""
         self._sending = threading.RLock()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Said | Message) -> None:
         """Write one message; numbers that JSON cannot hold become strings."""
-        data = json.dumps(_finite(message), allow_nan=False, default=str).encode() + b"\n"
+        data = json.dumps(plain(message), allow_nan=False, default=str).encode() + b"\n"
         with self._sending:
             while data:
                 data = data[os.write(self.outgoing, data) :]
@@ -46,11 +54,15 @@ class Channel:
         return dict(json.loads(line))
 
 
-def _finite(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON can hold: dataclasses as dicts of their fields, infinite numbers and NaN as text."""
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
+    if is_dataclass(value):
+        kind = {"type": value.type} if isinstance(value, Said) else {}
+        return kind | {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -23,9 +23,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from . import room
+from .messages import Broken, End, Ready, Stacks
 from .wire import FAILED, SAMPLE, STOP, Channel, Message
 
 WARM = (
@@ -169,7 +169,7 @@ class Zygote:
 
     def _fork(self, message: Message) -> None:
         if (trouble := why_no_fork()) is not None:
-            end = {"exit": FAILED, "signal": None, "timed_out": False, "seconds": 0.0, "log": trouble}
+            end = End(exit=FAILED, signal=None, timed_out=False, seconds=0.0, log=trouble)
             self._channel.send({"id": message["id"], "end": end})
             return
         theirs_in, inbox = os.pipe()
@@ -238,7 +238,7 @@ class Zygote:
         """Tell the stack asked for last, which is complete by now, and ask for the next one."""
         text = child.last_stacks()
         child.stacks_told = os.fstat(child.stacks).st_size
-        self._channel.send({"id": child.task, "message": {"type": "stacks", "text": text}})
+        self._channel.send({"id": child.task, "message": Stacks(text)})
         os.kill(child.pid, SAMPLE)
 
     def _bury(self, child: Child) -> None:
@@ -253,19 +253,15 @@ class Zygote:
                 self._selector.unregister(descriptor)
         del self._children[child.pid]
         _, status = os.waitpid(child.pid, 0)
-        self._channel.send(
-            {
-                "id": child.task,
-                "end": {
-                    "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-                    "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-                    "timed_out": child.timed_out,
-                    "seconds": round(time.monotonic() - child.started, 3),
-                    "log": _tail(child.log),
-                    "stacks": child.last_stacks() if os.WIFSIGNALED(status) else "",
-                },
-            }
+        end = End(
+            exit=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+            timed_out=child.timed_out,
+            seconds=round(time.monotonic() - child.started, 3),
+            log=_tail(child.log),
+            stacks=child.last_stacks() if os.WIFSIGNALED(status) else "",
         )
+        self._channel.send({"id": child.task, "end": end})
         for descriptor in child.descriptors:
             os.close(descriptor)
         if child.room is not None:
@@ -329,7 +325,7 @@ def _tail(log: int) -> str:
     return os.pread(log, LOG_BYTES, max(0, size - LOG_BYTES)).decode("utf-8", "replace")
 
 
-def warm_up() -> dict[str, Any]:
+def warm_up() -> Ready:
     """Import what trials need, without computing anything, and say what is here."""
     import torch
 
@@ -347,11 +343,9 @@ def warm_up() -> dict[str, Any]:
         raise RuntimeError(NO_FORK)
     gc.collect()
     gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
-    return {
-        "environment": environment(),
-        # CUDA itself must not be asked: nothing may fork once it has started.
-        "gpu": bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))),
-    }
+    # CUDA itself must not be asked: nothing may fork once it has started.
+    has_gpu = bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
+    return Ready(environment=environment(), gpu=has_gpu)
 
 
 @contextlib.contextmanager
@@ -389,7 +383,7 @@ def main(incoming: int, outgoing: int) -> None:
     channel = Channel(incoming, outgoing)
     try:
         with _asking_nvml():
-            facts = warm_up()
+            ready = warm_up()
             from .tasks.exact_run import exact_run
             from .tasks.layers import layers
             from .tasks.operator_check import check_operators
@@ -398,8 +392,8 @@ def main(incoming: int, outgoing: int) -> None:
             from .tasks.survey import survey
             from .tasks.trial import judge, observe
     except BaseException as error:
-        channel.send({"id": 0, "message": {"type": "broken", "message": f"{type(error).__name__}: {error}"}})
+        channel.send({"id": 0, "message": Broken(f"{type(error).__name__}: {error}")})
         raise SystemExit(FAILED) from None
-    channel.send({"id": 0, "message": {"type": "ready", **facts}})
+    channel.send({"id": 0, "message": ready})
     tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings, exact_run]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -9,7 +9,7 @@ from typing import Any, cast
 from minimizer.engine.child.connection import Connection
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Finished, Held, parse
+from minimizer.engine.child.protocol import Finished, Held, Phase, parse
 from minimizer.engine.child.stacks import Frame
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence, Watchdog
@@ -63,7 +63,7 @@ class CannedExecutor:
         self.timeouts.append(timeout)
         left = self._left[request["compile"]]
         return Survey(
-            cast(Connection, self), cast(Any, None), **{"phase": {}, **(left.pop(0) if len(left) > 1 else left[0])}
+            cast(Connection, self), cast(Any, None), **{"phase": Phase(), **(left.pop(0) if len(left) > 1 else left[0])}
         )
 
     @property
@@ -84,10 +84,10 @@ def finished(**fields: Any) -> dict[str, Any]:
 
 def ended(**end: Any) -> dict[str, Any]:
     phase = end.pop("at", {})
-    return {"end": end, "phase": phase}
+    return {"end": end, "phase": parse(Phase, phase)}
 
 
-AT = {"type": "phase", "graph": 1, "call": 2}
+AT = {"graph": 1, "call": 2}
 
 
 def silent(at: dict[str, Any] = AT, *, hangs: bool = True, function: str = "fix") -> dict[str, Any]:

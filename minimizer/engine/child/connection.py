@@ -19,7 +19,7 @@ from pathlib import Path
 
 from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import Ready
+from minimizer.engine.child.protocol import Phase, Ready, Stacks
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import Action, Watchdog
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
@@ -34,7 +34,7 @@ END_SECONDS = 0.5
 """How long a zygote may take to end once its pipe has."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit statuses of a sandbox that was killed, and of one in which the zygote was."""
-HEARD = ("phase", "stacks")
+HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
 """The messages that a watchdog goes by."""
 
 Watch = Callable[[], None]
@@ -251,7 +251,8 @@ class Connection:
                 continue
             task.taken += len(line)
             message = wire.parse(line)
-            if watchdog is not None and message is not None and message.get("message", {}).get("type") in HEARD:
-                watchdog.heard(message["message"])
+            body = (message or {}).get("message", {})
+            if watchdog is not None and (kind := HEARD.get(str(body.get("type")))) is not None:
+                watchdog.heard(protocol.parse(kind, body))
             return message
         return None

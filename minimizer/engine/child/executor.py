@@ -14,7 +14,7 @@ from pathlib import Path
 from minimizer.engine.child import protocol
 from minimizer.engine.child.connection import Connection, Task, Watch
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import Ending, Finished, Held, Outcome, Ready
+from minimizer.engine.child.protocol import Ending, Finished, Held, Outcome, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
@@ -106,7 +106,7 @@ class Executor:
 
     def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
         """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
-        phase: Message = {}
+        phase = Phase()
         beside = self.place.gate.beside(self.watch)
         with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
             while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
@@ -115,7 +115,7 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, end=message["end"], silence=silence)
                 body = message["message"]
                 if body.get("type") == "phase":
-                    phase = body
+                    phase = protocol.parse(Phase, body)
                 elif body.get("type") == "held":
                     return Survey(self._connection, task, phase=phase, held=protocol.parse(Held, body))
                 elif body.get("type") == "finished":

@@ -224,6 +224,32 @@ class Checked(Loose):
     """Python state that only exact runs compare."""
 
 
+class Phase(Loose):
+    """What a process does next, in its own words; of one that has said nothing yet all is as it is here."""
+
+    doing: Name = ""
+    phase: Name = ""
+    graph: Count | None = None
+    call: Count | None = None
+    eager_seconds: Number = None
+    trusted: bool = False
+    attempted: bool = True
+    checked: Checked | None = None
+
+
+class Stacks(Loose):
+    """The stacks of all threads of a process that runs."""
+
+    text: Long = ""
+
+
+class Part(Loose):
+    """A part of the compiler was used; ``acted`` says whether it made a difference, and is None of a pass that begins."""
+
+    name: Text = ""
+    acted: bool | None = None
+
+
 class Failure(Loose):
     """Where the survey stopped: graph and call, and what was wrong there."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.connection import Connection, Task
-from minimizer.engine.child.protocol import End, Finished, Held, MadeCall
+from minimizer.engine.child.protocol import End, Finished, Held, MadeCall, Phase
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
@@ -26,7 +26,7 @@ class Survey:
         connection: Connection,
         task: Task,
         *,
-        phase: Message,
+        phase: Phase,
         held: Held | None = None,
         finished: Finished | None = None,
         end: Message | None = None,

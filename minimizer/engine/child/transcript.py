@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import End, Ending, Outcome
+from minimizer.engine.child.protocol import End, Ending, Outcome, Part, Phase
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
 
@@ -12,6 +12,8 @@ MAX_BYTES = 256 << 20
 """What one trial may answer with."""
 MAX_PARTS = 10_000
 """Parts of the compiler that one trial may name."""
+MAX_NAME = 500
+"""Characters of such a name; that of a fusion has all its operators in it."""
 
 
 class Transcript:
@@ -30,21 +32,21 @@ class Transcript:
         """Take note of a message; ``taken`` is how many bytes the trial has sent so far."""
         kind = message.get("type")
         if kind == "phase":
-            self.phase, self._is_under_way = str(message.get("phase", ""))[:50], True
+            self.phase, self._is_under_way = protocol.parse(Phase, message).phase, True
         elif kind == "part":
-            self._hear_part(str(message.get("name", ""))[:500], message.get("acted"))
+            self._hear_part(protocol.parse(Part, message))
         elif kind == "outcome" and len(self._answers) < MAX_OUTCOMES and taken < MAX_BYTES:
             self._answers.append({**message, "phase": self.phase})
             self._is_under_way = False
 
-    def _hear_part(self, name: str, acted: object) -> None:
-        """``acted`` is None of a pass that begins, and of any part whether it made a difference (`inside.compiler.subsystems`)."""
+    def _hear_part(self, part: Part) -> None:
+        name = part.name[:MAX_NAME]
         if name not in self._parts and len(self._parts) >= MAX_PARTS:
             return
-        self._parts[name] = self._parts.get(name, False) or bool(acted)
+        self._parts[name] = self._parts.get(name, False) or bool(part.acted)
         while name in self._begun:
             self._begun.popitem()
-        if acted is None:
+        if part.acted is None:
             self._begun[name] = True
 
     def outcomes(self, message: Message, silence: Silence | None = None) -> list[Outcome]:

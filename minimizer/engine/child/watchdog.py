@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from minimizer.engine.child import stacks
+from minimizer.engine.child.protocol import Phase, Stacks
 from minimizer.engine.child.stacks import Stack
 
 EAGER_FACTOR = 20.0
@@ -111,7 +111,7 @@ class Watchdog:
     ) -> None:
         self.limits, self._clock, self._crowd = limits, clock, crowd
         self._started = self._since = self._sampled = clock()
-        self._phase: dict[str, Any] = {}
+        self._phase = Phase()
         self._samples: list[Stack] = []
         self._dump = ""
         self._moved: float | None = None
@@ -120,18 +120,17 @@ class Watchdog:
         self.verdict: Silence | None = None
         """Set when a kill was asked for."""
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def heard(self, said: Phase | Stacks) -> None:
         """Take note of what the task said."""
-        if message.get("type") == "stacks":
-            text = str(message.get("text", ""))
-            sample = stacks.parse(text)
-            self._dump = text if sample else self._dump
+        if isinstance(said, Stacks):
+            sample = stacks.parse(said.text)
+            self._dump = said.text if sample else self._dump
             if sample and len(self._samples) < _MAX_SAMPLES:
                 self._samples.append(sample)
                 if not stacks.agree(self._samples[-SAMPLES:]):
                     self._moved = self._clock()
         else:
-            self._phase, self._since, self._samples, self._moved = message, self._clock(), [], None
+            self._phase, self._since, self._samples, self._moved = said, self._clock(), [], None
 
     def due(self) -> Action | None:
         """What to do now."""
@@ -144,7 +143,7 @@ class Watchdog:
             chain = stacks.common(self._samples[-SAMPLES:])
             self.verdict = Silence(chain, silent, hangs=False, out_of_time=True, dump=self._dump)
             return Action.KILL
-        limit = max(self.limits.floor, EAGER_FACTOR * self._number("eager_seconds")) * self._crowd()
+        limit = max(self.limits.floor, EAGER_FACTOR * self._eager_seconds) * self._crowd()
         is_late = silent >= limit or self._overdue(now) >= 0
         if self.verdict is not None or not is_late or self._doing not in (*_COMPILED, "script"):
             return None
@@ -161,25 +160,25 @@ class Watchdog:
         return self.verdict or (self._silence(hangs=False) if self._samples else None)
 
     @property
-    def phase(self) -> dict[str, Any]:
+    def phase(self) -> Phase:
         """What the task said last of what it does next."""
         return self._phase
 
     @property
     def _doing(self) -> str:
-        return str(self._phase.get("doing", self._phase.get("phase", "")))
+        return self._phase.doing or self._phase.phase
 
-    def _number(self, name: str) -> float:
-        value = self._phase.get(name)
-        return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
+    @property
+    def _eager_seconds(self) -> float:
+        seconds = self._phase.eager_seconds or 0.0
+        return seconds if 0 <= seconds < 1e6 else 0.0
 
     def _is_enough(self, now: float, silent: float) -> bool:
         if self._asked_to_stop:  # it may wait for a backward; it is asked once more
             return len(self._asked_to_stop) == 1 and now - self._asked_to_stop[0] >= self.limits.quiet
-        if self._doing != "script" or not self._number("calls"):
+        if self._doing != "script" or not (self._phase.checked and self._phase.checked.calls):
             return False
-        is_trusted = self._phase.get("trusted") is True
-        return (is_trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience
+        return (self._phase.trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience
 
     def _overdue(self, now: float) -> float:
         """Seconds since the share of the budget was over; what is being compiled or compared is given the time of a hang first."""

@@ -331,26 +331,18 @@ def too_large(held: protocol.Held, error: GraphTooLarge) -> ScriptCase:
     return ScriptCase(replace(found.otherwise, summary=f"The script fails only with the compiler ({message}). {error}"))
 
 
-def place_of(phase: dict[str, Any]) -> dict[str, Any] | None:
+def place_of(phase: protocol.Phase) -> dict[str, Any] | None:
     """The graph and call that a survey last spoke of; None if it spoke of none."""
-    graph, call = phase.get("graph"), phase.get("call")
-    is_known = isinstance(graph, int) and (call is None or isinstance(call, int))
-    return {"graph": graph, "call": call} if is_known else None
-
-
-def has_attempted(survey: Survey) -> bool:
-    """Whether Dynamo had been given a frame when the survey spoke last."""
-    return survey.phase.get("attempted") is not False
+    return None if phase.graph is None else {"graph": phase.graph, "call": phase.call}
 
 
 def hang_signature(silence: Silence) -> Signature:
     return Signature(Kind.HANG, where=silence.where)
 
 
-def checked_of(phase: dict[str, Any]) -> protocol.Checked:
+def checked_of(phase: protocol.Phase) -> protocol.Checked:
     """What a survey had compared when it spoke last."""
-    names = ("frames", "graphs", "calls", "planned", "calls_made", "backward")
-    return protocol.parse(protocol.Checked, {name: phase.get(name, 0) for name in names})
+    return phase.checked or protocol.Checked()
 
 
 def denied(error: ExceptionInfo, place: Place) -> str:

@@ -17,7 +17,6 @@ from minimizer.engine.survey.cases import (
     before_a_frame,
     checked_of,
     hang_signature,
-    has_attempted,
     not_runnable,
     nothing_compiled,
     place_of,
@@ -51,13 +50,13 @@ class Unended:
             return not_runnable(eager, "with and without the compiler")
         if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
             return not_runnable(survey, "with the compiler")
-        if not has_attempted(survey) and eager.finished.exception is None:
+        if not survey.phase.attempted and eager.finished.exception is None:
             end = f"it dies by {signal_name(survey.signal)}" if survey.signal else f"it ends with status {survey.exit}"
             return nothing_compiled(before_a_frame(end))
         if survey.signal is None:
             return ScriptCase(unmade(f"(it ends by itself with status {survey.exit})", Kind.CRASH))
         dump = self._readable(survey.stacks or survey.log)
-        if survey.phase.get("doing") == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
+        if survey.phase.doing == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
             return found
         place = place_of(survey.phase)
         held = self._holding.at(**place) if place is not None else None
@@ -114,7 +113,7 @@ class Unended:
             eager = self._surveys.eager()
             if eager.finished is None:
                 return not_runnable(eager, "with and without the compiler")
-            if not has_attempted(survey) and eager.finished.exception is None:
+            if not survey.phase.attempted and eager.finished.exception is None:
                 return nothing_compiled(before_a_frame(message))
         summary, dump = f"Hang: {message}.", self._readable(silence.dump)
         checked = checked_of(survey.phase)

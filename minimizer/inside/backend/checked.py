@@ -270,8 +270,4 @@ def _nbytes(values: list[Any]) -> int:
 
 def _said(error: Exception) -> str:
     said = describe(error)
-    return (
-        f"{said['root_type']}: {said['root_message'].strip().splitlines()[0] if said['root_message'].strip() else ''}"[
-            :300
-        ]
-    )
+    return f"{said.root_type}: {said.root_message.strip().splitlines()[0] if said.root_message.strip() else ''}"[:300]

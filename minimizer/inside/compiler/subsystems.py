@@ -22,6 +22,7 @@ from torch._inductor.scheduler import Scheduler
 from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
+from ..messages import Part
 from ..wire import Channel, Message
 
 ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
@@ -31,8 +32,8 @@ def install(switches: Message | None, channel: Channel) -> None:
     """Answer for the rest of this process by these switches, if there are some.
 
     They are ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
-    ``only`` nothing is on but what is named. Of each part the first use is told: ``{"type": "part", "name", "acted"}``, of a pass
-    each begin too, with ``"acted": None``: one that never returns, or takes the process with it, has made a difference.
+    ``only`` nothing is on but what is named. Of each part the first use is told by a `Part`, of a pass each begin too: one that
+    never returns, or takes the process with it, has made a difference.
     """
     if switches is not None:
         Switches(switches, channel).install()
@@ -70,7 +71,7 @@ class Switches:
     def _tell(self, name: str, acted: bool) -> None:
         if (name, acted) not in self._told:
             self._told.add((name, acted))
-            self._channel.send({"type": "part", "name": name, "acted": acted})
+            self._channel.send(Part(name, acted))
 
     def _use(self, name: str) -> bool:
         """Whether a part is on that makes a difference wherever it is used."""
@@ -110,13 +111,13 @@ class Switches:
 
             def run(graph: Any) -> Any:
                 before, acted = str(graph_of(graph)), True
-                switches._channel.send({"type": "part", "name": name, "acted": None})
+                switches._channel.send(Part(name, None))
                 try:
                     with switches._naming(None):
                         result = pass_fn(graph)
                     acted = str(graph_of(graph)) != before
                 finally:
-                    switches._channel.send({"type": "part", "name": name, "acted": acted})
+                    switches._channel.send(Part(name, acted))
                 return result
 
             if _is_matcher(pass_fn):  # its patterns have switches of their own

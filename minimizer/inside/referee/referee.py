@@ -25,7 +25,6 @@ What decides, first rule that applies to a place:
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -86,20 +85,6 @@ class Verdict:
     def layout_only(self) -> bool:
         """Whether the fault is one of memory layout: all values are equal, or legally rounded, and strides differ."""
         return self.fault and all(difference.what == STRIDE for difference in self.differences)
-
-    def to_json(self) -> dict[str, Any]:
-        errors = {name: getattr(self, name) for name in ("compiled_error", "eager_error", "noise")}
-        return {
-            "fault": self.fault,
-            "kind": self.kind,
-            "rule": self.rule,
-            "discrete": self.discrete,
-            "nondeterministic": self.nondeterministic,
-            "note": self.note,
-            "equals_itself": self.equals_itself,
-            "differences": [difference.to_json() for difference in self.differences],
-            **{name: str(e) if e is not None and not math.isfinite(e) else e for name, e in errors.items()},
-        }
 
 
 def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = None) -> Verdict:

@@ -21,6 +21,7 @@ import torch._dynamo.utils
 
 from ..exact.boundaries import Boundaries, count_frames
 from ..exact.observe import Entry
+from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
@@ -96,7 +97,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         on_look=log.add,
     )
     attempts = Attempts(lambda: None)
-    channel.send({"type": "phase", "phase": "exact"})
+    channel.send(Phase(phase="exact"))
     error = what_ends(request.script, request.args, request.text)
     if error is None:
         boundaries.end()
@@ -112,7 +113,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         "otherwise": sorted(otherwise),
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
-    channel.send(replace(outcome, attempted=attempts.any, exact=exact).to_message())
+    channel.send(replace(outcome, attempted=attempts.any, exact=exact))
 
 
 def _unmarked(fn: Any = None, **_: Any) -> Any:

@@ -19,6 +19,7 @@ import torch
 import torch._inductor.config
 
 from ..failures import LOST, device_error
+from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..referee import referee
 from ..referee.call import Call, Function, GradientCall, Side
@@ -214,7 +215,7 @@ class _Table:
     # small things ------------------------------------------------------------------------------------------------
 
     def _answer(self, layer: int, part: str, judge: Callable[[], Outcome]) -> None:
-        self._channel.send({"type": "phase", "phase": "compiled"})
+        self._channel.send(Phase(phase="compiled"))
         try:
             outcome = judge()
         except Exception as error:
@@ -222,11 +223,11 @@ class _Table:
                 os.abort()  # as a layer that kills its process: the others are judged in a new one
             is_ours = isinstance(error, _Unjudged)
             outcome = Outcome.of_error(Ending.SETUP_ERROR, error) if is_ours else Outcome.raised(error)
-        self._channel.send(replace(outcome, layer=layer, part=part).to_message())
-        self._channel.send({"type": "phase", "phase": "eager"})
+        self._channel.send(replace(outcome, layer=layer, part=part))
+        self._channel.send(Phase(phase="eager"))
 
     def _send(self, layer: int, part: str, ending: Ending, found: Message) -> None:
-        self._channel.send(Outcome(ending, layer=layer, part=part, figures=found).to_message())
+        self._channel.send(Outcome(ending, layer=layer, part=part, figures=found))
 
     def _of(self, layer: _Layer) -> Function:
         """The compiled layer; it is compiled at its first call."""
@@ -261,7 +262,7 @@ def _truth(call: Call) -> list[torch.Tensor] | None:
 
 def _said(verdict: referee.Verdict, found: Message) -> Outcome:
     ending = Ending.NONDETERMINISTIC if verdict.nondeterministic else _ending(verdict.fault)
-    return Outcome(ending, verdict=verdict.to_json(), figures=found)
+    return Outcome(ending, verdict=verdict, figures=found)
 
 
 def _ending(is_wrong: bool) -> Ending:

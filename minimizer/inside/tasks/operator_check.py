@@ -52,7 +52,7 @@ def check_operators(message: Message, channel: Channel) -> None:
         name = _packet(call[0])
         if name not in found and (said := finding(call, tests)) is not None:
             found[name] = said
-    channel.send(Outcome(Ending.SAME, values=found).to_message())
+    channel.send(Outcome(Ending.SAME, values=found))
 
 
 def finding(call: Call, tests: Sequence[str]) -> str | None:

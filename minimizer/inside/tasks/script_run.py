@@ -22,6 +22,7 @@ import torch._inductor.config
 from ..backend import backend
 from ..compiler import subsystems
 from ..compiler.operators import Operators, TorchCalls, unusual
+from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
@@ -48,13 +49,12 @@ def rerun(message: Message, channel: Channel) -> None:
     if request.observe:
         torch.compile = watch.compile
     # What ends before this is none of the compiler's.
-    compiled = {"type": "phase", "phase": "compiled", "doing": "script"}
-    attempts = Attempts(lambda: channel.send(compiled))
-    channel.send({**compiled, "phase": "script" if request.compile else "eager"})
+    attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
+    channel.send(Phase("script", "script" if request.compile else "eager"))
     error = what_ends(request.script, request.args, request.text)
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
     outcome = replace(_outcome(error, compiled=request.compile), graph_breaks=breaks, attempted=attempts.any)
-    channel.send(watch.added_to(outcome).to_message())
+    channel.send(watch.added_to(outcome))
 
 
 def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:

@@ -29,4 +29,4 @@ def settings(message: Message, channel: Channel) -> None:
             values[expression] = repr(eval(expression, namespace))[:MAX_TEXT]
         except Exception:  # a flag that this version does not have
             continue
-    channel.send(Outcome(Ending.SAME, values=values).to_message())
+    channel.send(Outcome(Ending.SAME, values=values))

@@ -25,6 +25,7 @@ from ..failures import CONTROL_FLOW, describe
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
+from ..messages import Failure, Finished
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..values import snapshot
@@ -47,6 +48,11 @@ from ..wire import STOP, Channel, Message
 from .requests import SurveyRequest
 from .script_run import let_nothing_check_itself, what_ends
 
+MOST = 20
+"""Of a kind, that are told of one run."""
+MOST_SUSPECTS = 100
+"""Graphs: each costs another run of the script."""
+
 
 def survey(message: Message, channel: Channel) -> None:
     """Task of a forked child: run the script once and report; see `Survey`."""
@@ -63,7 +69,7 @@ class Survey:
     """
 
     def __init__(self, request: SurveyRequest, channel: Channel) -> None:
-        self._request = request
+        self._request, self._begun = request, time.monotonic()
         listed = None if request.calls is None else {int(graph): calls for graph, calls in request.calls.items()}
         self._coverage = Coverage(request.steps, listed, request.nproc, values=request.values)
         self._told, self._health = Told(self._coverage), Health(request.script)
@@ -117,23 +123,39 @@ class Survey:
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
-        if self._request.compile and self._lost.where is None and not is_lost(self._error):
+        if self._request.compile and not self._lost.is_lost and not is_lost(self._error):
             # The script's own check may have failed after a backward.
             self._comparer.check_gradients(is_over=self._error is not None)
-        health = self._health.to_json() if self._request.compile else None
         if self._children.count:
             self._coverage.also(
                 f"processes that the script started, {self._children.count} of them: only its own is looked at"
             )
-        seen: Message = {
-            "attempted": self._attempts is None or self._attempts.any,
-            "children": self._children.count,
-            "overwritten": self._comparer.kept.overwritten,
-            "lost": self._lost.where or None,
-            "modules": compiled_modules(self._coverage) if self._request.measure else [],
-            "instances": self._each.to_json() if self._each is not None else [],
-        }
-        self._line.channel.send({**self._told.finished(self._error, health, stopped=stopped), **seen})
+        told, coverage = self._told, self._coverage
+        self._line.channel.send(
+            Finished(
+                stopped=stopped,
+                attempted=self._attempts is None or self._attempts.any,
+                children=self._children.count,
+                exception=describe(self._error) if self._error else None,
+                seconds=time.monotonic() - self._begun,
+                comparing_seconds=coverage.seconds,
+                checked=coverage.checked(),
+                calls=coverage.calls(),
+                health=self._health.found() if self._request.compile else None,
+                uncompared=told.uncompared()[:MOST],
+                suspects=told.suspects[:MOST_SUSPECTS],
+                layouts=told.layouts[:MOST_SUSPECTS],
+                missing=told.missing[:MOST],
+                raised=told.raised.seen,
+                checks=told.checks,
+                lost=self._lost.where,
+                instances=self._each.rows() if self._each is not None else [],
+                modules=compiled_modules(coverage) if self._request.measure else [],
+                unsteady=told.unsteady,
+                overwritten=self._comparer.kept.overwritten,
+                notes=told.notes[:MOST],
+            )
+        )
 
     # the hook ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +186,7 @@ class Survey:
             compiled, why = compile_(), f"{type(error).__name__}: {error}"
             return lambda *args: self._on_call(graph, compiled, list(args), why)
         if self._holder.is_at(graph, None):
-            self._holder.hold(graph, call, {"phase": "compile"})
+            self._holder.hold(graph, call, Failure("compile"))
         self._look_at(graph, call)
         snapshot.set_rng_state(rng)
         self._line.phase("compile", graph, None)
@@ -174,8 +196,7 @@ class Survey:
             self._lost.end_if(error, graph, None, "compile")
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
             if not steering and isinstance(error, Exception) and graph.eager_error is None:
-                failure = {"phase": "compile", "kind": "compile_error", "exception": describe(error)}
-                self._holder.hold(graph, call, failure)
+                self._holder.hold(graph, call, Failure("compile", "compile_error", exception=describe(error)))
             raise
         finally:
             self._line.phase("script", graph, None)

@@ -22,6 +22,7 @@ import torch._inductor.config
 from ..compiler import subsystems
 from ..compiler.operators import Operators
 from ..failures import LOST, device_error
+from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..referee import referee, steadiness
 from ..referee.call import Call
@@ -45,7 +46,7 @@ def judge(message: Message, channel: Channel) -> None:
     subsystems.install(request.switches, channel)
     trial = Trial(request, channel)
     for outcome in trial.run():
-        channel.send(replace(outcome, writes=trial.writes, differentiated=trial.differentiated).to_message())
+        channel.send(replace(outcome, writes=trial.writes, differentiated=trial.differentiated))
 
 
 def observe(message: Message, channel: Channel) -> None:
@@ -54,7 +55,7 @@ def observe(message: Message, channel: Channel) -> None:
     function, inputs = Trial(request, channel).load()
     with contextlib.suppress(Exception), Operators() as operators, torch.set_grad_enabled(request.grad):
         function(*inputs)
-    channel.send(Outcome(Ending.SAME, ops=operators.seen).to_message())
+    channel.send(Outcome(Ending.SAME, ops=operators.seen))
 
 
 class Trial:
@@ -83,13 +84,13 @@ class Trial:
                 torch._dynamo.reset()
             outcome = self._compare(call)
             yield outcome
-            if outcome.exception is not None and outcome.exception["device"] == LOST:
+            if outcome.exception is not None and outcome.exception.device == LOST:
                 return
             if not done:
                 stop = time.monotonic() + self._request.seconds
             done, failed = done + 1, failed + (outcome.ending is not Ending.SAME)
             if outcome.ending is Ending.DIFFERENT and outcome.verdict is not None:
-                wrong.update(d["where"] for d in outcome.verdict["differences"])
+                wrong.update(difference.where for difference in outcome.verdict.differences)
         if wanted > 1 and failed and not self._is_steady(call, wrong):
             yield Outcome(Ending.NONDETERMINISTIC)
 
@@ -146,8 +147,8 @@ class Trial:
             stays = (verdict.discrete or verdict.fault) and behind is not None and not behind.fault
             verdict = verdict if behind is None or stays else behind
         if verdict.nondeterministic:
-            return Outcome(Ending.NONDETERMINISTIC, verdict=verdict.to_json())
-        return Outcome(Ending.DIFFERENT if verdict.fault else Ending.SAME, verdict=verdict.to_json())
+            return Outcome(Ending.NONDETERMINISTIC, verdict=verdict)
+        return Outcome(Ending.DIFFERENT if verdict.fault else Ending.SAME, verdict=verdict)
 
     def load(self) -> tuple[Any, list[Any]]:
         """Define the function from its text and make its inputs.
@@ -203,7 +204,7 @@ class Trial:
             return _unjudged(error)
 
     def _phase(self, name: str) -> None:
-        self._channel.send({"type": "phase", "phase": name})
+        self._channel.send(Phase(phase=name))
 
 
 def shares_random_numbers() -> bool:

@@ -40,13 +40,6 @@ class Difference:
     required_rtol: float | None = None
     index: tuple[int, ...] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that JSON cannot hold become strings ("inf", "nan")."""
-        fields = {name: _json_number(value) for name, value in vars(self).items() if value is not None}
-        if self.index is not None:
-            fields["index"] = list(self.index)
-        return fields
-
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"
         if self.mismatched is not None:
@@ -236,7 +229,3 @@ def _text(value: Any) -> str:
     except Exception:
         text = f"<{type(value).__qualname__}>"
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _json_number(value: Any) -> Any:
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)

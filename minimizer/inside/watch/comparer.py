@@ -16,11 +16,11 @@ from torch.fx.experimental._backward_state import BackwardState
 
 from ..failures import describe, raised_while_compiling
 from ..graph.lifted import Unplayable
+from ..messages import Failure, Missing
 from ..referee import referee, steadiness
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values import snapshot
 from ..values.device import settle
-from ..wire import Message
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
 from .each_instance import EachInstance
@@ -79,13 +79,13 @@ class Comparer:
             self._cannot_compare(graph, error)
             return compiled(*args)
         if self._holder.is_at(graph, number):
-            self._holder.hold(graph, call, {"phase": "run"})
+            self._holder.hold(graph, call, Failure("run"))
         try:
             expected = call.run(call.function)
         except Exception as error:
             self._lost.end_if(error)
             actual = compiled(*args)
-            self._told.missing.append({"graph": graph.index, "call": number, "exception": describe(error)})
+            self._told.missing.append(Missing(graph.index, number, describe(error)))
             graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"
             why = f"eager cannot run it on copies of its inputs ({type(error).__name__})"
             self._coverage.left_out(graph, why)
@@ -97,9 +97,8 @@ class Comparer:
             settle()
         except Exception as error:
             self._lost.end_if(error, graph, number, "run")
-            failure: Message = {"phase": "run", "kind": "runtime_error", "exception": describe(error)}
             if self._is_steady(graph, call, ()):
-                self._holder.hold(graph, call, failure)
+                self._holder.hold(graph, call, Failure("run", "runtime_error", exception=describe(error)))
             raise
         self._line.phase("compare", graph, number)
         self.kept.after(name, held)
@@ -150,7 +149,7 @@ class Comparer:
             return
         graph.compared.append(number)
         if verdict.nondeterministic:
-            self._told.unsteady(graph)
+            self._told.is_unsteady(graph)
         is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
         wrong = [difference.where for difference in verdict.differences]
         if verdict.fault and not is_passed_by and self._is_steady(graph, call, wrong):
@@ -159,7 +158,7 @@ class Comparer:
             elif self._each is not None:
                 self._each.fails(graph.key, str(verdict.kind))
             else:
-                self._holder.hold(graph, call, {"phase": "run", "kind": verdict.kind, "verdict": verdict.to_json()})
+                self._holder.hold(graph, call, Failure("run", verdict.kind, verdict=verdict))
         self._told.suspect(graph, number, verdict)
         if verdict.note:
             self._told.note(verdict.note)
@@ -198,13 +197,13 @@ class Comparer:
         if not self._is_steady(graph, replay, wrong):
             return
         if self._each is not None:
-            self._each.fails(backward.key, failure["kind"])
+            self._each.fails(backward.key, str(failure.kind))
         else:
-            self._holder.hold(graph, replay, {"phase": "backward", **failure}, backward)
+            self._holder.hold(graph, replay, failure, backward)
 
     def _replayed(
         self, backward: BackwardCall, replay: GradientCall, is_over: bool
-    ) -> tuple[list[str], Message] | None:
+    ) -> tuple[list[str], Failure] | None:
         """How the replay of a backward fails and where its gradients differ; None if it does not, or eager cannot replay it."""
         graph, last = backward.graph, backward.graph.calls - 1
         self._line.phase("compare", graph, last)
@@ -226,7 +225,7 @@ class Comparer:
             if not is_over:  # the script's own went through: the replay is at fault
                 raise
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
-            return [], {"kind": kind, "exception": describe(error)}
+            return [], Failure("backward", kind, exception=describe(error))
         self._line.phase("compare", graph, last)
         verdict = referee.judge(replay, expected, actual, graph.rounded)
         self._told.suspect(graph, backward.number, verdict)
@@ -237,13 +236,13 @@ class Comparer:
         if not verdict.fault:
             return None
         wrong = [difference.where for difference in verdict.differences]
-        return wrong, {"kind": "wrong_gradient", "verdict": verdict.to_json()}
+        return wrong, Failure("backward", "wrong_gradient", verdict=verdict)
 
     def _is_steady(self, graph: CapturedGraph, call: Call, wrong: Collection[str]) -> bool:
         """Whether eager does the same every time: else the failure is no fault of the compiler, and that is noted."""
         is_steady = steadiness.is_steady(call, wrong)
         if not is_steady:
-            self._told.unsteady(graph)
+            self._told.is_unsteady(graph)
         return is_steady
 
     def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:

@@ -7,9 +7,10 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..wire import Message
+from ..messages import Checked, GraphCalls
 from .captured import CapturedGraph
 from .keys import Keys
 from .largest import Largest
@@ -94,35 +95,37 @@ class Coverage:
         """Something else that is not compared, in a sentence."""
         self._facts[what[:400]] = None
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Checked:
         """The figures that are known at any time."""
-        return {
-            "frames": len(self._frames), "graphs": len(self.graphs), "planned": self._planned,
-            "calls": sum(len(graph.compared) for graph in self.graphs),
-            "calls_made": sum(graph.calls for graph in self.graphs),
-            "backward": sum(len(graph.backward) for graph in self.graphs),
-        }  # fmt: skip
+        return Checked(
+            frames=len(self._frames),
+            graphs=len(self.graphs),
+            planned=self._planned,
+            calls=sum(len(graph.compared) for graph in self.graphs),
+            calls_made=sum(graph.calls for graph in self.graphs),
+            backward=sum(len(graph.backward) for graph in self.graphs),
+        )
 
-    def to_json(self) -> Message:
+    def checked(self) -> Checked:
         """All figures, at the end of the run."""
-        return {
-            **self.counts(),
-            "instances": len(self.keys.instances.names) or None,
-            "largest": self.largest.to_json(),
-            "not_compared": list(itertools.islice(self._left_out(), MOST_LEFT_OUT)),
-            "state": self._state.sentences(),
-        }
+        return replace(
+            self.counts(),
+            instances=len(self.keys.instances.names) or None,
+            largest=self.largest.found,
+            not_compared=list(itertools.islice(self._left_out(), MOST_LEFT_OUT)),
+            state=self._state.sentences(),
+        )
 
-    def calls(self) -> list[Message]:
-        """By graph: the key of each call, and the numbers of those that were watched, compared, and compared in their backward."""
+    def calls(self) -> list[GraphCalls]:
+        """The calls of each graph."""
         keys = self.keys.of_graph
         return [
-            {
-                "keys": list(keys[graph.index]) if graph.index < len(keys) else [],
-                "watched": graph.watched,
-                "compared": graph.compared,
-                "backward": graph.backward,
-            }
+            GraphCalls(
+                keys=list(keys[graph.index]) if graph.index < len(keys) else [],
+                watched=graph.watched,
+                compared=graph.compared,
+                backward=graph.backward,
+            )
             for graph in self.graphs
         ]
 

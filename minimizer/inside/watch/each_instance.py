@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..wire import Message
-from .captured import CapturedGraph
+from ..messages import InstanceCalls
 from .coverage import Coverage
 
 MOST_INSTANCES = 2000
@@ -26,29 +26,32 @@ class EachInstance:
         if key is not None:
             self._failed[key, kind] += 1
 
-    def to_json(self) -> list[Message]:
+    def rows(self) -> list[InstanceCalls]:
         """A row for each instance that has a name and each form of graph: its calls that were compared, and that failed by kind.
 
         Graphs have the same form that call the same operators in the same order, as those of equal modules do.
         """
-        keys, rows, of_key = self._coverage.keys, dict[Any, Message](), dict[int, Message]()
+        keys, rows, of_key = self._coverage.keys, dict[Any, InstanceCalls](), dict[int, InstanceCalls]()
         of_form: dict[Any, list[int]] = {}
         for graph in self._coverage.graphs:
             of_form.setdefault(graph.form, []).append(graph.index)
         for graph, made in zip(self._coverage.graphs, keys.of_graph, strict=False):
             for key in dict.fromkeys(made):
                 if name := keys.name(key):
-                    empty = {"name": name, "graphs": of_form[graph.form], "calls": 0, "backward": 0, "failed": {}}
-                    of_key[key] = rows.setdefault((name, graph.form), empty)
-            _count(graph, made, of_key)
+                    of_key[key] = rows.setdefault((name, graph.form), InstanceCalls(name, of_form[graph.form]))
+            for row in _rows(graph.compared, made, of_key):
+                row.calls += 1
+            for row in _rows(graph.backward, made, of_key):
+                row.backward += 1
         for (key, kind), calls in self._failed.items():
             if key in of_key:
-                of_key[key]["failed"][kind] = of_key[key]["failed"].get(kind, 0) + calls
+                failed = of_key[key].failed
+                failed[kind] = failed.get(kind, 0) + calls
         return list(rows.values())[:MOST_INSTANCES]
 
 
-def _count(graph: CapturedGraph, made: Any, of_key: dict[int, Message]) -> None:
-    for name, numbers in (("calls", graph.compared), ("backward", graph.backward)):
-        for number in numbers:
-            if number < len(made) and made[number] in of_key:
-                of_key[made[number]][name] += 1
+def _rows(numbers: Sequence[int], made: Sequence[int], of_key: Mapping[int, InstanceCalls]) -> Iterator[InstanceCalls]:
+    """The row of each of these calls of a graph that has one."""
+    for number in numbers:
+        if number < len(made) and made[number] in of_key:
+            yield of_key[made[number]]

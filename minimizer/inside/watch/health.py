@@ -15,6 +15,7 @@ from typing import Any
 
 import torch._dynamo.utils as books
 
+from .. import messages
 from ..values import snapshot
 
 TIMED_CALLS = 30
@@ -29,7 +30,7 @@ MOST_COMPILATIONS = 10_000
 
 
 class Health:
-    """The times of one run; ``to_json`` adds what Dynamo has noted."""
+    """The times of one run; `found` adds what Dynamo has noted."""
 
     def __init__(self, script: str) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
@@ -66,38 +67,36 @@ class Health:
                 break
         snapshot.set_rng_state(rng)
 
-    def to_json(self) -> dict[str, Any]:
-        """Seconds of a call are summed over the graphs that were timed on both sides, those of compiling over all compilations:
-        None where some are forgotten, or nothing was compiled.
-        """
+    def found(self) -> messages.Health:
+        """Times and notes, as far as they are known now."""
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
         seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
         both = self._eager.keys() & self._compiled.keys()
-        return {
-            "graph_breaks": _told(self._break(reason) for reason in books.graph_break_reasons),
-            "breaks": len(books.graph_break_reasons),
-            "recompiles": _told(
+        return messages.Health(
+            graph_breaks=_told(self._break(reason) for reason in books.graph_break_reasons),
+            breaks=len(books.graph_break_reasons),
+            recompiles=_told(
                 f"{m.co_name}: {reason.partition(': ')[2] or reason}"[:500]  # without the number of the cache entry
                 for m in frames
                 if (reason := getattr(m, "recompile_reason", None))
             ),
-            "compile_seconds": seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
-            "untimed": "" if both else CROWDED if self._has_tried else UNRUN,
-            "frames": _told(
+            compile_seconds=seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
+            untimed="" if both else CROWDED if self._has_tried else UNRUN,
+            frames=_told(
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
                 for m in frames
             ),
-            "failed": _told(
+            failed=_told(
                 f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.fail_type}: {m.fail_reason}"[
                     :500
                 ]
                 for m in metrics
                 if hasattr(builtins, m.fail_type or "")  # what Dynamo raises on purpose has types of its own
             ),
-            "eager_seconds": sum(self._eager[graph] for graph in both) if both else None,
-            "compiled_seconds": sum(self._compiled[graph] for graph in both) if both else None,
-        }
+            eager_seconds=sum(self._eager[graph] for graph in both) if both else None,
+            compiled_seconds=sum(self._compiled[graph] for graph in both) if both else None,
+        )
 
     def _break(self, reason: Any) -> str:
         """The first line of the reason, and the innermost line of the user's script that it comes from."""

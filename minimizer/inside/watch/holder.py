@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ..graph.golden import GoldenGraph, storable
 from ..graph.graphs import Opaque
 from ..graph.lowering import write_down
 from ..graph.recipes import Recipe, recipe
+from ..messages import Failure, Held
 from ..referee.call import Call, GradientCall
 from ..wire import Channel, Message
 from .backwards import BackwardCall
@@ -58,24 +60,22 @@ class Holder:
                 del self._earlier[1]
             self._earlier.append(recipe(graph.lifted.inputs(args)))
 
-    def hold(self, graph: CapturedGraph, call: Call, failure: Message, backward: BackwardCall | None = None) -> None:
+    def hold(self, graph: CapturedGraph, call: Call, failure: Failure, backward: BackwardCall | None = None) -> None:
         """Stop the script here: answer questions about a call, or about its ``backward``, until the other end hangs up.
 
         Does not return.
         """
         self._line.take_last_word()
         number = graph.calls - 1 if backward is None else backward.number
-        failure = {**failure, "graph": graph.index, "call": number, "checks": self._told.checks}
-        failure["checked"] = self._told.coverage.to_json()
         instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
-        failure["instance"] = instance
+        at = replace(failure, graph=graph.index, call=number, checked=self._told.coverage.checked(), instance=instance)
 
         def serve() -> None:
-            failure["health"] = self._health.to_json()
+            at.health = self._health.found()
             with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
                 setup = graph.setup_lines() if backward is None else backward.setup
                 held = HeldCall(graph, call, setup, instance, self._earlier)
-                held.serve(failure, self._line.channel)
+                held.serve(at, self._line.channel)
 
         end_with(serve)
 
@@ -96,14 +96,14 @@ class HeldCall:
         self._earlier = earlier
         self._golden: GoldenGraph | None = None
 
-    def serve(self, failure: Message, channel: Channel) -> None:
+    def serve(self, failure: Failure, channel: Channel) -> None:
         """Answer until the other end hangs up, or until the GPU with the values is lost."""
         try:
             program: Message | None = self._program("auto")
         except Exception:
             traceback.print_exc()
             program = None
-        channel.send({"type": "held", "failure": failure, "program": program})
+        channel.send(Held(failure, program))
         while (question := channel.receive()) is not None:
             is_lost = False
             try:

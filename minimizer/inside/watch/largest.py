@@ -13,13 +13,13 @@ from torch import Tensor, fx
 from ..graph.graphs import module_of
 from ..graph.names import dotted_name
 from ..graph.origins import owner_of
+from ..messages import Largest as Found
 from ..referee.call import Side
 from ..referee.distance import in_double
 from ..referee.referee import Verdict
 from ..values.boundary import places
 from ..values.elements import PIECE, plain, short
 from ..values.snapshot import has_plain_storage
-from ..wire import Message
 
 _REASONS = {
     "fp64": "float64 shows eager as far off",
@@ -37,10 +37,11 @@ class Largest:
 
     def __init__(self) -> None:
         self._looked = False
-        self._found: Message = {"module": "", "op": "", "absolute": 0.0, "relative": 0.0, "reason": "equal to the bit"}
+        self._found = Found()
 
-    def to_json(self) -> Message | None:
-        """Module, operator, absolute and relative difference, and the reason; None where nothing was compared."""
+    @property
+    def found(self) -> Found | None:
+        """What was found; None where nothing was compared."""
         return self._found if self._looked else None
 
     def look(self, graph: fx.Graph, expected: Side, actual: Side, verdict: Verdict) -> None:
@@ -68,13 +69,11 @@ class Largest:
                 continue  # to look at a tensor that is spread over ranks would wait for those
             self._looked = True
             absolute, relative = farthest(tensor, other)
-            if absolute > self._found["absolute"]:
+            if absolute > self._found.absolute:
                 module, op = who(graph, where)
                 reason = _reason(verdict, where, tensor.dtype)
-                self._found = {
-                    "module": module, "op": op, "absolute": absolute, "relative": relative,
-                    "reason": f"a gradient: {reason}" if where.startswith("grad") else reason,
-                }  # fmt: skip
+                because = f"a gradient: {reason}" if where.startswith("grad") else reason
+                self._found = Found(module, op, absolute, relative, because)
 
 
 def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:

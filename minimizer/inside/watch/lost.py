@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..failures import LOST, device_error
-from ..wire import Message
+from ..messages import Lost
 from .captured import CapturedGraph
 
 
@@ -17,8 +17,9 @@ class LostGpu:
 
     def __init__(self, end: Callable[[BaseException | None], None]) -> None:
         self._end = end
-        self.where: Message | None = None
-        """The graph, call and phase whose compiled code lost it; empty where it was elsewhere, None where it is not lost."""
+        self.is_lost = False
+        self.where: Lost | None = None
+        """The call whose compiled code lost it; None where it was elsewhere, or is not lost."""
 
     def end_if(
         self,
@@ -35,7 +36,8 @@ class LostGpu:
         and no fault of the script, which cannot go on here.
         """
         if is_lost(error):
-            self.where = {} if graph is None else {"graph": graph.index, "call": call, "phase": phase}
+            self.is_lost = True
+            self.where = None if graph is None else Lost(graph.index, call, phase)
             self._end(None if by_us else error)
 
 

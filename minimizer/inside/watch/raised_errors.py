@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from ..failures import describe
+from ..failures import ExceptionInfo, describe
 
 MOST = 50
 """How many are kept."""
@@ -17,7 +17,7 @@ class Raised(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[dict[str, Any]] = []
+        self.seen: list[ExceptionInfo] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:

@@ -5,37 +5,33 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from ..failures import describe
+from ..messages import Missing, Seen, Uncompared
 from ..referee.referee import Verdict
-from ..wire import FAILED, Message
+from ..wire import FAILED
 from . import tolerances
 from .captured import CapturedGraph
 from .coverage import Coverage
 from .raised_errors import Raised
 
-MOST_SUSPECTS = 100
-"""Graphs: each costs another run of the script."""
-
 
 class Told:
-    """Coverage, notes and findings of one run, and the messages that are made of them."""
+    """Coverage, notes and findings of one run."""
 
     def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
-        self._begun = time.monotonic()
-        self._suspects: dict[int, Message] = {}
-        self._layouts: dict[int, Message] = {}
+        self._suspects: dict[int, Seen] = {}
+        self._layouts: dict[int, Seen] = {}
         self._moved: dict[int, float] = {}
-        self.missing: list[dict[str, Any]] = []
+        self.missing: list[Missing] = []
         self.raised = Raised()
         self._checks = tolerances.watch()
         self._notes: dict[str, None] = {}
-        self._unsteady = ""
+        self.unsteady = ""
+        """The first call at which eager was seen to differ from eager."""
 
     @property
     def checks(self) -> list[dict[str, float]]:
@@ -51,9 +47,9 @@ class Told:
         graph.obstacle = f"{type(error).__name__}: {error}"
         self.note(f"graph {graph.index} could not be compared: {graph.obstacle}")
 
-    def unsteady(self, graph: CapturedGraph) -> None:
+    def is_unsteady(self, graph: CapturedGraph) -> None:
         """Eager itself does not do the same every time."""
-        self._unsteady = self._unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
+        self.unsteady = self.unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
     def suspect(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
         """A call whose values or gradients differ behind a jump; of each graph the one with most of them is kept."""
@@ -62,41 +58,35 @@ class Told:
         )
         if verdict.discrete and moved >= self._moved.get(graph.index, 0.0):
             self._moved[graph.index] = moved
-            self._suspects[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
+            self._suspects[graph.index] = Seen(graph.index, call, verdict)
 
     def layout(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
         """A call whose values are right and whose memory layout is another; of each graph the first one is kept."""
-        self._layouts[graph.index] = {"graph": graph.index, "call": call, "verdict": verdict.to_json()}
+        self._layouts[graph.index] = Seen(graph.index, call, verdict)
 
     def knows_layout_of(self, graph: CapturedGraph) -> bool:
         """Whether an earlier call of a graph had another memory layout."""
         return graph.index in self._layouts
 
-    def uncompared(self) -> list[Message]:
+    @property
+    def notes(self) -> list[str]:
+        """What the report says once."""
+        return list(self._notes)
+
+    @property
+    def suspects(self) -> list[Seen]:
+        """One of each graph."""
+        return list(self._suspects.values())
+
+    @property
+    def layouts(self) -> list[Seen]:
+        """One of each graph."""
+        return list(self._layouts.values())
+
+    def uncompared(self) -> list[Uncompared]:
         """The graphs that ran, and of which no call could be compared, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
-        return [{"graph": graph.index, "why": graph.obstacle[:300]} for graph in graphs]
-
-    def finished(self, error: BaseException | None, health: Message | None, *, stopped: bool) -> Message:
-        """The last message of a script that has ended."""
-        return {
-            "type": "finished",
-            "stopped": stopped,
-            "exception": describe(error) if error else None,
-            "seconds": time.monotonic() - self._begun,
-            "comparing_seconds": self.coverage.seconds,
-            "checked": self.coverage.to_json(),
-            "calls": self.coverage.calls(),
-            "health": health,
-            "uncompared": self.uncompared()[:20],
-            "suspects": list(self._suspects.values())[:MOST_SUSPECTS],
-            "layouts": list(self._layouts.values())[:MOST_SUSPECTS],
-            "missing": self.missing[:20],
-            "raised": self.raised.seen,
-            "checks": self.checks,
-            "unsteady": self._unsteady,
-            "notes": list(self._notes)[:20],
-        }
+        return [Uncompared(graph.index, graph.obstacle[:300]) for graph in graphs]
 
 
 def end_with(last: Callable[[], None]) -> NoReturn:

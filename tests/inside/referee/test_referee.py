@@ -25,6 +25,7 @@ from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.values.rounding import tensors
 from minimizer.inside.values.snapshot import global_state
+from minimizer.inside.wire import plain
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +86,8 @@ def test_what_has_no_nan_and_is_usual_equals_itself(values: Any, does: bool) -> 
 def test_nan_is_told_of_what_is_compared() -> None:
     nan = lambda x: x / x  # noqa: E731
     wrong = lambda x: x / x + 1  # noqa: E731
-    assert judged(nan, [torch.ones(2)], wrong).to_json()["equals_itself"] is True
-    assert judged(nan, [torch.tensor([0.0, 1.0])], wrong).to_json()["equals_itself"] is False
+    assert judged(nan, [torch.ones(2)], wrong).equals_itself is True
+    assert judged(nan, [torch.tensor([0.0, 1.0])], wrong).equals_itself is False
     number = lambda x: x.nan_to_num(1.0)  # noqa: E731
     assert judged(number, [NAN], lambda x: x.nan_to_num(2.0)).equals_itself
     assert not judged(number, [NAN], number).equals_itself  # no fault
@@ -971,9 +972,9 @@ def test_gradient_of_an_unused_input_is_none() -> None:
     assert found[0] is not None and found[0].tolist() == [6, 6] and found[1] is None
 
 
-def test_the_verdict_is_json() -> None:
+def test_a_verdict_can_be_sent() -> None:
     verdict = judged(lambda x: x * 5e-4, [torch.ones(3)], lambda x: x * float("nan"))
-    data = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
+    data = json.loads(json.dumps(plain(verdict), allow_nan=False))
     assert data["fault"] is True and data["differences"][0]["what"] == "nan"
 
 

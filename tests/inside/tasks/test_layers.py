@@ -8,6 +8,7 @@ import pytest
 from children import SECONDS
 
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.protocol import Phase
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.measure.layer_table import Table, neighbourhood, tabulate
 from minimizer.engine.oracle.oracle import Oracle, Signature
@@ -52,7 +53,7 @@ def program(wrong: str, *, layers: Layers = LAYERS, setup: str = "", grad: bool 
 
 def oracle(child: Executor) -> Oracle:
     # No golden value is ever asked for: every input is made by its own code.
-    return Oracle(child, Survey(child, None, phase={}), (Signature(Kind.WRONG_OUTPUT),))  # type: ignore[arg-type]
+    return Oracle(child, Survey(child, None, phase=Phase()), (Signature(Kind.WRONG_OUTPUT),))  # type: ignore[arg-type]
 
 
 def table(child: Executor, wrong: str, **changes: Any) -> Table:

@@ -12,6 +12,7 @@ from children import script, survey
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Checked
+from minimizer.inside import messages
 from minimizer.inside.referee.call import Call, Side
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.watch.instances import Instances
@@ -287,9 +288,7 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     verdict = judge(call, expected, actual)
     largest = Largest()
     largest.look(graph.graph, expected, actual, verdict)
-    assert largest.to_json() == {
-        "module": "", "op": "aten.sub", "absolute": 0.25, "relative": 0.25, "reason": "float64 shows eager as far off",
-    }  # fmt: skip
+    assert largest.found == messages.Largest("", "aten.sub", 0.25, 0.25, "float64 shows eager as far off")
 
 
 def test_what_no_number_says_is_no_largest_difference() -> None:
@@ -305,7 +304,7 @@ def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
     largest = Largest()
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
     largest.look(graph.graph, Side(torch.ones(2)), Side(torch.ones(3)), Verdict())
-    assert largest.to_json() is None
+    assert largest.found is None
 
 
 EACH = f"""{LAYERS}

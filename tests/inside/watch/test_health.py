@@ -77,27 +77,27 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
     monkeypatch.setattr(health.time, "perf_counter", clock.__next__)
     times = health.Health("script.py")
     times.measure(0, lambda: None, lambda: None, [])
-    seen = times.to_json()
+    seen = times.found()
     expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
-    assert (seen["eager_seconds"], seen["compiled_seconds"]) == expected
-    assert not seen["untimed"]
+    assert (seen.eager_seconds, seen.compiled_seconds) == expected
+    assert not seen.untimed
 
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "is_crowded", lambda: True)
     times = health.Health("script.py")
     times.measure(0, lambda: None, lambda: None, [])
-    seen = times.to_json()
-    assert seen["eager_seconds"] is None
-    assert seen["compiled_seconds"] is None
-    assert seen["untimed"] == "other processes wanted the cores in every turn"
+    seen = times.found()
+    assert seen.eager_seconds is None
+    assert seen.compiled_seconds is None
+    assert seen.untimed == "other processes wanted the cores in every turn"
 
 
 def test_what_was_not_compiled_took_no_time_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health.books, "get_compilation_metrics", list)
-    seen = health.Health("script.py").to_json()
-    assert seen["compile_seconds"] is None
-    assert seen["untimed"] == "no call of a compiled graph came back"
+    seen = health.Health("script.py").found()
+    assert seen.compile_seconds is None
+    assert seen.untimed == "no call of a compiled graph came back"
 
 
 HIDDEN = """
@@ -170,6 +170,6 @@ def test_the_time_of_compiling_is_unknown_where_compilations_are_forgotten(monke
     ] * 3
     times = health.Health("script.py")
     monkeypatch.setattr(health.books, "get_compilation_metrics", lambda: metrics)
-    assert times.to_json()["compile_seconds"] == 6.0
+    assert times.found().compile_seconds == 6.0
     monkeypatch.setattr(health, "MOST_COMPILATIONS", 3)
-    assert times.to_json()["compile_seconds"] is None
+    assert times.found().compile_seconds is None

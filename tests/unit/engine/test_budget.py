@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.budget import doing, ended, larger
+from minimizer.engine.child.protocol import Phase
 from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
 from minimizer.report.model import Culprit, Failure, Reduction, Report
@@ -65,8 +66,8 @@ def test_a_budget_that_would_do(budget: float, step: float, better: int | None) 
 
 
 def test_what_a_run_said_last_is_what_it_was_doing() -> None:
-    assert doing({"doing": "run", "graph": 1, "call": 3}) == "running graph 1 in its call 3, compiled"
-    assert doing({"doing": "compile", "graph": 1, "call": None}) == "compiling graph 1"
-    assert doing({"doing": "script"}) == "running the script's own code, with nothing compiled yet"
-    assert doing({"doing": "script", "graph": "<b>", "graphs": "<b>"}) == doing({"doing": "script"})
-    assert doing({}) == "starting the script"
+    assert doing(Phase(doing="run", graph=1, call=3)) == "running graph 1 in its call 3, compiled"
+    assert doing(Phase(doing="compile", graph=1)) == "compiling graph 1"
+    assert doing(Phase(doing="script")) == "running the script's own code, with nothing compiled yet"
+    assert doing(Phase(doing="script", graph=1, checked={"graphs": 2})).endswith("with 2 graphs compiled by then")
+    assert doing(Phase()) == "starting the script"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer.engine.child import protocol, sent_program
-from minimizer.engine.child.protocol import MAX_MODULES, End, Finished, Held, Outcome, Ready, parse
+from minimizer.engine.child.protocol import MAX_MODULES, End, Finished, Held, Outcome, Part, Phase, Ready, Stacks, parse
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit.layout import setup
 from minimizer.engine.program import render
@@ -255,6 +255,9 @@ def test_the_parent_has_no_means_to_run_such_text(module: Path) -> None:
 
 MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
     (Ready, {"environment": {"torch": "2.13.0", "python": "3.11"}, "gpu": False}),
+    (Phase, {"doing": "run", "graph": 0, "call": 1, "eager_seconds": 0.1, "trusted": True, "checked": {"calls": 2}}),
+    (Stacks, {"text": "Thread 0x1"}),
+    (Part, {"name": "post_grad_passes/mine", "acted": None}),
     (End, {"exit": 0, "signal": None, "timed_out": False, "seconds": 1.5, "log": ""}),
     (Held, {"failure": {"graph": 0, "call": 1, "phase": "run", "kind": "wrong_output"}, "program": PROGRAM}),
     (
@@ -309,6 +312,10 @@ def test_no_message_at_all(model: type[protocol.Loose], message: Any) -> None:
         (Held, {"failure": {"graph": 0, "phase": "lunch"}, "program": PROGRAM}),
         (Held, {"failure": {"graph": 0, "phase": "run"}, "program": [PROGRAM]}),
         (Ready, {"environment": {"torch": "x" * 301}}),
+        (Phase, {"graph": "one"}),
+        (Phase, {"graph": 1, "call": []}),
+        *((Phase, {"checked": {"calls": forged}}) for forged in ("many", [], -1.5, None)),
+        (Part, {"name": "x", "acted": "perhaps"}),
     ],
 )
 def test_refused(model: type[protocol.Loose], message: dict[str, Any]) -> None:

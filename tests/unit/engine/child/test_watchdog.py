@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minimizer.engine.child.protocol import Phase, Stacks
 from minimizer.engine.child.watchdog import GRACE, SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
 
 LIB = "/venv/lib/python3.11/site-packages/torch"
@@ -34,7 +35,9 @@ class Task:
         return Task(Watchdog(Limits(**{"floor": 60.0, **limits}), clock=clock, crowd=lambda: crowding), clock)
 
     def says(self, doing: str = "compile", **more: Any) -> Task:
-        self.watchdog.heard({"type": "phase", "doing": doing, **more})
+        """With ``calls``, how many it has compared by then."""
+        checked = {"calls": more.pop("calls")} if "calls" in more else None
+        self.watchdog.heard(Phase(doing=doing, checked=checked, **more))
         return self
 
     def after(self, seconds: float) -> Action | None:
@@ -44,7 +47,7 @@ class Task:
     def shows(self, *frames: str) -> None:
         """Innermost first, each as ``file:function``."""
         lines = "".join('  File "{0}", line 5 in {2}\n'.format(*frame.partition(":")) for frame in frames)
-        self.watchdog.heard({"type": "stacks", "text": HEAD + lines})
+        self.watchdog.heard(Stacks(text=HEAD + lines))
 
     def sampled(self, *stacks: list[str], until: float = 1000.0) -> Action | None:
         """Show the stacks in turn whenever one is asked for; the first action that is none of sampling."""
@@ -202,7 +205,7 @@ def test_one_that_goes_on_to_its_backward_is_asked_once_more() -> None:
     assert task.after(60) is not Action.STOP
 
 
-@pytest.mark.parametrize("phase", [{"calls": 8, "trusted": False}, {"calls": 0, "trusted": True}, {"calls": "8"}])
+@pytest.mark.parametrize("phase", [{"calls": 8, "trusted": False}, {"calls": 0, "trusted": True}, {"trusted": True}])
 def test_one_with_more_to_compare_is_not(phase: dict[str, Any]) -> None:
     task = Task.watched(quiet=60.0).says("script", **phase)
     assert task.after(1e4) is not Action.STOP

@@ -21,6 +21,7 @@ from minimizer.engine.emit.script_idioms import emit_script, in_lines
 from minimizer.engine.script_search import has_shown_it, together
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
+from minimizer.inside.wire import plain
 from minimizer.report.model import Culprit, Failure
 from minimizer.vocabulary import Kind, Stage
 
@@ -163,7 +164,7 @@ def test_the_end_of_a_repro_is_read_as_its_exit_status(
     try:
         exec(repros(kind)[0].source, {})
     except (SystemExit, Exception) as end:
-        error = ExceptionInfo.model_validate(describe(end))
+        error = ExceptionInfo.model_validate(plain(describe(end)))
     assert has_shown_it(error, "unsupported operand type") == shown
 
 

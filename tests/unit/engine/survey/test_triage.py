@@ -32,7 +32,7 @@ from minimizer.engine.survey import in_eager
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
 from minimizer.engine.survey.triage import SURVEYS, Triage
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded
 from minimizer.vocabulary import Kind, Reason, Status
 
 
@@ -157,7 +157,7 @@ def test_what_fails_in_eager_too_comes_before_what_compiled_nothing() -> None:
     ("end", "said"), [({"signal": 6}, "it dies by SIGABRT"), ({"exit": 3}, "it ends with status 3")]
 )
 def test_what_dies_before_dynamo_was_given_a_frame_is_not_blamed_on_it(end: dict[str, Any], said: str) -> None:
-    phase = {"type": "phase", "doing": "script", "attempted": False}
+    phase = {"doing": "script", "attempted": False}
     found = settled(ended(**end, at=phase), eager=[finished()])
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOTHING_COMPILED)
     assert said in found.summary
@@ -643,9 +643,8 @@ def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> No
     assert "SIGKILL" in found.summary
 
 
-@pytest.mark.parametrize("at", [{}, {"graph": "one", "call": []}, {"graph": None, "call": 1}])
-def test_a_phase_that_makes_no_sense(at: dict[str, Any]) -> None:
-    """The child's word is not trusted."""
+@pytest.mark.parametrize("at", [{}, {"graph": None, "call": 1}])
+def test_a_crash_behind_a_phase_of_no_graph(at: dict[str, Any]) -> None:
     assert unshown(ended(signal=6, at=at), eager=[finished()]).reason is Reason.NOT_RUNNABLE
 
 
@@ -674,7 +673,7 @@ def test_a_hang_is_held_before_it_happens() -> None:
 
 
 def test_a_slow_compiler_is_not_said_to_hang() -> None:
-    found = settled(silent({**AT, "frames": 2, "calls": 5, "backward": 0}, hangs=False))
+    found = settled(silent({**AT, "checked": {"frames": 2, "calls": 5, "backward": 0}}, hangs=False))
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
     assert found.summary.startswith("Slow, but no hang: torch.compile had not come back after 71 seconds")
     assert "--hang-after" in found.summary
@@ -692,12 +691,6 @@ def test_a_hang_before_any_graph_is_the_compilers_if_eager_ends() -> None:
     found = unshown(silent({}), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.HANG)
     assert settled(silent({}), eager=[ended(timed_out=True, signal=9)]).reason is Reason.NOT_RUNNABLE
-
-
-@pytest.mark.parametrize("forged", ["many", [], -1.5, None])
-def test_counts_that_make_no_sense_are_refused(forged: Any) -> None:
-    with pytest.raises(ChildFailed):
-        triage(silent({**AT, "calls": forged}, hangs=False))
 
 
 def test_a_script_that_never_ends_and_compiles_nothing() -> None:
@@ -736,8 +729,8 @@ def test_a_script_that_is_stopped_before_anything_was_compared_says_so_and_what_
 @pytest.mark.parametrize(
     ("at", "doing", "compared"),
     [
-        ({"doing": "script", "graphs": 2, "calls": 0}, "running the script's own code, with 2 graphs compiled by then, at pass.py, line 11", "no call had been compared"),
-        ({"doing": "compile", "graph": 3, "call": None, "calls": 4}, "compiling graph 3, at pass.py, line 11", "4 calls had been compared, without a difference"),
+        ({"doing": "script", "checked": {"graphs": 2, "calls": 0}}, "running the script's own code, with 2 graphs compiled by then, at pass.py, line 11", "no call had been compared"),
+        ({"doing": "compile", "graph": 3, "call": None, "checked": {"calls": 4}}, "compiling graph 3, at pass.py, line 11", "4 calls had been compared, without a difference"),
         ({"doing": "compare", "graph": 0, "call": 2}, "running graph 0 in its call 2 in eager, to compare with it, at pass.py, line 11", "no call had been compared"),
         ({}, "starting the script, at pass.py, line 11", "no call had been compared"),
     ],
