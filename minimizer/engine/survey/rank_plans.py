@@ -36,9 +36,14 @@ class RankPlans:
         self._plans[self.rank] = self._plan.after(graphs)
         self._runs.append((self.rank, graphs))
 
-    def passed(self, kind: Kind, graph: int | None, call: int) -> int:
-        """Runs of this rank in which a failure of this kind, at this call, would have shown, and did not."""
-        runs = [graphs for rank, graphs in self._runs if rank == self.rank]
+    @property
+    def runs(self) -> int:
+        """Runs that came to their end."""
+        return len(self._runs)
+
+    def passed(self, kind: Kind, graph: int | None, call: int, *, earlier: int) -> int:
+        """How many of the ``earlier`` runs were of this rank and would have shown a failure of this kind, at this call, and did not."""
+        runs = [graphs for rank, graphs in self._runs[:earlier] if rank == self.rank]
         if not kind.is_numeric or graph is None:
             return len(runs)
         compared = [graphs[graph] for graphs in runs if graph < len(graphs)]

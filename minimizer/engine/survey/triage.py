@@ -89,12 +89,13 @@ class Triage:
 
         The first run leaves its graphs in the compiler's caches, and the second takes them from there.
         """
-        started, runs = time.monotonic(), 1
+        started, runs, earlier = time.monotonic(), 1, 0
         found = self._once(caches=True)
         if is_healthy(found):
             self._on_healthy()
         with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
+                earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
@@ -103,7 +104,7 @@ class Triage:
                 self._on_note(
                     f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure."
                 )
-            passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call)
+            passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call, earlier=earlier)
             return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2)
         if runs == 1:
             return found

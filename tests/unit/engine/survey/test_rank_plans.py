@@ -56,12 +56,13 @@ def test_a_call_that_no_earlier_run_of_the_rank_compared_has_not_passed() -> Non
     """Or a failure that always shows would be called flaky."""
     plans = RankPlans(None, 2)
     plans.after(calls(4, 2))
-    assert [plans.passed(Kind.WRONG_OUTPUT, 0, call) for call in (1, 2)] == [1, 0]
-    assert plans.passed(Kind.WRONG_GRADIENT, 0, 1) == 0
-    assert plans.passed(Kind.WRONG_OUTPUT, 1, 0) == 0
-    assert plans.passed(Kind.RUNTIME_ERROR, 0, 2) == 1
+    assert [plans.passed(Kind.WRONG_OUTPUT, 0, call, earlier=1) for call in (1, 2)] == [1, 0]
+    assert plans.passed(Kind.WRONG_GRADIENT, 0, 1, earlier=1) == 0
+    assert plans.passed(Kind.WRONG_OUTPUT, 1, 0, earlier=1) == 0
+    assert plans.passed(Kind.RUNTIME_ERROR, 0, 2, earlier=1) == 1
+    assert plans.passed(Kind.RUNTIME_ERROR, 0, 2, earlier=0) == 0
     plans.turn()
-    assert plans.passed(Kind.WRONG_OUTPUT, 0, 1) == 0
+    assert plans.passed(Kind.WRONG_OUTPUT, 0, 1, earlier=1) == 0
 
 
 def test_before_any_run_no_rank_is_left_out() -> None:

@@ -448,6 +448,15 @@ def test_discrete_differences_are_held_and_asked_again() -> None:
     assert any("rounding" in note for note in found.otherwise.notes)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_run_that_shows_a_suspect_is_none_that_has_passed(before: int) -> None:
+    """Or what always shows would be called flaky, and each of its trials compiled twenty times."""
+    calls = [calls_of(0, 4, 4), calls_of(1, 5, 5)]
+    found, *_ = triage(*[finished(calls=calls)] * before, finished(suspects=[SUSPECT], calls=calls), held())
+    assert isinstance(found, Case)
+    assert found.runs == 1 + before
+
+
 @pytest.mark.parametrize(
     "second",
     [
