@@ -245,9 +245,9 @@ def write_script(job: Job, work: Path) -> Path:
 def is_right(job: Job, row: Row, limit: int) -> bool:
     if job.is_clean:
         return row["exit"] == 3
-    op, module = f"aten.{job.op}", row["module"]
+    ops, module = {f"aten.{job.op}", f"aten.{job.op}_backward"}, row["module"]
     is_there = module == job.site or module.startswith(f"{job.site}.")
-    return row["exit"] == 0 and op in row["ops"] and is_there and row["seconds"] <= limit
+    return row["exit"] == 0 and not ops.isdisjoint(row["ops"]) and is_there and row["seconds"] <= limit
 
 
 def line(row: Row) -> str:

@@ -115,6 +115,8 @@ class Seen:
     graph: int
     call: int
     verdict: Any
+    phase: str = "run"
+    """``backward`` where its gradients differ."""
 
 
 @dataclass

@@ -274,6 +274,7 @@ class Seen(Loose):
     graph: int
     call: int
     verdict: Verdict
+    phase: Literal["run", "backward"] = "run"
 
 
 class Missing(Loose):

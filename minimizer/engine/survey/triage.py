@@ -80,6 +80,8 @@ class Triage:
         self._holding = Holding(surveys)
         self._unended = Unended(surveys, self._holding, self._raised)
         self._suspects: list[protocol.Seen] = []
+        self._asked_with_gradients: set[tuple[int, int]] = set()
+        """The calls of suspects whose programs have their gradients with them."""
         self._layouts: list[protocol.Seen] = []
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None before there was one."""
@@ -215,17 +217,25 @@ class Triage:
         return self._once()
 
     def next_suspect(self) -> Case | None:
-        """The next call whose values behind a jump differ, held; None if there is none left.
+        """The next call whose values behind a jump differ, or its gradients, held; None if there is none left.
 
-        It is a fault only if a part of its graph is wrong on eager's own inputs.
+        It is a fault only if a part of its graph is wrong on eager's own inputs. Where only operators of the forward can be written
+        down, that says nothing of the gradients: they are held as a graph of their own.
         """
         while self._suspects:
             suspect = self._suspects.pop(0)
-            survey = self.surveys.run(hold={"graph": suspect.graph, "call": suspect.call})
+            if suspect.phase == "backward" and (suspect.graph, suspect.call) in self._asked_with_gradients:
+                continue
+            place = {"graph": suspect.graph, "call": suspect.call, "phase": suspect.phase}
+            survey = self.surveys.run(hold=place)
             if (held := self._holding.to_reduce(survey)) is not None:
-                return replace(
-                    self._holding.case(held, signature=verdict_signature(suspect.verdict)), otherwise=self.otherwise
-                )
+                signature = verdict_signature(suspect.verdict)
+                if suspect.phase == "backward":
+                    signature = replace(signature, kind=Kind.WRONG_GRADIENT)
+                case = self._holding.case(held, signature=signature)
+                if case.program.grad:
+                    self._asked_with_gradients.add((suspect.graph, suspect.call))
+                return replace(case, otherwise=self.otherwise)
             self.leave_open()
         return None
 

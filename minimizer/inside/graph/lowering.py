@@ -40,6 +40,7 @@ def lower(
         with torch.enable_grad():
             outputs = tensors(interpreter.run(*leaves))
         roots = [output for output in outputs if output.requires_grad]
+        _number_backward(roots)
         sources = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
         gradients = torch.autograd.grad(roots, sources, list(tangents), allow_unused=True)
         return [*outputs, *(gradient for gradient in gradients if gradient is not None)]
@@ -50,8 +51,34 @@ def lower(
     traced = _traced(run, plain if torch.is_grad_enabled() else _requiring(plain, wanted), is_symbolic(module.graph))
     traced.graph.eliminate_dead_code()
     traced.recompile()
+    _name_backward(traced.graph)
     annotate(traced, plain)
     return traced, plain
+
+
+def _number_backward(roots: list[torch.Tensor]) -> None:
+    """Let each operator of a backward that is traced next have the sequence number of the forward's that it belongs to.
+
+    As AOTAutograd does, with its hooks (``torch/_functorch/_aot_autograd/logging_utils.py``); a torch without them names no modules.
+    """
+    with contextlib.suppress(ImportError):
+        from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+
+        setup_stacktrace_preservation_hooks([root.grad_fn for root in roots if root.grad_fn is not None])
+
+
+def _name_backward(graph: fx.Graph) -> None:
+    """Let operators of the backward have the module and the line of the forward's that they belong to."""
+    forward: dict[int, fx.Node] = {}
+    for node in graph.nodes:
+        number = node.meta.get("seq_nr")
+        if number is None:
+            continue
+        if node.meta.get("nn_module_stack"):
+            forward.setdefault(number, node)
+        elif number in forward:
+            meta = forward[number].meta
+            node.meta |= {key: meta[key] for key in ("nn_module_stack", "stack_trace") if key in meta}
 
 
 class _Flat(fx.Interpreter):

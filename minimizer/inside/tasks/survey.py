@@ -230,7 +230,7 @@ class Survey:
         elif graph.index in self._request.passed_by:
             why_not = "a failure of it was seen, and another is looked for"
         number = graph.calls
-        is_due = self._coverage.takes(graph, args) or self._holder.is_at(graph, number)
+        is_due = self._coverage.takes(graph, args) or self._holder.needs(graph, number)
         if is_due and why_not:
             self._coverage.left_out(graph, why_not)
         if not self._holder.is_at(graph, number):

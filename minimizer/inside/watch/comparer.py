@@ -187,6 +187,8 @@ class Comparer:
         graph = backward.graph
         try:
             replay = backward.replay()
+            if self._holder.is_at(graph, backward.number, "backward"):
+                self._holder.hold(graph, replay, Failure("backward"), backward)
             found = self._replayed(backward, replay, is_over)
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
@@ -228,7 +230,7 @@ class Comparer:
             return [], Failure("backward", kind, exception=describe(error))
         self._line.phase("compare", graph, last)
         verdict = referee.judge(replay, expected, actual, graph.rounded)
-        self._told.suspect(graph, backward.number, verdict)
+        self._told.suspect(graph, backward.number, verdict, "backward")
         graph.backward.append(backward.number)
         with contextlib.suppress(Exception):
             gradients = expected.gradients, actual.gradients

@@ -36,7 +36,7 @@ class Holder:
     """Holds the first call that fails, or the one that it is told to.
 
     ``at``: graph and call of an earlier run at which to stop before compiled code gets there, ``call`` being None before the graph
-    is compiled (how a crash is held); None if there is none.
+    is compiled (how a crash is held), and its ``phase``, ``backward`` for its gradients; None if there is none.
     """
 
     def __init__(self, line: Line, told: Told, health: Health, at: Message | None) -> None:
@@ -44,9 +44,13 @@ class Holder:
         self._earlier: list[Recipe] = []
         """How the inputs of the calls are made that led to the one to be held: of the first, and of the last few."""
 
-    def is_at(self, graph: CapturedGraph, number: int | None) -> bool:
-        """Whether this is the call to be held, whatever comes of it."""
-        return self._at == {"graph": graph.index, "call": number}
+    def is_at(self, graph: CapturedGraph, number: int | None, phase: str = "run") -> bool:
+        """Whether this is the call to be held, or the backward of it, whatever comes of it."""
+        return self.needs(graph, number) and self._at is not None and self._at.get("phase", "run") == phase
+
+    def needs(self, graph: CapturedGraph, number: int | None) -> bool:
+        """Whether a call is the one to be held, or that of the backward to be held."""
+        return self._at is not None and (self._at["graph"], self._at["call"]) == (graph.index, number)
 
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
         """Remember how the inputs of a call are made that comes before the one to be held.

@@ -23,9 +23,9 @@ class Told:
 
     def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
-        self._suspects: dict[int, Seen] = {}
+        self._suspects: dict[tuple[int, str], Seen] = {}
         self._layouts: dict[int, Seen] = {}
-        self._moved: dict[int, float] = {}
+        self._moved: dict[tuple[int, str], float] = {}
         self.missing: list[Missing] = []
         self.raised = Raised()
         self._checks = tolerances.watch()
@@ -51,14 +51,15 @@ class Told:
         """Eager itself does not do the same every time."""
         self.unsteady = self.unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
-    def suspect(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
-        """A call whose values or gradients differ behind a jump; of each graph the one with most of them is kept."""
+    def suspect(self, graph: CapturedGraph, call: int, verdict: Verdict, phase: str = "run") -> None:
+        """A call whose values differ behind a jump, or its gradients; of each graph and phase the one with most of them is kept."""
         moved = max(
             (d.mismatched / d.elements for d in verdict.differences if d.mismatched and d.elements), default=0.0
         )
-        if verdict.discrete and moved >= self._moved.get(graph.index, 0.0):
-            self._moved[graph.index] = moved
-            self._suspects[graph.index] = Seen(graph.index, call, verdict)
+        key = graph.index, phase
+        if verdict.discrete and moved >= self._moved.get(key, 0.0):
+            self._moved[key] = moved
+            self._suspects[key] = Seen(graph.index, call, verdict, phase)
 
     def layout(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
         """A call whose values are right and whose memory layout is another; of each graph the first one is kept."""
@@ -75,7 +76,7 @@ class Told:
 
     @property
     def suspects(self) -> list[Seen]:
-        """One of each graph."""
+        """One of each graph and phase."""
         return list(self._suspects.values())
 
     @property

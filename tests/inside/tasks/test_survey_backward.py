@@ -50,6 +50,27 @@ f(w).sum().backward()
     assert "torch.ops.aten.cos.default" in [node.target for node in joint.nodes]
 
 
+def test_a_backward_is_held_that_no_source_text_writes_down(child: Executor, home: Path) -> None:
+    """Its operators belong to the modules and the lines of the forward's."""
+    text = """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        block = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.SiLU())
+        f = torch.compile(lambda x: checkpoint(block, x, use_reentrant=False))
+        with torch.autocast("cpu", torch.bfloat16):
+            y = f(torch.ones(2, 3))
+        y.sum().backward()
+    """
+    answer = survey(child, script(home, text), hold={"graph": 0, "call": 0, "phase": "backward"})
+
+    joint = answer.program("aot")
+    found = held(answer)
+    assert (found.failure.phase, found.failure.kind) == ("backward", None)
+    modules = {node.target: node.module for node in joint.nodes}
+    assert modules["torch.ops.aten.silu_backward.default"] == modules["torch.ops.aten.silu.default"] != ""
+
+
 def test_training_with_dropout_is_healthy(child: Executor, home: Path) -> None:
     text = """
         import torch

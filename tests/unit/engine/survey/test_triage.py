@@ -441,7 +441,7 @@ SUSPECT = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete
 def test_discrete_differences_are_held_and_asked_again() -> None:
     found, executor, _ = triage(finished(suspects=[SUSPECT], notes=["n"]), held())
     assert isinstance(found, Case)
-    assert executor.asked[1]["hold"] == {"graph": 1, "call": 4}
+    assert executor.asked[1]["hold"] == {"graph": 1, "call": 4, "phase": "run"}
     assert found.signature.kind is Kind.WRONG_OUTPUT
     assert found.otherwise is not None
     assert found.otherwise.status is Status.HEALTHY
@@ -511,9 +511,31 @@ def test_several_suspects_are_asked_in_turn() -> None:
     assert isinstance(asked.next_suspect(), Case)
     assert asked.next_suspect() is None
     assert [request["hold"] for request in executor.asked[1:]] == [
-        {"graph": 1, "call": 4},
-        {"graph": 2, "call": 0},
+        {"graph": 1, "call": 4, "phase": "run"},
+        {"graph": 2, "call": 0, "phase": "run"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("has_gradients", "call", "held_phases"),
+    [(True, 4, ["run"]), (True, 3, ["run", "backward"]), (False, 4, ["run", "backward"])],
+)
+def test_gradients_are_held_where_the_program_of_their_call_has_none(
+    has_gradients: bool, call: int, held_phases: list[str]
+) -> None:
+    both = [SUSPECT, {**SUSPECT, "call": call, "phase": "backward"}]
+    program = {**PROGRAM, "level": "dynamo" if has_gradients else "aot", "grad": has_gradients}
+    run = {"held": parse(Held, {"failure": {"graph": 1, "call": 4, "phase": "run"}, "program": program})}
+    executor = CannedExecutor([finished(suspects=both), run, run])
+    asked = asked_of(executor, steps=3)
+
+    cases = [asked.run()]
+    while (case := asked.next_suspect()) is not None:
+        cases.append(case)
+
+    assert [request["hold"]["phase"] for request in executor.asked[1:]] == held_phases
+    kinds = [Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT][: len(held_phases)]
+    assert [cast(Case, case).signature.kind for case in cases] == kinds
 
 
 # memory layout --------------------------------------------------------------------------------------------------------
