@@ -168,9 +168,12 @@ class FollowUp:
         self.journal.decide()
 
     @contextmanager
-    def adding(self, step: Step) -> Iterator[None]:
-        """Inside, a step that only adds to the report: what it does not come to in its share of the time stays unknown, and that is told."""
-        seconds = self.share(step)
+    def adding(self, step: Step, *, least: float = 0.0) -> Iterator[None]:
+        """Inside, a step that only adds to the report: what it does not come to in its share of the time stays unknown, and that is told.
+
+        It has ``least`` seconds where its share is smaller and the budget allows for it.
+        """
+        seconds = max(self.share(step), min(least, self.journal.left))
         with self.journal.within(seconds), self.journal.step(step), suppress(ChildFailed):
             try:
                 yield

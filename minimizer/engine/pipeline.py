@@ -32,6 +32,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes, checked_of
+from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
@@ -49,7 +50,7 @@ from minimizer.errors import (
 from minimizer.options import Options
 from minimizer.report import as_markdown
 from minimizer.report.issue import issue_of
-from minimizer.report.model import AlsoSeen, Failure, Report, Reproducibility, ScriptError, Source
+from minimizer.report.model import Failure, Report, Reproducibility, ScriptError, Source
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -176,7 +177,7 @@ class _Job:
                     if made is not None:
                         self._follow(made, follow_up, routes)
                     if is_between:
-                        self._see_graphs(surveys, follow_up)
+                        see_graphs(routes, follow_up)
                 finally:
                     self._tell_of_memory(executor)
             if self._options.witness and self._wants_witnesses(follow_up):
@@ -241,22 +242,6 @@ class _Job:
         how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
         _end(self._report, Status.PARTIAL, Reason.NOT_VERIFIED, f"{self._report.failure.message} {how}")
         return True, None
-
-    def _see_graphs(self, surveys: Surveys, follow_up: FollowUp) -> None:
-        """Whether a graph is wrong besides, where the repro is of what no graph shows; in the time that is left."""
-        triage = Triage(surveys, on_note=self._journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
-        with follow_up.adding(Step.FURTHER):
-            found = triage.run()
-            if isinstance(found, Case):
-                found.survey.close()
-                seen = AlsoSeen(kind=found.signature.kind, signature=found.signature.text, message=found.message[:2000])
-                self._report.also_seen.append(seen)
-                self._journal.note(
-                    f"A compiled graph fails by itself too ({found.signature.kind}): {found.message.splitlines()[0][:300] if found.message else ''} "
-                    "Once the fault between graphs is worked around, a second run of this script reduces that."
-                )
-            if not isinstance(found, ScriptCase):
-                self._report.checked = checked_of(found.checked, self._exact)
 
     def _follow(self, made: Made, follow_up: FollowUp, routes: Routes) -> None:
         """Verify, and find out what is worth knowing beside the repro."""

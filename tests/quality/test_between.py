@@ -21,6 +21,11 @@ FAULTS: dict[str, tuple[str, str, int]] = {
     "events_in_a_closure": ("lost_mutation", "rows", 20),
 }
 """Mechanism and object of each, and how many lines its repro may have."""
+BOTH = {
+    "cache_order_then_wrong_score": ("dynamo", ["aten.relu"]),
+    "wrong_score_then_cache_order": ("inductor", []),
+}
+"""Scripts with a fault between graphs and one in a graph: the stage of the one that is met first, and the operators of the other."""
 HEALTHY = sorted(path.stem for path in HERE.glob("healthy_*.py"))
 
 pytestmark = [pytest.mark.quality("between"), pytest.mark.timeout(900)]
@@ -40,6 +45,22 @@ def test_a_fault_between_graphs_gets_a_repro(name: str, tmp_path: Path) -> None:
     assert 'backend="eager"' in (tmp_path / "repro.py").read_text()
     assert report["reduction"]["lines_after"] <= lines
     assert subprocess.run([sys.executable, "repro.py"], cwd=tmp_path, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", sorted(BOTH))
+def test_both_faults_of_a_script_get_a_repro(name: str, tmp_path: Path) -> None:
+    stage, others = BOTH[name]
+
+    status, report = minimize(HERE / f"{name}.py", tmp_path, "--no-diagnosis")
+
+    assert (status, report["status"], report["failure"]["stage"]) == (0, "minimized", stage), report["summary"]
+    first, second = report["culprits"]
+    assert second["ops"] == others
+    assert second["what"].endswith("fails by itself too: repro-2.py")
+    assert [seen["kind"] for seen in report["also_seen"]] == ["wrong_output"]
+    for file in ("repro.py", "repro-2.py"):
+        assert subprocess.run([sys.executable, file], cwd=tmp_path, check=False).returncode == 1
+    assert first["ops"] != second["ops"]
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-MOST_LOOKS, MOST_ENTRIES = 5000, 250_000
+MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS = 5000, 250_000, 10_000
 Path = Annotated[str, StringConstraints(max_length=2000)]
 Word = Annotated[str, StringConstraints(max_length=1000)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
@@ -52,6 +52,15 @@ class ExactLog(_Loose):
     in_threads: bool = False
     otherwise: list[Word] = Field(default_factory=list, max_length=100)
     """Operators of its graphs that the backend runs otherwise than eager."""
+
+    graph_calls: list[list[Count]] = Field(default_factory=list, max_length=MOST_GRAPHS)
+    """Of each graph, in the order in which they were compiled, the outermost call that each of its calls was made in."""
+
+    def call_of(self, graph: int | None, call: int) -> int | None:
+        """The outermost call, by its number from 1, in which a graph's call was made; None where that is not known."""
+        if graph is None or not 0 <= graph < len(self.graph_calls) or not 0 <= call < len(self.graph_calls[graph]):
+            return None
+        return self.graph_calls[graph][call]
 
     def states(self) -> Iterator[tuple[Look, dict[str, Entry]]]:
         """Each look with all that it saw, which holds until the next one is asked for."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+from minimizer.engine.aside import Aside
 from minimizer.engine.emit import SCRIPT_FILE
 from minimizer.engine.journal import Journal
 from minimizer.engine.witness.minifier import STORAGES, Testimony
@@ -44,33 +44,6 @@ class Unusable(Exception):
     """A dump that no script can be made of; says why, to go behind 'was not taken up'."""
 
 
-class Aside:
-    """A sink of a job within a job: what it shows is held back until it is known to be worth it."""
-
-    def __init__(self, outer: Sink) -> None:
-        self._outer = outer
-        self.artifacts: dict[str, bytes] = {}
-
-    def event(self, type_: str, **data: Any) -> None:
-        if type_ == "step":
-            self._outer.event(type_, **data)
-
-    def artifact(self, name: str, content: bytes) -> None:
-        self.artifacts[name] = content
-
-    def discard(self, name: str) -> None:
-        self.artifacts.pop(name, None)
-
-    def earlier(self, name: str) -> bytes | None:
-        return None
-
-    def report(self, report: Report) -> None:
-        """Only the last one counts, and that is handed back."""
-
-    def cancelled(self) -> bool:
-        return self._outer.cancelled()
-
-
 def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: Callable[[Path, Sink], Report]) -> bool:
     """Whether the job has a verified repro now, of the graph that a witness dumped.
 
@@ -90,7 +63,7 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
     if journal.left < UPTAKE_SECONDS:
         journal.note(f"{begin} was not taken up for want of time: a larger --budget may reduce it.")
         return False
-    aside = Aside(journal.sink)
+    aside = Aside(journal.sink, tells=frozenset({"step"}))
     found = minimize(script, aside)
     if found.status is Status.CANCELLED:
         raise Cancelled("the job was cancelled")

@@ -32,6 +32,8 @@ MOST_SENT = 32 << 20
 """Characters that one run tells, at most: its message has to fit in a line."""
 MOST_LOOKS = 5000
 MOST_DELAYS = 1000
+MOST_GRAPHS, MOST_CALLS = 10_000, 1000
+"""Graphs, and calls of each, whose place among the outermost calls is told."""
 LONGEST_DELAY = 5.0
 """Seconds that one call is made to last as long as it did with the compiler."""
 NAME = "minimizer_exact"
@@ -84,7 +86,8 @@ def exact_run(message: Message, channel: Channel) -> None:
     random.seed(0)  # Python gives each fork a seed of its own
     ballast = _ballast() if request.moved else None
     otherwise: set[str] = set()
-    torch._dynamo.register_backend(_backend(otherwise), name=NAME)
+    graph_calls: list[list[int]] = []
+    torch._dynamo.register_backend(_backend(otherwise, graph_calls, lambda: boundaries.calls), name=NAME)
     use_backend(NAME)
     first, last = request.eager or (1, 0)
     if first == 1 and last is None:
@@ -111,6 +114,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         "sampled": boundaries.sampled,
         "in_threads": boundaries.in_threads,
         "otherwise": sorted(otherwise),
+        "graph_calls": graph_calls,
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
     channel.send(replace(outcome, attempted=attempts.any, exact=exact))
@@ -121,7 +125,9 @@ def _unmarked(fn: Any = None, **_: Any) -> Any:
     return fn if fn is not None else lambda function: function
 
 
-def _backend(otherwise: set[str]) -> Callable[..., Any]:
+def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Callable[[], int]) -> Callable[..., Any]:
+    """Dynamo's backend ``eager``, which adds to what its arguments hold: see `ExactLog` on the torch-free side."""
+
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
         names = {
             str(node.target)
@@ -130,7 +136,17 @@ def _backend(otherwise: set[str]) -> Callable[..., Any]:
             for node in part.graph.nodes
         }
         otherwise.update(name for name in OTHERWISE if name in names)
-        return graph.forward
+        if len(graph_calls) == MOST_GRAPHS:
+            return graph.forward
+        calls: list[int] = []
+        graph_calls.append(calls)
+
+        def forward(*args: Any) -> Any:
+            if len(calls) < MOST_CALLS:
+                calls.append(outermost())
+            return graph.forward(*args)
+
+        return forward
 
     return eager
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +24,6 @@ from minimizer.engine.pipeline import _end, _Job, minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
-from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
@@ -259,21 +257,6 @@ def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: _Job, mon
     report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
     assert layouts.against is raised
     assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)
-
-
-def test_a_graph_that_fails_beside_a_fault_between_graphs_is_told(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Held:
-        is_open = True
-
-        def close(self) -> None:
-            self.is_open = False
-
-    case = replace(of_layout(), survey=cast(Any, Held()))
-    monkeypatch.setattr(Triage, "run", lambda self: case)
-    job._see_graphs(cast(Any, None), follow_up_of(job))
-    assert [seen.kind for seen in job._report.also_seen] == [case.signature.kind]
-    assert not cast(Any, case.survey).is_open
-    assert job._report.failure is None
 
 
 @pytest.mark.parametrize(

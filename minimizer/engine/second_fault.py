@@ -1,0 +1,169 @@
+"""A script with a fault between graphs and one in a graph: each gets a repro, and the one that a user meets first is the job's.
+
+The fault between graphs comes first in time, since its trials compile no kernel. The graph's is reduced behind it, as a job within the job,
+and takes its place where the script comes to it in an earlier call, or where the first one has no repro.
+"""
+
+from __future__ import annotations
+
+from minimizer.engine.aside import Aside
+from minimizer.engine.emit import SCRIPT_FILE
+from minimizer.engine.follow_up import FollowUp
+from minimizer.engine.journal import Journal
+from minimizer.engine.routes import Made, Routes, checked_of
+from minimizer.engine.survey.cases import Case, ScriptCase
+from minimizer.engine.survey.triage import Triage
+from minimizer.report.model import AlsoSeen, Culprit, Failure, Report
+from minimizer.sink import REPROS
+from minimizer.vocabulary import Step
+
+LEAST_SECONDS = 180.0
+"""What it may take to see and reduce the graph's fault, however quickly the first one had its repro."""
+SECOND_FILE = "repro-2.py"
+OF_THE_FAULT = (
+    "failure", "culprits", "graph", "ladder", "flags", "blame", "workaround", "reduction", "verification", "observed",
+    "status", "reason", "summary",
+)  # fmt: skip
+"""The fields of a report that speak of one fault."""
+
+
+def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
+    """Whether a graph is wrong besides, where the job's fault is one that no graph shows; reduce that one too, in the time that is left."""
+    journal, report = routes.journal, routes.report
+    triage = Triage(routes.triage.surveys, on_note=journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
+    with follow_up.adding(Step.FURTHER, least=LEAST_SECONDS):
+        found = triage.run()
+        if not isinstance(found, ScriptCase):
+            report.checked = checked_of(found.checked, routes.exact)
+        if isinstance(found, Case):
+            _Second(found, triage, routes, follow_up).reduce()
+
+
+class _Second:
+    """The failing call of a graph, beside a fault between graphs."""
+
+    def __init__(self, case: Case, triage: Triage, routes: Routes, follow_up: FollowUp) -> None:
+        self._case, self._triage, self._routes, self._follow_up = case, triage, routes, follow_up
+        self._journal, self._report = routes.journal, routes.report
+        self._aside = Aside(self._journal.sink)
+        self._inner = Journal(self._aside, Report(environment=dict(self._report.environment)), self._journal.spare)
+        self._inner.redact, self._inner.guard = self._journal.redact, self._journal.watch_owner
+
+    def reduce(self) -> None:
+        """Reduce it, and tell of it as it deserves: a repro that holds, or that it fails too."""
+        self._journal.progress(message=f"a compiled graph fails by itself too ({self._case.signature.kind})")
+        is_verified = False
+        try:
+            is_verified = self._is_verified()
+        finally:
+            self._case.survey.close()
+            self._report.attempts += self._inner.report.attempts
+            if not is_verified:
+                self._mention()
+        if not is_verified:
+            return
+        if self._is_first:
+            self._take_its_place()
+        else:
+            self._stand_behind()
+
+    def _is_verified(self) -> bool:
+        """Whether it has a repro that holds in clean processes now."""
+        routes = Routes(
+            self._routes.executor,
+            self._triage,
+            self._inner,
+            self._routes.options,
+            self._routes.script,
+            self._routes.jobs,
+            self._routes.beside,
+            self._routes.exact,
+        )
+        made = routes.follow(self._case)
+        if not isinstance(made, Made):
+            return False
+        follow_up = FollowUp(
+            self._follow_up.script,
+            self._follow_up.place,
+            self._follow_up.surveys,
+            self._inner,
+            self._follow_up.options,
+            self._follow_up.settings,
+        )
+        result = follow_up.verify(made.result)
+        verification = self._inner.report.verification
+        if verification is None or not verification.holds:
+            return False
+        if self._follow_up.options.diagnosis:
+            patient = made.patient if result is made.result else routes.patient(result)
+            follow_up.diagnose(patient, made.find_workaround)
+        return True
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether a user meets it before the fault between graphs."""
+        found, case = self._routes.exact.found, self._case
+        verification = self._report.verification
+        if found is None or verification is None or not verification.holds:
+            return True
+        call = found.compiled.call_of(case.graph, case.call)
+        return call is not None and call < found.call
+
+    def _mention(self) -> None:
+        """That a graph fails too, without a repro."""
+        said = self._case.message.splitlines()[0][:300] if self._case.message else ""
+        self._report.also_seen.append(
+            AlsoSeen(
+                kind=self._case.signature.kind, signature=self._case.signature.text, message=self._case.message[:2000]
+            )
+        )
+        self._journal.note(
+            f"A compiled graph fails by itself too ({self._case.signature.kind}): {said} Once the fault between graphs is worked around, "
+            "a second run of this script reduces that."
+        )
+
+    def _stand_behind(self) -> None:
+        second = self._inner.report
+        self._journal.show(SECOND_FILE, _called(self._text(), SECOND_FILE))
+        self._tell_of(second.failure, second.culprits)
+        self._journal.keep()
+
+    def _take_its_place(self) -> None:
+        report, before = self._report, self._report.model_copy()
+        files = {name: self._aside.artifacts[name] for name in REPROS if name in self._aside.artifacts}
+        had_repro = before.verification is not None and before.verification.holds and self._journal.repro is not None
+        if had_repro and self._journal.repro is not None:
+            files[SECOND_FILE] = _called(self._journal.repro, SECOND_FILE)
+        for name in OF_THE_FAULT:
+            setattr(report, name, getattr(self._inner.report, name))
+        for note in self._inner.report.notes:
+            self._journal.note(note)
+        self._tell_of(before.failure, before.culprits if had_repro else [])
+        self._journal.show_instead(files)
+        self._journal.repro = self._text()
+        assert report.failure is not None and report.reduction is not None
+        self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+        lines, nodes = report.reduction.lines_after, report.reduction.nodes_after
+        self._journal.event("repro", lines=lines, nodes=nodes, verified=True)
+        self._journal.decide()
+
+    def _tell_of(self, failure: Failure | None, culprits: list[Culprit]) -> None:
+        """Name the fault that is not the job's: what it is, and its repro."""
+        assert failure is not None
+        self._report.also_seen.append(
+            AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message or "")
+        )
+        for culprit in culprits[:1]:
+            what = f"{culprit.what}; " if culprit.what else ""
+            self._report.culprits.append(
+                culprit.model_copy(update={"what": f"{what}fails by itself too: {SECOND_FILE}"})
+            )
+
+    def _text(self) -> str:
+        assert self._inner.repro is not None
+        return self._inner.repro
+
+
+def _called(source: str, name: str) -> bytes:
+    """A repro under another name, by which its header calls it."""
+    return source.replace(f"python {SCRIPT_FILE}", f"python {name}").encode()

@@ -1,0 +1,163 @@
+"""A fault between graphs and one in a graph: which is the job's, and what is said of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from minimizer.engine.between.exact_runs import Answer, Found
+from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.protocol import Verdict, parse
+from minimizer.engine.draft import Result
+from minimizer.engine.emit import Repro
+from minimizer.engine.follow_up import FollowUp
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import verdict_signature
+from minimizer.engine.program.model import Program
+from minimizer.engine.routes import Made, Routes
+from minimizer.engine.second_fault import see_graphs
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.triage import Triage
+from minimizer.options import Options
+from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Kind, Reason, Status
+
+HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
+WRONG = {"fault": True, "kind": "wrong_output", "differences": [{"where": "output[0]", "what": "value"}]}
+OF_GRAPH, BETWEEN = "# run python repro.py\ngraph()\n", "# run python repro.py\nbetween()\n"
+GRAPH_CALLS = [[1], [2, 2, 4]]
+"""Call 1 of graph 1 is made in the second outermost call, its call 2 in the fourth."""
+
+
+class Held:
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def case_at(call: int) -> Case:
+    verdict = parse(Verdict, WRONG)
+    held = cast(Any, Held())
+    return Case(held, Program((), (), ()), verdict_signature(verdict), "1 is 2", graph=1, call=call, verdict=verdict)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[tuple[Routes, FollowUp]]:
+    """A job whose fault between graphs is in the third call, and has a verified repro."""
+    (tmp_path / "a.py").write_text("import torch\n")
+    report = Report(status=Status.MINIMIZED, summary="between", verification=HOLDS, reduction=Reduction(lines_after=2))
+    report.failure = Failure(
+        kind=Kind.WRONG_OUTPUT, message="lost", signature="between graphs", mechanism="lost_mutation"
+    )
+    report.culprits = [Culprit(what="a change of entries that is lost")]
+    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    journal.repro = BETWEEN
+    journal.show("repro.py", BETWEEN.encode())
+    journal.decide()
+    none, script = cast(Any, None), tmp_path / "a.py"
+    found = Found(none, 3, 3, none, ExactLog(graph_calls=GRAPH_CALLS), none)
+    with ThreadPoolExecutor(1) as beside:
+        routes = Routes(none, Triage(none, on_note=journal.note), journal, Options(), script, 1, beside, Answer(found))
+        yield routes, FollowUp(script, none, none, journal, Options(diagnosis=False), Settings())
+
+
+def seen(
+    job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch, case: Case, *, has_repro: bool = True
+) -> Report:
+    """The report once the graph of this case was looked at."""
+
+    def follow(routes: Routes, found: Case) -> Made | Settled:
+        if not has_repro:
+            return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "")
+        routes.journal.repro = OF_GRAPH
+        routes.journal.show("repro.py", OF_GRAPH.encode())
+        routes.report.failure = Failure(kind=found.signature.kind, message=found.message, signature="in a graph")
+        routes.report.culprits = [Culprit(ops=["aten.relu"], module="blocks.1")]
+        routes.report.reduction = Reduction(lines_after=9, nodes_after=1, one_minimal=True)
+        return Made(Result(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence="")), None)
+
+    def verify(follow_up: FollowUp, result: Result) -> Result:
+        follow_up.report.verification = HOLDS
+        follow_up.report.status, follow_up.report.summary = Status.MINIMIZED, "graph"
+        return result
+
+    monkeypatch.setattr(Triage, "run", lambda self: case)
+    monkeypatch.setattr(Routes, "follow", follow)
+    monkeypatch.setattr(FollowUp, "verify", verify)
+    see_graphs(*job)
+    assert not cast(Any, case.survey).is_open
+    return job[0].report
+
+
+def files(job: tuple[Routes, FollowUp]) -> dict[str, str]:
+    folder = job[0].script.parent / "out"
+    return {path.name: path.read_text() for path in folder.glob("repro*.py")}
+
+
+def test_a_graph_that_fails_later_stands_behind(job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch) -> None:
+    report = seen(job, monkeypatch, case_at(2))
+
+    assert (report.summary, report.failure and report.failure.signature) == ("between", "between graphs")
+    assert files(job) == {"repro.py": BETWEEN, "repro-2.py": OF_GRAPH.replace("repro.py", "repro-2.py")}
+    assert [one.signature for one in report.also_seen] == ["in a graph"]
+    assert (report.culprits[1].ops, report.culprits[1].what) == (["aten.relu"], "fails by itself too: repro-2.py")
+
+
+def test_a_graph_that_fails_earlier_is_the_job_s(job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch) -> None:
+    report = seen(job, monkeypatch, case_at(1))
+
+    assert (report.summary, report.failure and report.failure.signature) == ("graph", "in a graph")
+    assert files(job) == {"repro.py": OF_GRAPH, "repro-2.py": BETWEEN.replace("repro.py", "repro-2.py")}
+    assert [one.signature for one in report.also_seen] == ["between graphs"]
+    assert report.culprits[0].ops == ["aten.relu"]
+    assert report.culprits[1].what == "a change of entries that is lost; fails by itself too: repro-2.py"
+    assert job[0].journal.repro == OF_GRAPH
+
+
+def test_a_graph_s_repro_is_the_job_s_where_there_is_no_other(
+    job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job[0].report.verification, job[0].report.status = None, Status.PARTIAL
+    job[0].journal.show_instead({})
+
+    report = seen(job, monkeypatch, case_at(2))
+
+    assert (report.status, report.summary) == (Status.MINIMIZED, "graph")
+    assert files(job) == {"repro.py": OF_GRAPH}
+    assert [one.signature for one in report.also_seen] == ["between graphs"]
+    assert len(report.culprits) == 1
+
+
+def test_a_graph_that_fails_without_a_repro_is_told(
+    job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = seen(job, monkeypatch, case_at(1), has_repro=False)
+
+    assert (report.summary, files(job)) == ("between", {"repro.py": BETWEEN})
+    assert [one.message for one in report.also_seen] == ["1 is 2"]
+    assert any("fails by itself too" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("graph", "call", "made_in"), [(0, 0, 1), (1, 2, 4), (1, 3, None), (2, 0, None), (None, 0, None)]
+)
+def test_the_outermost_call_of_a_graph_s_call(graph: int | None, call: int, made_in: int | None) -> None:
+    assert ExactLog(graph_calls=GRAPH_CALLS).call_of(graph, call) == made_in
+
+
+def test_what_is_healthy_beside_it_only_adds_what_was_compared(
+    job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = parse(type(Settled(Status.HEALTHY, None, "").checked), {"graphs": 2, "calls": 4})
+    monkeypatch.setattr(Triage, "run", lambda self: replace(Settled(Status.HEALTHY, None, ""), checked=checked))
+    see_graphs(*job)
+    report = job[0].report
+    assert (report.status, report.also_seen, report.checked.calls) == (Status.MINIMIZED, [], 4)
