@@ -94,11 +94,12 @@ def _code(line: str) -> str:
 
 
 def _culprit(culprit: dict[str, Any]) -> str:
-    what = ", ".join(operators_of(culprit)) or culprit.get("what") or "unknown"
+    operators, said = ", ".join(operators_of(culprit)), culprit.get("what") or ""
+    what, role = (operators, f": {said}" if said else "") if operators else (said or "unknown", "")
     where = f" in {module}" if (module := module_of(culprit)) else ""
     line = f" ({place})" if (place := line_of(culprit.get("source"))) else ""
     equal = f": {more}" if (more := others(culprit)) else ""
-    return printable(what + where + line + equal, 400)
+    return printable(what + where + line + role + equal, 400)
 
 
 def _files(folder: Path) -> list[str]:

@@ -33,7 +33,7 @@ blocks = nn.ModuleList(Gated(16) for _ in range(2))
 
 @torch.compile
 def run(x, biases):
-    for block, bias in zip(blocks, biases):
+    for block, bias in zip(blocks, biases, strict=True):
         x = x + checkpoint(block, x, bias, use_reentrant=False)
     return x
 

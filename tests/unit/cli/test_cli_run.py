@@ -167,12 +167,14 @@ def test_equal_modules_are_one_line(minimizer: CommandLine, script: Path) -> Non
     culprits = [
         Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"], instances=own),
         Culprit(module="heads.0", what="fails by itself too", instances=others),
+        Culprit(module="tail", nodes=["sin"], ops=["aten.sin"], what="fails by itself too: repro-2.py"),
     ]
     minimizer.engine(lambda sink: Report(status=Status.MINIMIZED, culprits=culprits))
     ran = minimizer("run", script)
     assert [line for line in ran.out.splitlines() if line.startswith("culprit")] == [
         "culprit    aten.relu in layers.0.act: the same in layers 1 to 11, and not in layers 12 to 63",
         "culprit    fails by itself too in heads 0 and 1",
+        "culprit    aten.sin in tail: fails by itself too: repro-2.py",
     ]
 
 
