@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from minimizer.engine.checkpoint import data_of, keep_repro
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details, Repro, emit
 from minimizer.engine.from_outcomes import details_of, dispute
 from minimizer.engine.journal import Journal

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from minimizer.engine.child.protocol import Difference, Ending, Outcome
+from minimizer.engine.child.outcome import Difference, Ending, Outcome
 from minimizer.engine.emit import Details
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program

@@ -15,7 +15,7 @@ from functools import partial
 
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending
+from minimizer.engine.child.outcome import Ending
 from minimizer.engine.diagnose.ladder import climb
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import Result, Writer, always

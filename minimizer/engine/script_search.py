@@ -15,7 +15,7 @@ from pathlib import Path
 from minimizer.engine.call_sequence import compiled_anew
 from minimizer.engine.checkpoint import keep_repro
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
 from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from minimizer.engine.checkpoint import data_of
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import SCRIPT_FILE, Repro, bundle, emit
 from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.journal import Journal

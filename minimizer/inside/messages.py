@@ -1,6 +1,7 @@
 """What a run of a script says over the pipe, and what the zygote says; the torch-free side has a model of each, by the same name.
 
-Those are in ``engine/child/protocol.py``, and a test holds the two against each other. What a trial answers is in ``outcome.py``.
+Those are in ``engine/child/protocol.py``, and a test holds the two against each other. What a trial answers is in ``outcome.py``, on
+either side.
 """
 
 from __future__ import annotations

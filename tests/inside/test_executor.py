@@ -21,7 +21,7 @@ from children import script as write_script
 
 from minimizer.engine.child.connection import END_SECONDS
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle, Signature, is_noise

@@ -18,7 +18,7 @@ import torch
 from children import trial
 from warm import SCRIPT, Warm
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details, Repro, emit, prose
 from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.program import render

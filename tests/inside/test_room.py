@@ -9,7 +9,8 @@ import pytest
 from children import SECONDS, script, survey
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Finished, Outcome
+from minimizer.engine.child.outcome import Outcome
+from minimizer.engine.child.protocol import Finished
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys

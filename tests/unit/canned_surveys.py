@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Finished, Held, Phase, parse
+from minimizer.engine.child.protocol import Finished, Held, Phase
 from minimizer.engine.child.stacks import Frame
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence, Watchdog

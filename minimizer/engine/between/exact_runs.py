@@ -17,7 +17,7 @@ from typing import Any
 from minimizer.engine.between.difference import Difference, Noise, first_difference, states_at
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)

@@ -12,7 +12,7 @@ from minimizer.engine.between.difference import Change, Difference, difference_a
 from minimizer.engine.between.exact_runs import ALL, Found
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism

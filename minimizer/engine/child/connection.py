@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minimizer.engine.child import protocol, wire
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import Phase, Ready, Stacks
 from minimizer.engine.child.untrusted import tail
@@ -116,7 +117,7 @@ class Connection:
             if not said:
                 raise WorkerTrouble(f"the child did not start: {tail(self._own_log, 2000) or 'no answer'}")
             raise ChildFailed(f"the child did not start: {said[:500]}")
-        return protocol.parse(Ready, message["message"])
+        return parse(Ready, message["message"])
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
         with self._own_log.open("wb") as log:
@@ -253,6 +254,6 @@ class Connection:
             message = wire.parse(line)
             body = (message or {}).get("message", {})
             if watchdog is not None and (kind := HEARD.get(str(body.get("type")))) is not None:
-                watchdog.heard(protocol.parse(kind, body))
+                watchdog.heard(parse(kind, body))
             return message
         return None

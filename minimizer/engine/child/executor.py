@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from minimizer.engine.child import protocol
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task, Watch
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import Ending, Finished, Held, Outcome, Phase, Ready
+from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.protocol import Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
@@ -115,11 +116,11 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, end=message["end"], silence=silence)
                 body = message["message"]
                 if body.get("type") == "phase":
-                    phase = protocol.parse(Phase, body)
+                    phase = parse(Phase, body)
                 elif body.get("type") == "held":
-                    return Survey(self._connection, task, phase=phase, held=protocol.parse(Held, body))
+                    return Survey(self._connection, task, phase=phase, held=parse(Held, body))
                 elif body.get("type") == "finished":
-                    return Survey(self._connection, task, phase=phase, finished=protocol.parse(Finished, body))
+                    return Survey(self._connection, task, phase=phase, finished=parse(Finished, body))
             if task.life.was_killed:
                 raise WorkerTrouble("the child was killed while it ran the script, for want of memory most often")
             raise ChildFailed("the child went away while it ran the script")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from minimizer.engine.child import protocol
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task
 from minimizer.engine.child.protocol import End, Finished, Held, MadeCall, Phase
 from minimizer.engine.child.sent_program import parse_program
@@ -34,7 +35,7 @@ class Survey:
     ) -> None:
         self._connection, self._task = connection, task
         self.phase, self.held, self.finished, self.silence = phase, held, finished, silence
-        ended = protocol.parse(End, end or {})
+        ended = parse(End, end or {})
         self.signal, self.exit, self.timed_out, self.log = ended.signal, ended.exit, ended.timed_out, ended.log
         self.stacks = ended.stacks
         self._files: dict[frozenset[str], Path] = {}
@@ -74,7 +75,7 @@ class Survey:
         Raises:
             ChildFailed: its inputs have no source text.
         """
-        return protocol.parse(protocol.MadeCalls, self._connection.ask(self._task, {"what": "calls"})).calls
+        return parse(protocol.MadeCalls, self._connection.ask(self._task, {"what": "calls"})).calls
 
     def close(self) -> None:
         """Let go of the graph."""

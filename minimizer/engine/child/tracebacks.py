@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from minimizer.engine.child.protocol import OUT_OF_MEMORY, ExceptionInfo
+from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts in front of the lines of a rank."""

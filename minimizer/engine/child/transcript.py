@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import End, Ending, Outcome, Part, Phase
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.protocol import End, Part, Phase
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
 
@@ -32,9 +33,9 @@ class Transcript:
         """Take note of a message; ``taken`` is how many bytes the trial has sent so far."""
         kind = message.get("type")
         if kind == "phase":
-            self.phase, self._is_under_way = protocol.parse(Phase, message).phase, True
+            self.phase, self._is_under_way = parse(Phase, message).phase, True
         elif kind == "part":
-            self._hear_part(protocol.parse(Part, message))
+            self._hear_part(parse(Part, message))
         elif kind == "outcome" and len(self._answers) < MAX_OUTCOMES and taken < MAX_BYTES:
             self._answers.append({**message, "phase": self.phase})
             self._is_under_way = False
@@ -59,7 +60,7 @@ class Transcript:
         Raises:
             ChildFailed: the child does not keep to the protocol.
         """
-        end = protocol.parse(End, message)
+        end = parse(End, message)
         hangs = end.timed_out or (self._is_under_way and end.exit != 0 and silence is not None and silence.hangs)
         broke_off = not self._answers or hangs or (self._is_under_way and end.exit != 0)
         facts = {
@@ -69,7 +70,7 @@ class Transcript:
             "stacks": "",
             "parts": self._parts,
         }
-        outcomes = [protocol.parse(Outcome, {**answer, **facts}) for answer in self._answers]
+        outcomes = [parse(Outcome, {**answer, **facts}) for answer in self._answers]
         if not broke_off:
             return outcomes
         ending = Ending.TIMEOUT if hangs else Ending.CRASH if end.signal is not None else Ending.LOST

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.report.model import Rung

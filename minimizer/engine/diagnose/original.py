@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minimizer.engine.child.protocol import Ending
+from minimizer.engine.child.outcome import Ending
 from minimizer.engine.diagnose.effect import Effect, effect_of
 from minimizer.engine.diagnose.sets import Setting
 from minimizer.engine.diagnose.trials import switches

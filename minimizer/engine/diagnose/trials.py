@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.paste import paste
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.oracle.oracle import Oracle, Signature

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minimizer.engine.child.protocol import Ending
+from minimizer.engine.child.outcome import Ending
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.localize.suspects import is_unclear
 from minimizer.engine.oracle.oracle import Oracle

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.localize.suspects import cuts, first_wrong, is_unclear, judge_regions, taken_apart
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Node, Program, TensorMeta
 from minimizer.engine.program.regions import Cutter, Region, common_module

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from minimizer.engine.child.protocol import Ending, Figures, Outcome
+from minimizer.engine.child.outcome import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import cuts

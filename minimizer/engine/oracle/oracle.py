@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog

@@ -11,7 +11,7 @@ from typing import Any
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import ExceptionInfo, Verdict
+from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
@@ -144,7 +144,7 @@ def is_starved(found: Case | ScriptCase | Settled) -> bool:
 
 def is_out_of_memory(error: ExceptionInfo | None) -> bool:
     """Whether the GPU was full, which while processes of ours hold memory says nothing."""
-    return error is not None and error.device == protocol.OUT_OF_MEMORY
+    return error is not None and error.device == OUT_OF_MEMORY
 
 
 def lost_signature(lost: protocol.Lost, error: ExceptionInfo) -> Signature:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.survey.cases import is_own_check
 from minimizer.engine.survey.readings import Check, Sources, checks_at, reads_compiler, sources_of
 

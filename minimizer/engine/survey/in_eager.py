@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import line_of
 from minimizer.engine.survey.runs import Surveys

@@ -18,7 +18,7 @@ from pathlib import Path
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signature

@@ -14,7 +14,7 @@ from typing import Any
 
 from minimizer.engine import coverage
 from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.oracle.oracle import exception_signature, is_starved_compiler, verdict_signature
 from minimizer.engine.survey import dispute, in_eager
 from minimizer.engine.survey.cases import (

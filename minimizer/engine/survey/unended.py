@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minimizer.engine.child import protocol, stacks
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature

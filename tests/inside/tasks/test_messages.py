@@ -9,54 +9,53 @@ from typing import Any
 
 import pytest
 
+from minimizer.engine.child import outcome as answers
 from minimizer.engine.child import protocol
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.inside import failures, messages, outcome
 from minimizer.inside.referee.referee import Verdict
 from minimizer.inside.tasks.requests import LayersRequest, ScriptRequest, TrialRequest
-from minimizer.inside.wire import plain
+from minimizer.inside.wire import Said, plain
 
-OURS = {protocol.Ending.CRASH, protocol.Ending.TIMEOUT, protocol.Ending.LOST}
+OURS = {Ending.CRASH, Ending.TIMEOUT, Ending.LOST}
 """Of a process that cannot speak for itself."""
-
-
-FILLED_IN = {
-    "Outcome": {"log", "parts", "phase", "places", "seconds", "signal", "stacks"},
-}
+FILLED_IN = {"Outcome": {"log", "parts", "phase", "places", "seconds", "signal", "stacks"}}
 """What is known of an answer that the child does not say."""
-SAID = [outcome.Outcome, failures.ExceptionInfo, *vars(messages).values()]
+NO_MODEL = (Said, messages.Broken)
+"""The base, and a sentence that is read by whoever waits for a child to be ready."""
+SAID = [
+    kind
+    for kind in (outcome.Outcome, failures.ExceptionInfo, *vars(messages).values())
+    if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind not in NO_MODEL
+]
 
 
-@pytest.mark.parametrize(
-    "kind", dict.fromkeys(kind for kind in SAID if inspect.isclass(kind) and dataclasses.is_dataclass(kind))
-)
+@pytest.mark.parametrize("kind", dict.fromkeys(SAID))
 def test_each_message_has_a_model_of_its_name_and_its_fields(kind: Any) -> None:
-    if kind.__name__ in (
-        "Said",
-        "Broken",
-    ):  # the latter is a sentence, read by whoever waits for the former to be ready
-        return
     fields = {field.name for field in dataclasses.fields(kind)}
-    assert fields == set(getattr(protocol, kind.__name__).model_fields) - FILLED_IN.get(kind.__name__, set())
+    model = getattr(answers, kind.__name__, None) or getattr(protocol, kind.__name__)
+    assert fields == set(model.model_fields) - FILLED_IN.get(kind.__name__, set())
 
 
 def test_a_verdict_arrives_as_it_was_sent() -> None:
     sent = outcome.Outcome(outcome.Ending.DIFFERENT, verdict=Verdict(True, "wrong_output", eager_error=float("inf")))
 
-    got = protocol.parse(protocol.Outcome, json.loads(json.dumps(plain(sent)))).verdict
+    got = parse(Outcome, json.loads(json.dumps(plain(sent)))).verdict
 
     assert got is not None
     assert (got.fault, got.kind, got.eager_error, got.compiled_error) == (True, "wrong_output", float("inf"), None)
 
 
 def test_the_words_of_an_ending_are_the_same() -> None:
-    assert {word.value for word in outcome.Ending} == {word.value for word in set(protocol.Ending) - OURS}
+    assert {word.value for word in outcome.Ending} == {word.value for word in set(Ending) - OURS}
 
 
 def test_an_outcome_arrives_as_it_was_sent() -> None:
     sent = outcome.Outcome.of_error(outcome.Ending.EAGER_ERROR, ValueError("no"))
     sent.writes, sent.values = [1], {"a": "b"}
 
-    got = protocol.parse(protocol.Outcome, json.loads(json.dumps(plain(sent))))
+    got = parse(Outcome, json.loads(json.dumps(plain(sent))))
 
     assert (got.ending, got.writes, got.values) == ("eager_error", [1], {"a": "b"})
     assert got.exception is not None

@@ -15,7 +15,7 @@ from fake_oracle import FakeOracle, Rule
 from toy_programs import META, chain
 
 from minimizer.engine.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit import emit
 from minimizer.engine.emit.layout import code_lines

@@ -13,7 +13,8 @@ import sample_reports
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.search import BetweenGraphs
-from minimizer.engine.child.protocol import Verdict, parse
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp

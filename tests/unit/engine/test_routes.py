@@ -13,7 +13,8 @@ import pytest
 
 from minimizer.engine.between import exact_runs
 from minimizer.engine.child import protocol
-from minimizer.engine.child.protocol import Outcome, parse
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import Answer

@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.between.exact_runs import Answer, Found
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.exact_log import ExactLog
-from minimizer.engine.child.protocol import Verdict, parse
+from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp

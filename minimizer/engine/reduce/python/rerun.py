@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.child.executor import RERUN, Executor
-from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.oracle.oracle import (
     Signature,
     exception_signature,

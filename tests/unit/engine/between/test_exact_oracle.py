@@ -12,7 +12,7 @@ from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.oracle import ExactOracle, Target
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism
 

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer.engine.child import protocol, sent_program
-from minimizer.engine.child.protocol import MAX_MODULES, End, Finished, Held, Outcome, Part, Phase, Ready, Stacks, parse
+from minimizer.engine.child.bounded import Loose, parse
+from minimizer.engine.child.outcome import Outcome, Verdict
+from minimizer.engine.child.protocol import MAX_MODULES, End, Finished, Held, Part, Phase, Ready, Stacks
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit.layout import setup
 from minimizer.engine.program import render
@@ -253,7 +255,7 @@ def test_the_parent_has_no_means_to_run_such_text(module: Path) -> None:
     assert not shell
 
 
-MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
+MESSAGES: list[tuple[type[Loose], dict[str, Any]]] = [
     (Ready, {"environment": {"torch": "2.13.0", "python": "3.11"}, "gpu": False}),
     (Phase, {"doing": "run", "graph": 0, "call": 1, "eager_seconds": 0.1, "trusted": True, "checked": {"calls": 2}}),
     (Stacks, {"text": "Thread 0x1"}),
@@ -275,16 +277,14 @@ MESSAGES: list[tuple[type[protocol.Loose], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("model", "message"), MESSAGES)
-def test_messages_as_agreed(model: type[protocol.Loose], message: dict[str, Any]) -> None:
+def test_messages_as_agreed(model: type[Loose], message: dict[str, Any]) -> None:
     assert isinstance(parse(model, message), model)
     assert isinstance(parse(model, {**message, "from_the_future": 1}), model)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([(m, d, p) for m, d in MESSAGES for p in paths(d)]), JSON)
-def test_messages_with_anything_in_them(
-    case: tuple[type[protocol.Loose], dict[str, Any], tuple[Any, ...]], value: Any
-) -> None:
+def test_messages_with_anything_in_them(case: tuple[type[Loose], dict[str, Any], tuple[Any, ...]], value: Any) -> None:
     model, message, path = case
     try:
         assert isinstance(parse(model, with_(message, path, value)), model)
@@ -294,7 +294,7 @@ def test_messages_with_anything_in_them(
 
 @pytest.mark.parametrize("model", [model for model, _ in MESSAGES])
 @pytest.mark.parametrize("message", [None, 3, "text", [], [1], nested(100_000)], ids=lambda m: str(type(m)))
-def test_no_message_at_all(model: type[protocol.Loose], message: Any) -> None:
+def test_no_message_at_all(model: type[Loose], message: Any) -> None:
     with pytest.raises(ChildFailed, match="malformed"):
         parse(model, message)
 
@@ -318,13 +318,13 @@ def test_no_message_at_all(model: type[protocol.Loose], message: Any) -> None:
         (Part, {"name": "x", "acted": "perhaps"}),
     ],
 )
-def test_refused(model: type[protocol.Loose], message: dict[str, Any]) -> None:
+def test_refused(model: type[Loose], message: dict[str, Any]) -> None:
     with pytest.raises(ChildFailed, match="malformed"):
         parse(model, message)
 
 
 def test_numbers_that_json_has_not_come_as_text() -> None:
-    verdict = parse(protocol.Verdict, {"compiled_error": "inf", "differences": [{"max_abs": "nan"}]})
+    verdict = parse(Verdict, {"compiled_error": "inf", "differences": [{"max_abs": "nan"}]})
     assert verdict.compiled_error == math.inf
     assert verdict.differences[0].max_abs is not None
     assert math.isnan(verdict.differences[0].max_abs)

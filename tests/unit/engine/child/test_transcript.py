@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.engine.child.protocol import Outcome
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.transcript import MAX_BYTES, MAX_OUTCOMES, MAX_PARTS, Transcript
 from minimizer.errors import ChildFailed
 

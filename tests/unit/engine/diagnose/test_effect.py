@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minimizer.engine.child.protocol import Finished, parse
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.protocol import Finished
 from minimizer.engine.diagnose.effect import effect_of
 from minimizer.report.model import Workaround
 

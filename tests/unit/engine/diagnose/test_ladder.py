@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending, Outcome, parse
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from toy_programs import chain
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.model import Program

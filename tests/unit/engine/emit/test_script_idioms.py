@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.idioms import REPRO_SECONDS
 from minimizer.engine.emit.script_idioms import emit_script, in_lines

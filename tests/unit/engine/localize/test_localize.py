@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_graphs import chain, model
 
-from minimizer.engine.child.protocol import Difference, Ending, Outcome, Verdict
+from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.localize.localize import Localized, localize
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Program

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from toy_programs import META
 
-from minimizer.engine.child.protocol import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, _with_known, modules, tabulate
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.oracle.sequential import SequentialTest

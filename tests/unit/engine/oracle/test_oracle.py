@@ -8,7 +8,7 @@ import pytest
 from fake_child import FakeExecutor, FakeSurvey
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Difference, ExceptionInfo, Outcome, Verdict
+from minimizer.engine.child.outcome import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import (
     Oracle,

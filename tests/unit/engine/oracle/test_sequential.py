@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from toy_programs import chain
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Difference, Ending, Outcome, Verdict
+from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Oracle, Signature

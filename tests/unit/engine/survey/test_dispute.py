@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from minimizer.engine.child.protocol import ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.survey.dispute import Ground, ground
 
 READING, VALUES, FAULT = Ground.READING, Ground.VALUES, None

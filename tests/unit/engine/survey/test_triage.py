@@ -24,7 +24,8 @@ from canned_surveys import (
 )
 
 from minimizer.engine.child import sent_program
-from minimizer.engine.child.protocol import Checked, Held, parse
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.protocol import Checked, Held
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature

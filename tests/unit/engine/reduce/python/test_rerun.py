@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.protocol import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.rerun import Rerun, script_signature
 from minimizer.vocabulary import Kind
