@@ -6,6 +6,8 @@ and takes its place where the script comes to it in an earlier call, or where th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minimizer.engine.aside import Aside
 from minimizer.engine.emit import SCRIPT_FILE
 from minimizer.engine.follow_up import FollowUp
@@ -69,32 +71,16 @@ class _Second:
 
     def _is_verified(self) -> bool:
         """Whether it has a repro that holds in clean processes now."""
-        routes = Routes(
-            self._routes.executor,
-            self._triage,
-            self._inner,
-            self._routes.options,
-            self._routes.script,
-            self._routes.jobs,
-            self._routes.beside,
-            self._routes.exact,
-        )
+        routes = replace(self._routes, triage=self._triage, journal=self._inner, tried=[])
+        follow_up = replace(self._follow_up, journal=self._inner)
         made = routes.follow(self._case)
         if not isinstance(made, Made):
             return False
-        follow_up = FollowUp(
-            self._follow_up.script,
-            self._follow_up.place,
-            self._follow_up.surveys,
-            self._inner,
-            self._follow_up.options,
-            self._follow_up.settings,
-        )
         result = follow_up.verify(made.result)
         verification = self._inner.report.verification
         if verification is None or not verification.holds:
             return False
-        if self._follow_up.options.diagnosis:
+        if follow_up.options.diagnosis:
             patient = made.patient if result is made.result else routes.patient(result)
             follow_up.diagnose(patient, made.find_workaround)
         return True
@@ -131,14 +117,14 @@ class _Second:
     def _take_its_place(self) -> None:
         report, before = self._report, self._report.model_copy()
         files = {name: self._aside.artifacts[name] for name in REPROS if name in self._aside.artifacts}
-        had_repro = before.verification is not None and before.verification.holds and self._journal.repro is not None
-        if had_repro and self._journal.repro is not None:
-            files[SECOND_FILE] = _called(self._journal.repro, SECOND_FILE)
+        repro = self._journal.repro if before.verification is not None and before.verification.holds else None
+        if repro is not None:
+            files[SECOND_FILE] = _called(repro, SECOND_FILE)
         for name in OF_THE_FAULT:
             setattr(report, name, getattr(self._inner.report, name))
         for note in self._inner.report.notes:
             self._journal.note(note)
-        self._tell_of(before.failure, before.culprits if had_repro else [])
+        self._tell_of(before.failure, before.culprits if repro is not None else [])
         self._journal.show_instead(files)
         self._journal.repro = self._text()
         assert report.failure is not None and report.reduction is not None
