@@ -32,12 +32,14 @@ from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, 
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
-from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility
+from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")
 
 NO_ANSWER = Answer(aside="there were no exact runs")
+WITHOUT_CACHES = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
+COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
 MOST_GRAPHS = 3
 """Failing graphs of a script that are looked into, until one has a repro."""
 
@@ -83,7 +85,7 @@ class Routes:
             return end
         otherwise = end
         made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
-        if made is None and isinstance(found, Case) and found.is_warm:
+        if made is None and isinstance(found, Case) and found.is_cached:
             return self._of_caches(found, otherwise)
         return made or otherwise
 
@@ -184,12 +186,16 @@ class Routes:
         return None
 
     def _of_caches(self, case: Case, otherwise: Settled) -> Settled:
-        """The verdict on a failure of a run on warm caches, once other runs have shown whether it needs them."""
+        """The verdict on a failure of a run with caches, once other runs have shown whether it needs them."""
         surveys = self.triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
             if surveys.fails_again(case) is False and surveys.fails_again(case, caches=True):
-                return of_caches(replace(otherwise, kind=case.signature.kind, exception=case.exception))
+                self.report.workaround = Workaround(
+                    code=WITHOUT_CACHES, verified=True, where="behind the imports", what=COMPILES_ANEW
+                )
+                end = replace(otherwise, kind=case.signature.kind, exception=case.exception)
+                return of_caches(end, is_warm=case.is_warm)
         return otherwise
 
     def _by_script(self, otherwise: Settled) -> Made | None:

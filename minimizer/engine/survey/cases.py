@@ -48,6 +48,8 @@ class Case:
     """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
     is_warm: bool = False
     """Whether the run took graphs from the compiler's caches that a run before, which was healthy, had left there."""
+    is_cached: bool = False
+    """Whether the run had the compiler's caches, be it only what an earlier compilation of its own had left there."""
     dump: str = ""
     """The stacks of all threads, where the script died by a signal or hangs."""
     is_asserted: bool = False
@@ -294,15 +296,22 @@ def nothing_compiled(
     return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked or protocol.Checked(), exception=error)
 
 
-def of_caches(otherwise: Settled) -> Settled:
-    """The verdict on a failure that shows with a warm cache, and in no run that compiles what it runs."""
+def of_caches(otherwise: Settled, *, is_warm: bool) -> Settled:
+    """The verdict on a failure that shows with a cache, and in no run that compiles what it runs.
+
+    ``is_warm``: it needs what an earlier run, which was right, has left there.
+    """
+    left, missing = (
+        ("where a run that was right had left them", "it takes two runs of a script")
+        if is_warm
+        else ("where earlier compilations had left them", "a repro compares what it compiles once")
+    )
     return replace(
         otherwise,
         status=Status.PARTIAL,
         reason=Reason.UNEXPLAINED,
-        summary="The script is right when it is compiled, and fails when its graphs are taken from the compiler's caches on disk, where "
-        "a run that was right had left them. No repro was made: it takes two runs of a script. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and "
-        "TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
+        summary="The script is right when it is compiled, and fails when its graphs are taken from the compiler's caches on disk, "
+        f"{left}. No repro was made: {missing}. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
     )
 
 

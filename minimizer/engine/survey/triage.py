@@ -107,7 +107,7 @@ class Triage:
                     f"Rank {rank} of {self.surveys.plan.count} shows this: the ranks before it showed no failure."
                 )
             passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call, earlier=earlier)
-            return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2)
+            return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2, is_cached=runs <= 2)
         if runs == 1:
             return found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."

@@ -325,7 +325,7 @@ class Reruns:
 
 
 @pytest.mark.parametrize(
-    ("is_warm", "cold", "warm", "reason"),
+    ("is_cached", "cold", "warm", "reason"),
     [
         (True, False, True, Reason.UNEXPLAINED),
         (True, True, True, Reason.NOT_VERIFIED),
@@ -335,14 +335,17 @@ class Reruns:
     ],
 )
 def test_caches_are_blamed_where_the_script_fails_with_them_alone(
-    routes: Routes, monkeypatch: pytest.MonkeyPatch, is_warm: bool, cold: bool | None, warm: bool, reason: Reason
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, is_cached: bool, cold: bool | None, warm: bool, reason: Reason
 ) -> None:
     routes.triage = cast(Any, Reruns(cold, warm))
     leads(routes, monkeypatch, by_graph_or_verdict=GIVEN_UP)
-    end = routes.follow(replace(failing(0, 0), is_warm=is_warm))
+    end = routes.follow(replace(failing(0, 0), is_cached=is_cached))
     assert isinstance(end, Settled)
     assert (end.status, end.reason) == (Status.PARTIAL, reason)
-    assert (end.kind is Kind.WRONG_OUTPUT) == (reason is Reason.UNEXPLAINED)
+    is_of_caches = reason is Reason.UNEXPLAINED
+    assert (end.kind is Kind.WRONG_OUTPUT) == is_of_caches
+    workaround = routes.report.workaround
+    assert (workaround is not None and workaround.verified) == is_of_caches
 
 
 @pytest.mark.parametrize(

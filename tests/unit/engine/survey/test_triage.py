@@ -1025,6 +1025,7 @@ def test_failure_of_the_run_on_warm_caches_says_so(before: int, is_warm: bool) -
     found, _, _ = triage(*[finished()] * before, held(kind="wrong_output", verdict=WRONG, graph=0))
     assert isinstance(found, Case)
     assert found.is_warm is is_warm
+    assert found.is_cached is (before < 2)
 
 
 def test_runs_that_pass_a_graph_by_do_so_from_then_on() -> None:
