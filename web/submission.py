@@ -13,7 +13,7 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, parse_options
 from minimizer.script_text import check_script
-from minimizer.service.archive import main_script, read
+from minimizer.service.archive import is_zip, main_script, read
 from minimizer.settings import Settings
 from web.problems import Problem
 
@@ -64,8 +64,7 @@ def check(
     name = clean_filename(filename)
     if is_zip(script):
         raise InvalidScript(
-            f"{name} is a zip archive, not a script: send it over REST, as the file field 'archive' of POST /api/v1/jobs; "
-            "the field 'main' names the script in it"
+            f"{name} is a zip archive, not a script: send it as the file field 'archive'; the field 'main' names the script in it"
         )
     if len(script) > settings.max_script_bytes:
         raise Problem(
@@ -120,11 +119,6 @@ def from_upload(
             HTTPStatus.BAD_REQUEST, "no-script", "The request needs one file field, named 'script' or 'archive'."
         )
     return check(upload.read(), upload.filename, options, settings, handling.priority), handling
-
-
-def is_zip(content: bytes) -> bool:
-    """Whether a file begins as a zip archive does."""
-    return content.startswith(b"PK\x03\x04")
 
 
 def handling_of(raw: Mapping[str, object]) -> Handling:

@@ -6,6 +6,7 @@ import dataclasses
 import html
 import io
 import re
+import zipfile
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -116,14 +117,46 @@ def test_a_file_and_a_text_are_not_one_script(client: FlaskClient, store: Store)
         assert (store.script(job.id), job.filename) == (SCRIPT, "mine.py")
 
 
-def test_an_archive_at_the_form_is_told_where_it_goes(client: FlaskClient) -> None:
-    zipped = b"PK\x03\x04" + bytes(range(256))
-    for typed in ("", "x = 1"):
-        fields = {"script": (io.BytesIO(zipped), "a.zip"), "source": typed}
-        response = client.post("/jobs", data=fields)
-        assert response.status_code == 422
-        assert "a.zip is a zip archive, not a script: send it over REST" in response.text
-        assert "PK\x03" not in response.text and typed in response.text
+def send_zip(client: FlaskClient, files: dict[str, str], **fields: str) -> TestResponse:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return client.post("/jobs", data={"script": (io.BytesIO(buffer.getvalue()), "a.zip"), **fields})
+
+
+def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Store) -> None:
+    response = send_zip(client, {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n"}, main="train/run.py")
+    job = store.job(response.headers["Location"].rpartition("/")[2])
+    assert (job.filename, job.has_archive, store.script(job.id)) == ("train/run.py", True, b"import ops\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "words"),
+    [
+        ({"a.py": "x = 1", "b.py": "x = 1"}, {}, "say which file of the archive is the script"),
+        ({"a.py": "x = 1"}, {"main": "b.py"}, "the archive has no file &#39;b.py&#39;"),
+        ({"../a.py": "x = 1"}, {}, "name that is not accepted"),
+        ({"main.py": "def f(:"}, {}, "main.py is not Python"),
+        ({"main.py": "x = 1"}, {"source": "x = &typed"}, "There are two scripts: the file a.zip and the text below"),
+    ],
+)
+def test_an_archive_that_is_refused_says_why_at_its_field(
+    client: FlaskClient, store: Store, files: dict[str, str], fields: dict[str, str], words: str
+) -> None:
+    response = send_zip(client, files, **fields)
+    assert response.status_code == 422 and store.jobs()[0] == []
+    chooser = response.text.partition("data-drop>")[2].partition("<textarea")[0]
+    assert words in chooser and 'aria-describedby="refusal"' in chooser, "beside the chooser, and tied to it"
+    assert "PK\x03" not in response.text
+    assert fields.get("source", "").replace("&", "&amp;") in response.text, "what was typed is not lost"
+
+
+def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskClient) -> None:
+    response = send_zip(client, {"main.py": "x = 1"}, budget="1")
+    assert response.status_code == 422
+    before, _, chooser = response.text.partition("data-drop>")
+    assert "option &#39;budget&#39;" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
