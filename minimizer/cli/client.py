@@ -254,10 +254,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _multipart(fields: Mapping[str, Any], archive: bytes) -> tuple[bytes, str]:
     """The body of a request with a file, and its media type; a list is a field for each of its values."""
     boundary = secrets.token_hex(16)
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+    texts = [
+        (name, value if isinstance(value, str) else json.dumps(value))
         for name, values in fields.items()
         for value in (values if isinstance(values, list) else [values])
+    ]
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
+        for name, text in texts
     ]
     head = f'--{boundary}\r\nContent-Disposition: form-data; name="archive"; filename="project.zip"\r\n'
     parts += [f"{head}Content-Type: application/zip\r\n\r\n".encode(), archive, f"\r\n--{boundary}--\r\n".encode()]

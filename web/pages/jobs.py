@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import InvalidOption, UserError
 from minimizer.service.archive import MAX_BYTES, MAX_FILES, is_zip
-from minimizer.store import DEFAULT_PROJECT, Job, StoreError
+from minimizer.store import DEFAULT_PROJECT, Job, JobActive, StoreError
 from minimizer.vocabulary import Kind, Status
 from web import filters
 from web.access.table import home, identity, submitter
@@ -121,7 +121,10 @@ def retry(job_id: str) -> BaseResponse:
         asked = RetryQuery.model_validate(request.form.to_dict())
     except ValidationError:
         raise Problem(422, "invalid-budget", "A time budget is a number of seconds between 10 and 86400.") from None
-    return _to(service().retry(job_id, asked.budget))
+    try:
+        return _to(service().retry(job_id, asked.budget))
+    except JobActive:  # the page was left open, and somebody else was quicker
+        return _to(service().store.job(job_id))
 
 
 @pages.post("/jobs/<job_id>/delete")

@@ -497,6 +497,20 @@ def test_script_marks_the_culprit(client: FlaskClient, minimized: Job) -> None:
     assert page.count('class="ln"') == 1 and page.count('class="ln marked"') == 1
 
 
+@pytest.mark.parametrize(("file", "is_marked"), [("layers/act.py", False), ("run.py", True)])
+def test_a_culprit_in_another_file_of_a_project_marks_nothing_in_the_script(
+    client: FlaskClient, store: Store, file: str, is_marked: bool
+) -> None:
+    sent = send_zip(client, {"train/run.py": "import layers.act\n", "train/layers/act.py": "\n"}, main="train/run.py")
+    job = store.job(sent.headers["Location"].rpartition("/")[2])
+    report = minimized_report()
+    report.culprits[0].source = Source(file=file, line=5, code="return torch.relu(x)")
+    Hands(store, job).finish(report)
+    page = client.get(f"/jobs/{job.id}").text
+    assert f"{file}, line 5" in page
+    assert (f"/jobs/{job.id}/script?line=5" in page) is is_marked and f"/jobs/{job.id}/script" in page
+
+
 def test_reduction_curve_falls_and_keeps_inside_its_frame() -> None:
     curve = reduction_curve([Point(0, 750), Point(2, 750), Point(3, 40), Point(9, 1)], until=12)
     numbers = [float(value) for path in re.findall(r' d="([^"]+)"', curve) for value in re.findall(r"[\d.]+", path)]
