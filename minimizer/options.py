@@ -43,7 +43,7 @@ class Options(BaseModel):
         le=86_400,
         description="Seconds without progress after which a graph that is compiled, or runs compiled, is suspected to hang.",
     )
-    args: list[Annotated[str, StringConstraints(max_length=4096)]] = Field(
+    args: list[Annotated[str, Field(max_length=4096, json_schema_extra={"pattern": "^[^\\x00]*$"})]] = Field(
         default_factory=list, max_length=100, description="Command line arguments of the script."
     )
     env: list[EnvName] = Field(
@@ -73,14 +73,18 @@ class Options(BaseModel):
         return ("cuda" if self.device == "cuda" else None), self.toolchain
 
 
-def parse_options(raw: dict[str, object]) -> Options:
+def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:
     """Validate options that came from outside.
+
+    Args:
+        raw: by their names.
+        strict: take a number for a number and a truth value for a truth value only, as JSON tells them apart; a form has texts.
 
     Raises:
         InvalidOption: names every option at fault and what it accepts.
     """
     try:
-        options = Options.model_validate(raw)
+        options = Options.model_validate(raw, strict=strict)
     except ValidationError as error:
         raise InvalidOption("; ".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())) from None
     # Not a rule of the model: jobs that are stored must stay readable.

@@ -47,12 +47,18 @@ class _Json(DefaultJSONProvider):
         if not s.strip():
             return None  # nothing was sent; whether that will do is for the model to say
         try:
-            return super().loads(s, **kwargs)
+            return super().loads(s, parse_float=_number, **kwargs)
         except RecursionError:
             raise problems.not_json(ValueError("it is nested too deeply")) from None
         except ValueError as error:
             # A ValueError would be taken for "no body" by flask-openapi, and its words be kept from the sender by Flask.
             raise problems.not_json(error) from None
+
+
+def _number(text: str) -> float:
+    """A number of JSON, which does not tell 60.0 from 60: to a schema either is an integer."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | None = None) -> OpenAPI:

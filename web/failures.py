@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request, url_for
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import InvalidScript
@@ -19,8 +19,8 @@ from minimizer.store.groups import Projects
 from minimizer.vocabulary import Kind
 from web import filters
 from web.access.table import identity, submitter
-from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
-from web.api.schemas import JobBody, ProjectQuery, SignaturePath, job_body
+from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response, reference
+from web.api.schemas import JobBody, ProjectQuery, RetestBody, SignaturePath, job_body
 from web.job_page.verdict import KINDS
 from web.pages import job_view
 from web.problems import Problem, explain
@@ -36,6 +36,7 @@ failures = APIBlueprint(
     abp_tags=[Tag(name="failures", description="Which jobs failed in the same way, and what is known of it.")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
 failure_pages = Blueprint("failure_pages", __name__)
 
@@ -114,20 +115,6 @@ class SplitBody(_Strict):
     jobs: list[str] = Field(min_length=1, max_length=200, description="Ids of the jobs that go into a new group.")
 
 
-class RetestBody(_Strict):
-    toolchain: str | None = Field(
-        None,
-        max_length=200,
-        description="Name of the configured interpreter, with another torch; default: the worker's own.",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def nothing_asks_for_nothing(cls, body: object) -> object:
-        """Take a request without a body for an empty object; one with a body that is no JSON stays refused."""
-        return {} if body is None and not request.get_data() else body
-
-
 @failures.get("", summary="Failures, the last seen first", responses={200: FailuresBody})
 def list_failures(query: FailuresQuery) -> dict[str, Any]:
     groups = service().store.failures(projects=identity().projects, kind=query.kind, q=query.q)
@@ -170,7 +157,7 @@ def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> 
 @failures.post(
     "/<signature>/retest",
     summary="Run the best repro again",
-    request_body={"required": False, "content": {"application/json": {"schema": RetestBody.model_json_schema()}}},
+    request_body={"required": False, "content": {"application/json": {"schema": reference(RetestBody)}}},
     description="As a new job; the body may be left out. When it ends, the group knows whether that torch still fails (`fixed_in`, `history`).",
     responses={
         202: JobBody,

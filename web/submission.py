@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, parse_options
 from minimizer.script_text import check_script
-from minimizer.service.archive import main_script, read
+from minimizer.service.archive import is_zip, main_script, read
 from minimizer.settings import Settings
+from web.formats import PROJECT
 from web.problems import Problem
 
 DEFAULT_FILENAME = "script.py"
@@ -41,17 +44,34 @@ class Handling(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     project: str | None = Field(
-        None, max_length=64, description="The project it goes to; needed if you are in several.", examples=["default"]
+        None,
+        max_length=64,
+        description="The project it goes to; needed if you are in several.",
+        examples=["default"],
+        json_schema_extra={"format": PROJECT},
     )
-    priority: int = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
-    force: bool = Field(
+    priority: StrictInt = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
+    force: StrictBool = Field(
         False,
         description="Make a new job even if one has the same script, name and options, and is open or ended well.",
     )
 
 
+def _is_literal(schema: dict[str, Any]) -> bool:
+    return any(one.get("type") in ("integer", "boolean") for one in schema.get("anyOf", [schema]))
+
+
+_LITERALS = frozenset(
+    name
+    for model in (Options, Handling)
+    for name, schema in model.model_json_schema()["properties"].items()
+    if _is_literal(schema)
+)
+"""Fields that are no texts."""
+
+
 def check(
-    script: bytes, filename: str | None, options: Mapping[str, object], settings: Settings, priority: int = 0
+    script: bytes, filename: str | None, options: Options | Mapping[str, object], settings: Settings, priority: int = 0
 ) -> Submission:
     """Accept a job, or say what is wrong with it.
 
@@ -64,8 +84,7 @@ def check(
     name = clean_filename(filename)
     if is_zip(script):
         raise InvalidScript(
-            f"{name} is a zip archive, not a script: send it over REST, as the file field 'archive' of POST /api/v1/jobs; "
-            "the field 'main' names the script in it"
+            f"{name} is a zip archive, not a script: send it as the file field 'archive'; the field 'main' names the script in it"
         )
     if len(script) > settings.max_script_bytes:
         raise Problem(
@@ -79,7 +98,7 @@ def check(
 
 
 def check_archive(
-    archive: bytes, main: str | None, options: Mapping[str, object], settings: Settings, priority: int = 0
+    archive: bytes, main: str | None, options: Options | Mapping[str, object], settings: Settings, priority: int = 0
 ) -> Submission:
     """Accept a zip file with a script and what it needs, or say what is wrong with it.
 
@@ -106,25 +125,27 @@ def from_upload(
     form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings
 ) -> tuple[Submission, Handling]:
     """Read a multipart request: the file ``script`` or ``archive``, a field per option, and the fields of `Handling`."""
-    options: dict[str, object] = {name: form.getlist(name) if name in _LISTS else form[name] for name in form}
+    options = {name: form.getlist(name) if name in _LISTS else _value(name, form[name]) for name in form}
     handling = handling_of({name: options.pop(name) for name in Handling.model_fields if name in options})
     upload, archive = _only(files, "script"), _only(files, "archive")
     if archive is not None and upload is None:
         main = options.pop("main", None)
         return (
-            check_archive(archive.read(), None if main is None else str(main), options, settings, handling.priority),
+            check_archive(
+                archive.read(),
+                None if main is None else str(main),
+                parse_options(options, strict=True),
+                settings,
+                handling.priority,
+            ),
             handling,
         )
     if upload is None or archive is not None:
         raise Problem(
             HTTPStatus.BAD_REQUEST, "no-script", "The request needs one file field, named 'script' or 'archive'."
         )
-    return check(upload.read(), upload.filename, options, settings, handling.priority), handling
-
-
-def is_zip(content: bytes) -> bool:
-    """Whether a file begins as a zip archive does."""
-    return content.startswith(b"PK\x03\x04")
+    parsed = parse_options(options, strict=True)
+    return check(upload.read(), upload.filename, parsed, settings, handling.priority), handling
 
 
 def handling_of(raw: Mapping[str, object]) -> Handling:
@@ -152,8 +173,18 @@ def _only(files: MultiDict[str, FileStorage], field: str) -> FileStorage | None:
     return sent[0] if sent else None
 
 
-def _options(options: Mapping[str, object], settings: Settings) -> Options:
-    parsed = parse_options(dict(options))
+def _value(name: str, text: str) -> object:
+    """What a field of a multipart request stands for: numbers and truth values as JSON writes them, or Python."""
+    if name not in _LITERALS:
+        return text
+    try:
+        return json.loads(text.lower() if text in ("True", "False") else text)  # clients are generated that write those
+    except ValueError:
+        return text  # and refused for what it is
+
+
+def _options(options: Options | Mapping[str, object], settings: Settings) -> Options:
+    parsed = options if isinstance(options, Options) else parse_options(dict(options))
     if parsed.toolchain is not None and parsed.toolchain not in toolchains(settings):
         known = ", ".join(toolchains(settings)) or "none is configured (MINIMIZER_TOOLCHAINS)"
         raise InvalidOption(f"option 'toolchain': there is no {parsed.toolchain!r}; known are: {known}")

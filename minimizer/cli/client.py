@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import IO, Any
 
+from minimizer.cli.parcel import Parcel
 from minimizer.errors import MinimizerError, UserError
 from minimizer.options import Options
 from minimizer.vocabulary import Reason, Status
@@ -101,18 +102,18 @@ class Client:
         self._open = urllib.request.build_opener(_NoRedirect, *no_proxy).open
 
     def submit(
-        self, script: bytes, filename: str, options: Options, project: str | None = None, *, force: bool = False
+        self, parcel: Parcel, options: Options, project: str | None = None, *, force: bool = False
     ) -> tuple[Job, bool]:
         """Hand in a script. Returns the job, and whether it is one that has ended before. The key makes a repeated send harmless."""
-        body = {
-            "script": script.decode("utf-8-sig"),
-            "filename": filename,
-            "options": options.model_dump(exclude_defaults=True),
-            **({"project": project} if project else {}),
-            **({"force": True} if force else {}),
-        }
-        headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
-        answer = self._call("/api/v1/jobs", json.dumps(body).encode(), headers)
+        asked = options.model_dump(exclude_defaults=True)
+        handling = {**({"project": project} if project else {}), **({"force": True} if force else {})}
+        if parcel.archive is None:
+            body = {"script": parcel.content.decode("utf-8-sig"), "filename": parcel.name, "options": asked, **handling}
+            content, media_type = json.dumps(body).encode(), "application/json"
+        else:
+            content, media_type = _multipart({"main": parcel.name, **asked, **handling}, parcel.archive)
+        headers = {"Content-Type": media_type, "Idempotency-Key": secrets.token_hex(16)}
+        answer = self._call("/api/v1/jobs", content, headers)
         return self._job(answer), answer.status == 200
 
     def job(self, job_id: str) -> Job:
@@ -248,6 +249,23 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
         return None
+
+
+def _multipart(fields: Mapping[str, Any], archive: bytes) -> tuple[bytes, str]:
+    """The body of a request with a file, and its media type; a list is a field for each of its values."""
+    boundary = secrets.token_hex(16)
+    texts = [
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, values in fields.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
+        for name, text in texts
+    ]
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="archive"; filename="project.zip"\r\n'
+    parts += [f"{head}Content-Type: application/zip\r\n\r\n".encode(), archive, f"\r\n--{boundary}--\r\n".encode()]
+    return b"".join(parts), f"multipart/form-data; boundary={boundary}"
 
 
 def _host_of(server: str) -> str:

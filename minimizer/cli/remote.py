@@ -13,13 +13,13 @@ import click
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused, StillBusy
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from, require_place
+from minimizer.cli.parcel import parcel_of
 from minimizer.cli.progress import View, open_view, printable
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
-from minimizer.script_text import check_script
 from minimizer.sink import REPROS, FolderSink, require_apart
-from minimizer.vocabulary import Exit, Status
+from minimizer.vocabulary import Exit, Status, counted
 
 RESULTS = Path("minimizer-out")
 """Where the results of a job go, in a folder of its own, if nothing else is said."""
@@ -51,8 +51,19 @@ def out_option(command: Command) -> Command:
 
 
 @click.command()
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("script", type=click.Path(exists=True, path_type=Path), metavar="SCRIPT|DIR|ZIP")
 @server_option
+@click.option(
+    "--main",
+    metavar="PATH",
+    help="Of DIR or ZIP: the script to run.  [default: main.py, or the only script at the top]",
+)
+@click.option(
+    "--files",
+    multiple=True,
+    metavar="PATTERN",
+    help="Files below the working directory to send with SCRIPT, such as 'models/**/*.py'; a folder means all in it. May be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the end, fetch the results, and exit as `run` does.")
 @out_option
 @click.option(
@@ -67,6 +78,8 @@ def out_option(command: Command) -> Command:
 def submit(
     script: Path,
     server: str,
+    main: str | None,
+    files: tuple[str, ...],
     wait: bool,
     out: Path | None,
     project: str | None,
@@ -78,18 +91,20 @@ def submit(
     sarif: Path | None,
     **job_values: Any,
 ) -> int:
-    """Send SCRIPT to a service and print the address of its job.
+    """Send SCRIPT, or a project as a folder or a zip archive, to a service and print the address of its job.
 
     \b
     Examples:
       minimizer submit train.py --server http://127.0.0.1:8000
       minimizer submit train.py --wait --out bug -- --batch-size 4
       minimizer submit train.py --wait --fail-on new --baseline known-failures --junit junit.xml
+      minimizer submit project/ --main train.py
+      minimizer submit models/train.py --files 'models/**/*.py' --files configs
 
-    The service runs the script alone: files beside it are not sent. Ctrl-C while waiting leaves the job running.
+    SCRIPT is sent alone, unless --files names what it needs. Of DIR all files are sent but hidden ones and virtual environments.
+    Ctrl-C while waiting leaves the job running.
     """
-    content = script.read_bytes()
-    check_script(content, str(script), max_bytes=len(content))  # how large it may be is for the service to say
+    parcel = parcel_of(script, main, files)
     gate = Gate(fail_on, baseline, junit, sarif)
     if not wait and (out is not None or gate != Gate(None, None, None, None)):
         raise InvalidOption(
@@ -98,9 +113,13 @@ def submit(
     gate.check()
     require_place("--out", out or (RESULTS if wait else None))
     if out is not None:
-        require_apart("--out", script, out)
+        require_apart("--out", parcel.script, out)
     client = Client(server, pause=_pause)
-    job, was_asked_before = client.submit(content, script.name, options_from(job_values), project, force=force)
+    job, was_asked_before = client.submit(parcel, options_from(job_values), project, force=force)
+    if parcel.archive is not None:
+        click.echo(
+            f"Sent {counted(parcel.files, 'file')}, {len(parcel.archive):,} bytes; {parcel.name} is run.", err=True
+        )
     if was_asked_before:
         click.echo(f"Asked before: the job of {_moment(job)} is the answer. --force asks anew.", err=True)
     click.echo(f"{client.server}/jobs/{job['id']}", err=wait or as_json)
@@ -121,7 +140,7 @@ def submit(
     report = _report(job)
     _show(report, folder, as_json)
     on_server = _is_known(client, job, report, decides=fail_on == "new")
-    return conclude(gate, script, report, folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
+    return conclude(gate, parcel.script, report, folder, url=f"{client.server}/jobs/{job['id']}", on_server=on_server)
 
 
 @click.command()

@@ -23,6 +23,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.prepare import granted, open_place
+from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.draft import Result
@@ -325,6 +326,8 @@ class _Job:
             environment=granted(self._options, self._settings, self._journal.note),
         )
         self._journal.redact = place.redacted
+        script, note = self._script.resolve(), self._journal.note
+        require_modules(script, place, self._binds, watch=self._journal.watch, on_note=note)
         if (bare := without_bytecode(place.python)) is not None:
             self._journal.note(
                 "torch is installed here without bytecode: every process compiles what it imports of it, and all takes several times "

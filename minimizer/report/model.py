@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from minimizer.report.instances import Instances, others, places
+from minimizer.report.instances import Instances, compared, others, places
 from minimizer.report.part import Part
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
@@ -120,6 +120,11 @@ class Culprit(Part):
     def others(self) -> str:
         """Equal modules, see `instances.others`."""
         return others(self.model_dump())
+
+    @property
+    def compared(self) -> str:
+        """How that is known, see `instances.compared`; empty where nothing is."""
+        return compared(self.model_dump()) if self.instances else ""
 
 
 def module_of(culprit: Mapping[str, Any]) -> str:

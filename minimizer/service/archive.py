@@ -30,6 +30,11 @@ _REGULAR = (0, stat.S_IFREG)
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError, ValueError)
 
 
+def is_zip(content: bytes) -> bool:
+    """Whether a file begins as a zip archive does; an empty one has its end alone."""
+    return content.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+
+
 def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """The files of a zip archive by their path in it.
 

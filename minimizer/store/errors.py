@@ -135,10 +135,10 @@ class NotInGroup(StoreError):
 
 
 class JobActive(StoreError):
-    """A running job cannot be deleted."""
+    """A running job can neither be deleted nor be run again."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} is running: cancel it and delete it when it has ended")
+    def __init__(self, job_id: str, wanted: str) -> None:
+        super().__init__(f"job {job_id} is running: cancel it, and {wanted} when it has ended")
 
 
 class LeaseLost(StoreError):

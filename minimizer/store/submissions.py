@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from minimizer.options import Options
 from minimizer.store.access.projects import DEFAULT_PROJECT, find_project
-from minimizer.store.errors import IdempotencyConflict, QueueFull, QuotaExceeded
+from minimizer.store.errors import IdempotencyConflict, JobActive, QueueFull, QuotaExceeded
 from minimizer.store.jobs import artifacts
 from minimizer.store.jobs.jobs import find, touch, view
 from minimizer.store.tables import blobs, bounds
@@ -79,7 +79,7 @@ class Submissions:
             return self._submit(asked, idempotency_key, project, by, force)
 
     def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
-        """Queue a job that has ended once more; one that has not ended stays as it is.
+        """Queue a job that has ended once more; one that waits stays as it is.
 
         Args:
             budget: seconds for the next run, which then goes on from where the last one stopped; what was found stays
@@ -87,6 +87,7 @@ class Submissions:
             max_open_jobs: how many jobs of its submitter may be open; it stays that one's, whoever runs it again.
 
         Raises:
+            JobActive: it is running; cancel it first.
             QueueFull: too many jobs wait.
             QuotaExceeded: too many jobs of its submitter are open.
             UnknownJob: there is no such job.
@@ -94,6 +95,8 @@ class Submissions:
         shas: list[str] = []
         with self._database.write() as session:
             row = find(session, job_id, lock=True)
+            if row.status == Status.RUNNING:
+                raise JobActive(job_id, "run it again")
             if Status(row.status).is_final:
                 now = self._database.now(session)
                 refuse_if_full(session, self._max_queued_jobs)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from minimizer.options import Options
+from minimizer.report.model import Culprit, Failure, Reduction
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 
 
@@ -63,9 +64,10 @@ class Job:
     finished_at: datetime | None
     updated_at: datetime
     worker: str | None
-    failure: dict[str, Any] | None
-    culprit: dict[str, Any] | None
-    reduction: dict[str, Any] | None
+    failure: Failure | None
+    culprit: Culprit | None
+    """The first."""
+    reduction: Reduction | None
     summary: str
     version: int
     """Rises with every change that a reader can see."""

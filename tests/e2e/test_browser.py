@@ -71,7 +71,7 @@ def test_from_script_to_repro(page: Page, worker: Worker, complaints: list[str],
     script.write_bytes(SCRIPT)
 
     page.goto("/")
-    page.locator("input[type=file]").set_input_files(script)
+    page.locator("input[name=script]").set_input_files(script)
     expect(page.get_by_label("Script", exact=True)).to_have_value(SCRIPT.decode())
     expect(page.get_by_label("File name")).to_have_value("model.py")
     page.get_by_role("button", name="Minimize it").click()
@@ -169,7 +169,7 @@ def test_script_is_coloured_as_it_is_pasted(
 
     script = tmp_path / "model.py"
     script.write_bytes(SCRIPT)
-    page.locator("input[type=file]").set_input_files(script)
+    page.locator("input[name=script]").set_input_files(script)
     expect(shown).to_have_text(SCRIPT.decode(), use_inner_text=False)
     assert complaints == []
 

@@ -344,9 +344,9 @@ def test_the_report_of_a_job_without_its_worker_ends_with_the_job(
     end(store, claimed)
     job, report = store.job(claimed.job_id), store.report(claimed.job_id)
     assert report is not None
-    assert (job.status, job.reason) == (report["status"], report["reason"]) == (status, reason)
-    assert job.summary == report["summary"] and words in job.summary
-    assert report["notes"] == ["seen"], "what was found is kept"
+    assert (job.status, job.reason) == (report.status, report.reason) == (status, reason)
+    assert job.summary == report.summary and words in job.summary
+    assert report.notes == ["seen"], "what was found is kept"
 
 
 @pytest.mark.parametrize("again", [Store.release, expire_for_another])
@@ -361,8 +361,8 @@ def test_a_job_that_waits_again_is_nowhere_said_to_have_ended(
     again(store, claimed)
     job, report = store.job(claimed.job_id), store.report(claimed.job_id)
     assert (job.status, job.reason, job.summary) == (Status.QUEUED, None, "")
-    assert report is not None and (report["status"], report["reason"], report["summary"]) == ("running", None, "")
-    assert report["notes"] == ["seen"]
+    assert report is not None and (report.status, report.reason, report.summary) == (Status.RUNNING, None, "")
+    assert report.notes == ["seen"]
     assert [artifact.name for artifact in store.artifacts(job.id)] == ["report.json"]
 
 

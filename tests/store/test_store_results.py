@@ -60,13 +60,13 @@ def test_events_come_back_in_order_and_can_be_resumed(store: Store, claim: Claim
 
 
 def test_events_move_the_job(store: Store, claim: Claim) -> None:
-    failure = Failure(kind=Kind.WRONG_OUTPUT, signature="aten.relu").model_dump(mode="json")
-    culprit = Culprit(ops=["aten.relu"]).model_dump(mode="json")
+    failure = Failure(kind=Kind.WRONG_OUTPUT, signature="aten.relu")
+    culprit = Culprit(ops=["aten.relu"])
     for type_, data in (
         ("step", {"step": "survey", "state": "started"}),
         ("step", {"step": "survey", "state": "finished", "seconds": 1.5}),
-        ("failure", {"failure": failure}),
-        ("culprit", {"culprit": culprit}),
+        ("failure", {"failure": failure.model_dump(mode="json")}),
+        ("culprit", {"culprit": culprit.model_dump(mode="json")}),
         ("step", {"step": "reduce" * 10, "state": "finished"}),
         ("step", {"step": "reduce", "state": "started"}),
         ("progress", {"nodes": 3, "nodes_before": 750}),
@@ -183,7 +183,7 @@ def test_the_report_so_far_can_be_read_while_the_job_runs(store: Store, claim: C
     store.put_report(claim, Report(status=Status.MINIMIZED, summary="half-way"))
     report = store.report(claim.job_id)
     assert report is not None
-    assert (report["schema"], report["summary"]) == (1, "half-way")
+    assert (report.schema_, report.summary) == (1, "half-way")
     assert store.job(claim.job_id).status is Status.RUNNING
 
 
@@ -204,13 +204,33 @@ def test_the_end_of_a_job_is_what_its_report_says(store: Store, claim: Claim) ->
     assert (job.status, job.reason, job.worker) == (Status.PARTIAL, Reason.BUDGET, "w")
     assert job.summary == "Time is up.\N{REPLACEMENT CHARACTER}"
     assert job.finished_at is not None
-    assert job.culprit is not None and job.culprit["ops"] == ["aten.relu"]
-    assert job.reduction is not None and job.reduction["nodes_after"] == 1
+    assert job.culprit is not None and job.culprit.ops == ["aten.relu"]
+    assert job.reduction is not None and job.reduction.nodes_after == 1
     report = store.report(claim.job_id)
     assert report is not None
-    assert len(report["layers"]) == 1000
-    assert Report.model_validate(report).culprits[0].local_error == Error()
-    assert json.loads(store.artifact(claim.job_id, "report.json")[1]) == report
+    assert len(report.layers) == 1000
+    assert report.culprits[0].local_error == Error(), "no number of JSON"
+    assert json.loads(store.artifact(claim.job_id, "report.json")[1]) == report.to_json()
+
+
+def test_what_another_version_has_written_is_read_as_far_as_it_is_known(store: Store, claim: Claim) -> None:
+    newer = {**Report(summary="half-way").to_json(), "layers": [{"path": "a", "order": 0, "colour": "red"}], "more": 1}
+    store.put_artifact(claim, "report.json", json.dumps(newer).encode())
+    report = store.report(claim.job_id)
+    assert report is not None and (report.summary, report.layers) == ("half-way", [Layer(path="a", order=0)])
+    failure = {"kind": "wrong_output", "signature": "relu", "colour": "red"}
+    store.record_event(claim, "failure", {"failure": failure})
+    assert store.job(claim.job_id).failure == Failure(kind=Kind.WRONG_OUTPUT, signature="relu")
+
+
+def test_what_cannot_be_read_is_none_and_breaks_nothing(store: Store, claim: Claim) -> None:
+    store.put_artifact(claim, "report.json", b'{"summary": 7}')
+    assert store.report(claim.job_id) is None
+    store.record_event(claim, "culprit", {"culprit": {"ops": "aten.relu"}})
+    store.record_event(claim, "failure", {"failure": {"kind": "crash", "stage": "of another version"}})
+    job = store.job(claim.job_id)
+    assert (job.culprit, job.failure) == (None, None)
+    assert [found.id for found in store.jobs(kind=Kind.CRASH)[0]] == [job.id], "and its kind is known all the same"
 
 
 def test_a_job_does_not_end_with_a_report_that_is_not_final(store: Store, claim: Claim) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from minimizer.store import AuditEntry, Project, Token
 from minimizer.vocabulary import Role, Scope
 from web.access import audit
 from web.access.table import identity
-from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
+from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response
 from web.problems import Problem
 from web.service import service
 
@@ -24,6 +24,7 @@ account = APIBlueprint(
     abp_tags=[Tag(name="account", description="Who you are, your keys and your projects.")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
 
 
@@ -59,7 +60,7 @@ class NewTokenBody(BaseModel):
 
     name: str = Field(min_length=1, max_length=100, description="What it is for.", examples=["nightly CI"])
     scope: Scope = Field(Scope.READ, description="How far it goes.")
-    days: int | None = Field(90, ge=1, le=3650, description="Days until it expires; null: never.")
+    days: StrictInt | None = Field(90, ge=1, le=3650, description="Days until it expires; null: never.")
 
 
 class SecretBody(TokenBody):
@@ -105,7 +106,7 @@ class AuditBody(BaseModel):
     entries: list[AuditEntryBody]
 
 
-@account.get("/me", summary="Who you are", responses={200: MeBody})
+@account.get("/me", operation_id="get_me", summary="Who you are", responses={200: MeBody})
 def me() -> dict[str, Any]:
     who = identity()
     projects = None if who.projects is None else sorted(who.projects)

@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from flask_openapi.types import ResponseDict
+from pydantic import BaseModel
 
 from web.problems import MEDIA_TYPE, ProblemBody
 
 
 def problem_response(description: str) -> dict[str, Any]:
     """How a problem is documented in OpenAPI."""
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}}
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": reference(ProblemBody)}}}
+
+
+def operation_id(*, name: str, path: str, method: str) -> str:
+    """What an operation is called: as the function that answers it, by which a generated client calls it too."""
+    return name
+
+
+def reference(model: type[BaseModel]) -> dict[str, str]:
+    """A schema that the document has under the name of its model."""
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 UNKNOWN: ResponseDict = {404: problem_response("There is no such job, or it is in a project that is not open to you.")}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
-import json
 import tempfile
 import zipfile
 from collections.abc import Iterable
@@ -20,7 +18,7 @@ from werkzeug.wsgi import FileWrapper
 
 from minimizer.store import Job, UnknownArtifact
 from web.access.security import RAW_CONTENT_SECURITY_POLICY
-from web.api.answers import COMMON, SECURITY, UNKNOWN, problem_response
+from web.api.answers import COMMON, SECURITY, UNKNOWN, operation_id, problem_response
 from web.api.schemas import FILES, ArtifactPath, ArtifactsBody, FilePath, JobPath, artifact_body
 from web.problems import Problem
 from web.service import service
@@ -39,6 +37,7 @@ files = APIBlueprint(
     abp_tags=[Tag(name="files", description="What a job leaves behind.")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
 
 
@@ -68,12 +67,6 @@ def get_file(path: FilePath) -> BaseResponse:
     if path.name == "script.py":
         script = store.script(job.id)
         return raw([script], len(script), job.filename, etag=job.script_sha)
-    if path.name == "report.json":
-        report = store.report(job.id)
-        if report is None:
-            raise _not_ready(job, path.name)
-        whole = json.dumps(report, indent=1).encode() + b"\n"
-        return raw([whole], len(whole), path.name, etag=hashlib.sha256(whole).hexdigest())
     try:
         return _artifact(job.id, path.name)
     except UnknownArtifact:
@@ -82,6 +75,7 @@ def get_file(path: FilePath) -> BaseResponse:
 
 @files.get(
     "/files.zip",
+    operation_id="get_all_files",
     summary="All files of a job as one zip",
     responses={
         200: {"description": "The archive.", "content": {"application/zip": {"schema": {}}}},

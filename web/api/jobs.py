@@ -14,13 +14,16 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import UserError
+from minimizer.report.model import Report
 from minimizer.store import Job
 from web import filters
 from web.access import audit
 from web.access.table import home, identity, still_sees, submitter
 from web.api import stream
-from web.api.answers import BROKEN, COMMON, SECURITY, UNKNOWN, problem_response
+from web.api.answers import BROKEN, COMMON, SECURITY, UNKNOWN, operation_id, problem_response, reference
 from web.api.schemas import (
+    OPTION_FAULT,
+    UPLOAD,
     BatchBody,
     EventsQuery,
     JobBody,
@@ -31,7 +34,6 @@ from web.api.schemas import (
     ScriptBody,
     WaitQuery,
     job_body,
-    upload_schema,
 )
 from web.problems import Problem, explain, problem_of
 from web.service import service
@@ -47,6 +49,7 @@ api = APIBlueprint(
     abp_tags=[Tag(name="jobs", description="Failing scripts in, minimal repros out.")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
 
 _KEY_PARAMETER = {
@@ -82,14 +85,14 @@ _SUBMIT_RESPONSES: dict[Any, Any] = {
     request_body={
         "required": True,
         "content": {
-            "multipart/form-data": {"schema": upload_schema()},
-            "application/json": {"schema": ScriptBody.model_json_schema()},
+            "multipart/form-data": {"schema": {"$ref": f"#/components/schemas/{UPLOAD}"}},
+            "application/json": {"schema": reference(ScriptBody)},
         },
     },
     responses={
         200: {
             "description": "There is such a job, and it has ended.",
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobBody"}}},
+            "content": {"application/json": {"schema": reference(JobBody)}},
         },
         202: JobBody,
         **_SUBMIT_RESPONSES,
@@ -156,7 +159,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
         # A client that knows an older version is answered at once: what it waits for has happened.
         if known is not None or not request.if_none_match:
             job = stream.wait_for_job(here.store, here.watcher, here.polls, job, query.wait, known)
-    response = jsonify(_body(job, here.store.report(job.id)).model_dump(mode="json"))
+    response = jsonify(_body(job, here.store.report(job.id)).model_dump(mode="json", by_alias=True))
     response.set_etag(_etag(job.version))
     response.headers["Cache-Control"] = "no-cache"
     if not job.status.is_final:
@@ -196,9 +199,8 @@ def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
 @api.post(
     "/jobs/<job_id>/retry",
     summary="Run a job again",
-    description="From the beginning; or, with `budget`, from where it stopped when its time was up. A job that has not "
-    "ended stays as it is.",
-    responses={202: JobBody, **UNKNOWN},
+    description="From the beginning; or, with `budget`, from where it stopped when its time was up. A job that waits stays as it is.",
+    responses={202: JobBody, 409: problem_response("The job is running: cancel it first."), **UNKNOWN},
 )
 def retry_job(path: JobPath, query: RetryQuery) -> tuple[dict[str, Any], int]:
     return _body(service().retry(path.job_id, query.budget)).model_dump(mode="json"), 202
@@ -224,7 +226,7 @@ def delete_job(path: JobPath) -> tuple[str, int]:
     return "", 204
 
 
-def _body(job: Job, report: dict[str, Any] | None = None) -> JobBody:
+def _body(job: Job, report: Report | None = None) -> JobBody:
     # Only a job that failed has a group: the others are not asked for, since this answers every poll.
     groups = service().store.failures_of([job.id]) if job.failure is not None else {}
     return job_body(job, report, groups.get(job.id))
@@ -254,7 +256,8 @@ def _submission() -> tuple[Submission, Handling]:
     try:
         body = ScriptBody.model_validate(request.get_json())
     except ValidationError as error:
-        raise Problem(422, "invalid-body", explain(error)) from None
+        is_option = all(fault["type"] == OPTION_FAULT for fault in error.errors())
+        raise Problem(422, "invalid-option" if is_option else "invalid-body", explain(error)) from None
     return check(_encode(body.script), body.filename, body.options, settings, body.priority), body
 
 

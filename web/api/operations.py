@@ -12,7 +12,8 @@ from flask_openapi.models.tag import Tag
 from flask_openapi.openapi import OpenAPI
 
 from web.access.table import identity
-from web.api.answers import COMMON, SECURITY, problem_response
+from web.api.answers import COMMON, SECURITY, operation_id, problem_response
+from web.api.document import document
 from web.api.schemas import HealthBody, QueueBody, WorkersBody, worker_body
 from web.metrics import Metrics
 from web.service import service
@@ -26,6 +27,7 @@ operations = APIBlueprint(
     abp_tags=[Tag(name="operations", description="Is it well?")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
 documentation = Blueprint("documentation", __name__)
 
@@ -71,7 +73,7 @@ def metrics() -> Response:
 
 @documentation.get("/api/v1/openapi.json")
 def openapi_json() -> dict[str, Any]:
-    return cast("dict[str, Any]", cast(OpenAPI, current_app).api_doc)
+    return document(cast(OpenAPI, current_app), service().settings)
 
 
 @documentation.get("/docs")

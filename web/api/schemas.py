@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from flask import url_for
-from pydantic import BaseModel, ConfigDict, Field
+from flask import request, url_for
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from minimizer.options import MAX_BUDGET, Options
+from minimizer.errors import InvalidOption
+from minimizer.options import MAX_BUDGET, Options, parse_options
+from minimizer.report.model import Culprit, Failure, Reduction, Report
 from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.vocabulary import Kind, Reason, Status
+from web.formats import CURSOR, PROJECT, PYTHON
 from web.submission import Handling
 
 _MAX_EVENT = (1 << 31) - 1
 """What the databases have room for."""
+UPLOAD = "UploadBody"
+"""Name of the schema of multipart submissions, which no model has."""
+OPTION_FAULT = "invalid_option"
+
+
+def _is_unknown(value: object) -> bool:
+    return value is None
 
 
 class JobPath(BaseModel):
@@ -59,7 +70,10 @@ class ListQuery(BaseModel):
         None, max_length=200, description="Only jobs whose id, file name, verdict or failure signature contains this."
     )
     cursor: str | None = Field(
-        None, max_length=200, description="Where to go on; taken from next_cursor or the Link header."
+        None,
+        max_length=200,
+        description="Where to go on; taken from next_cursor or the Link header.",
+        json_schema_extra={"format": CURSOR},
     )
     limit: int = Field(50, ge=1, le=200, description="Jobs per page.")
 
@@ -101,12 +115,23 @@ class EntryBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    script: str = Field(description="Text of the Python script that fails under torch.compile.", examples=[_EXAMPLE])
-    filename: str | None = Field(None, description="Name to show for it.", examples=["model.py"])
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the job, see Options.", examples=[{"budget": 300}]
+    script: str = Field(
+        description="Text of the Python script that fails under torch.compile.",
+        examples=[_EXAMPLE],
+        json_schema_extra={"minLength": 1, "pattern": r"\S", "format": PYTHON},
     )
-    priority: int = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
+    filename: str | None = Field(None, description="Name to show for it.", examples=["model.py"])
+    options: Options = Field(default_factory=Options, description="Options of the job.", examples=[{"budget": 300}])
+    priority: StrictInt = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def check_options(cls, raw: object) -> object:
+        """In the words that options are refused with everywhere."""
+        try:
+            return parse_options(raw, strict=True) if isinstance(raw, dict) else raw
+        except InvalidOption as error:
+            raise PydanticCustomError(OPTION_FAULT, "{said}", {"said": str(error)}) from None
 
 
 class ScriptBody(EntryBody, Handling):
@@ -119,8 +144,48 @@ class BatchBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     jobs: list[EntryBody] = Field(min_length=1, max_length=100)
-    project: str | None = Field(None, max_length=64, description="The project they go to.", examples=["default"])
-    force: bool = Field(False, description="Make new jobs even of what was asked before.")
+    project: str | None = Field(
+        None,
+        max_length=64,
+        description="The project they go to.",
+        examples=["default"],
+        json_schema_extra={"format": PROJECT},
+    )
+    force: StrictBool = Field(False, description="Make new jobs even of what was asked before.")
+
+
+class RetestBody(BaseModel):
+    """With what a repro is run again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    toolchain: str | None = Field(
+        None,
+        max_length=200,
+        description="Name of the configured interpreter, with another torch; default: the worker's own.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def nothing_asks_for_nothing(cls, body: object) -> object:
+        """Take a request without a body for an empty object; one with a body that is no JSON stays refused."""
+        return {} if body is None and not request.get_data() else body
+
+
+class ProgressBody(BaseModel):
+    """How far a job is. What it does not know yet is left out."""
+
+    nodes: int | None = Field(
+        None, exclude_if=_is_unknown, description="Nodes that are left of the graph, or of the script."
+    )
+    nodes_before: int | None = Field(None, exclude_if=_is_unknown)
+    trials: int | None = Field(None, exclude_if=_is_unknown, description="Smaller programs that were tried.")
+    message: str | None = Field(None, exclude_if=_is_unknown, description="What was done last.")
+    elapsed: float | None = Field(
+        None, exclude_if=_is_unknown, description="Seconds since it began; they go on to the end."
+    )
+    budget: int | None = Field(None, exclude_if=_is_unknown, description="Seconds that it may take.")
+    decided: bool | None = Field(None, exclude_if=_is_unknown, description="Whether the verdict is reached.")
 
 
 class JobBody(BaseModel):
@@ -134,14 +199,12 @@ class JobBody(BaseModel):
     )
     summary: str = Field(description="The verdict in plain English.")
     stage: str | None = Field(description="The step of the pipeline the job is at.")
-    progress: dict[str, Any] = Field(
-        description="Nodes left, trials, elapsed seconds (which go on to the end), and whether the verdict is `decided`."
-    )
-    failure: dict[str, Any] | None = Field(
+    progress: ProgressBody
+    failure: Failure | None = Field(
         description="As in the report. Its `signature` tells failures apart within a script; the group is in `links`."
     )
-    culprit: dict[str, Any] | None = Field(description="The first culprit; all of them are in the report.")
-    reduction: dict[str, Any] | None
+    culprit: Culprit | None = Field(description="The first culprit; all of them are in the report.")
+    reduction: Reduction | None
     filename: str
     options: Options
     project: str = Field(description="The project that owns it.", examples=["default"])
@@ -160,7 +223,7 @@ class JobBody(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
-    report: dict[str, Any] | None = Field(None, description="The report so far; in a list it is left out.")
+    report: Report | None = Field(None, description="The report so far; in a list it is null.")
     links: dict[str, str] = Field(
         description="Where all the rest is, `issue.md` for one: the failure as an issue for PyTorch's tracker, once its repro is "
         "verified. `failure` is the group of jobs that failed in the same way, once the job is in one."
@@ -232,7 +295,7 @@ class HealthBody(BaseModel):
     status: str
 
 
-def job_body(job: Job, report: dict[str, Any] | None = None, failure: str | None = None) -> JobBody:
+def job_body(job: Job, report: Report | None = None, failure: str | None = None) -> JobBody:
     """A job as the API shows it; ``failure`` is the signature of its group."""
     return JobBody(
         id=job.id,
@@ -241,7 +304,7 @@ def job_body(job: Job, report: dict[str, Any] | None = None, failure: str | None
         reason=job.reason,
         summary=job.summary,
         stage=job.step,
-        progress=job.progress,
+        progress=ProgressBody.model_validate(job.progress),
         failure=job.failure,
         culprit=job.culprit,
         reduction=job.reduction,
@@ -262,20 +325,6 @@ def job_body(job: Job, report: dict[str, Any] | None = None, failure: str | None
         report=report,
         links=_links(job.id) | (_failure_link(failure, job.project) if failure else {}),
     )
-
-
-def upload_schema() -> dict[str, Any]:
-    """A multipart submission: one file, a field per option, and what is to be done with it."""
-    fields = {name: {"type": "string", "format": "binary"} for name in ("script", "archive")}
-    fields["main"] = {"type": "string", "description": "With `archive`: the path in it of the script to run."}
-    for model in (Options, Handling):
-        fields |= model.model_json_schema()["properties"]
-    return {
-        "type": "object",
-        "properties": fields,
-        "additionalProperties": False,
-        "oneOf": [{"required": ["script"]}, {"required": ["archive"]}],
-    }
 
 
 def artifact_body(job_id: str, artifact: ArtifactInfo) -> ArtifactBody:

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
 from web.access import audit
-from web.api.answers import BROKEN, COMMON, SECURITY, problem_response
+from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response
+from web.formats import PROJECT
 from web.service import service
 
 webhooks = APIBlueprint(
@@ -21,7 +22,14 @@ webhooks = APIBlueprint(
     abp_tags=[Tag(name="webhooks", description="Messages to other services when a job ends.")],
     abp_responses=COMMON,
     abp_security=SECURITY,
+    operation_id_callback=operation_id,
 )
+
+
+_PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:(?![@/?#\[\]:])[!-~])+)"
+ADDRESS = f"^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(?::{_PORT}?)?(?:[/?#][!-~]*)?$"
+"""For the document: what the store takes, as far as a pattern can tell."""
 
 
 class NewWebhookBody(BaseModel):
@@ -29,8 +37,19 @@ class NewWebhookBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    url: str = Field(max_length=2000, description="http or https.", examples=["https://ci.example/hooks/minimizer"])
-    project: str = Field(DEFAULT_PROJECT, max_length=64, description="Whose jobs it is told of.", examples=["default"])
+    url: str = Field(
+        max_length=2000,
+        description="http or https.",
+        examples=["https://ci.example/hooks/minimizer"],
+        json_schema_extra={"pattern": ADDRESS},
+    )
+    project: str = Field(
+        DEFAULT_PROJECT,
+        max_length=64,
+        description="Whose jobs it is told of.",
+        examples=["default"],
+        json_schema_extra={"format": PROJECT},
+    )
 
 
 class WebhookBody(BaseModel):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from minimizer.report.model import Failure
 from minimizer.store import Job
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
@@ -75,7 +76,7 @@ _REASONS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.NOT_RUNNABLE: (
         "The script could not be run",
-        "It ended before torch.compile came into play. Its output is in the log.",
+        "It ended before torch.compile came into play, or lacks something that it needs. The log has its output.",
     ),
     Reason.NOT_VERIFIED: (
         "Failure seen, but the repro is not verified",
@@ -172,9 +173,7 @@ def _so_far(job: Job) -> str:
     return "You can close this page; the job goes on and keeps its address."
 
 
-def _kind_title(failure: dict[str, Any] | None, otherwise: str) -> str:
-    failure = failure or {}
-    if failure.get("layout_only"):
-        return LAYOUT_ONLY
-    kind = failure.get("kind")
-    return KINDS[Kind(kind)] if kind in list(Kind) else otherwise
+def _kind_title(failure: Failure | None, otherwise: str) -> str:
+    if failure is None:
+        return otherwise
+    return LAYOUT_ONLY if failure.layout_only else KINDS[failure.kind]

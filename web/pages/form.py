@@ -11,10 +11,11 @@ from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options
+from minimizer.service.archive import is_zip
 from minimizer.settings import Settings
 from minimizer.store import Job
 from web.examples import EXAMPLES
-from web.submission import Submission, check, clean_filename, is_zip, toolchains
+from web.submission import Submission, check, check_archive, clean_filename, toolchains
 
 SWITCHES = ("diagnosis", "witness")
 """Options that are checkboxes."""
@@ -80,7 +81,11 @@ class Draft:
     project: str = ""
     rival: str = ""
     """The name of a file that was sent beside a text that somebody has typed."""
+    main: str = ""
+    """Of an archive: which of its files is the script; empty for the default."""
     error: str = ""
+    is_of_file: bool = False
+    """Whether the error is said beside the chooser of files, and not at the top."""
 
     def value(self, option: Field) -> str:
         return self.values.get(option.name, option.default)
@@ -93,7 +98,7 @@ class Draft:
 
 
 def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings: Settings) -> tuple[bytes, Draft]:
-    """The script of a posted form, and the draft to show again should it be refused."""
+    """The script or zip archive of a posted form, and the draft to show again should it be refused."""
     upload = files.get("script")
     content = upload.read() if upload is not None and upload.filename else b""
     # Browsers send line breaks of a text area as CRLF.
@@ -103,9 +108,13 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     script = content or typed
     # A browser sends a file no second time, so what is typed is what has to stay.
     shown = typed if rival else b"" if is_zip(script) else script
-    filename = form.get("filename", "") if rival else name or form.get("filename", "")
+    is_kept = rival or is_zip(script)  # the name of a script, which an archive's is not
+    filename = form.get("filename", "") if is_kept else name or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
-    return script, Draft(shown.decode(errors="replace"), filename, values, form.get("project", ""), rival)
+    draft = Draft(
+        shown.decode(errors="replace"), filename, values, form.get("project", ""), rival, form.get("main", "").strip()
+    )
+    return script, draft
 
 
 def again(job: Job, script: bytes) -> Draft:
@@ -120,16 +129,18 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
     """Check a posted form.
 
     Raises:
-        InvalidScript, InvalidOption, Problem: as `web.submission.check` does.
+        InvalidScript, InvalidOption, Problem: as `web.submission.check` and `check_archive` do.
     """
     if not script.strip():
         raise InvalidScript("There is no script yet: drop a file, paste its text, or pick an example.")
-    if draft.rival and not is_zip(script):
+    if draft.rival:
         raise InvalidScript(
             f"There are two scripts: the file {clean_filename(draft.rival)} and the text below. Send the text alone, or take it "
             "away and choose the file again."
         )
-    return check(script, draft.rival or draft.filename, _options(draft.values), settings)
+    if is_zip(script):
+        return check_archive(script, draft.main or None, _options(draft.values), settings)
+    return check(script, draft.filename, _options(draft.values), settings)
 
 
 def _is_own(typed: bytes) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from pathlib import PurePosixPath
+from typing import Literal
 
 from markupsafe import Markup
-from pydantic import ValidationError
 
 from minimizer.options import MAX_BUDGET
 from minimizer.report.issue import Issue, issue_of
-from minimizer.report.model import Report
+from minimizer.report.model import Culprit, Failure, Report
 from minimizer.store import ArtifactInfo, FailureGroup, Job, Store, UnknownArtifact, UnknownFailure
 from minimizer.vocabulary import Reason, Status, Step
 from web.job_page.charts import Point, reduction_curve
@@ -22,8 +21,6 @@ from web.job_page.story import Note, Stories, Story
 from web.job_page.verdict import Verdict, verdict
 from web.pages import highlight
 from web.workers import may_start
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,26 +75,28 @@ class JobView:
         return "Stop here, keep the repro" if holds else "Stop here, keep the verdict"
 
     @property
-    def failure(self) -> dict[str, Any] | None:
-        return self.report.failure.model_dump(mode="json") if self.report and self.report.failure else self.job.failure
+    def failure(self) -> Failure | None:
+        return self.report.failure if self.report and self.report.failure else self.job.failure
 
     @property
-    def culprits(self) -> list[dict[str, Any]]:
+    def culprits(self) -> list[Culprit]:
         if self.report and self.report.culprits:
-            return [culprit.model_dump(mode="json") for culprit in self.report.culprits]
+            return self.report.culprits
         return [self.job.culprit] if self.job.culprit else []
 
     @property
     def culprit_lines(self) -> list[int]:
-        """The lines of the user's script that hold a culprit."""
-        return [culprit["source"]["line"] for culprit in self.culprits if culprit.get("source")]
+        """The lines of the user's script that hold a culprit; those of another file of its project are none."""
+        sources = [culprit.source for culprit in self.culprits if culprit.source]
+        own = PurePosixPath(self.job.filename).name  # files are named from the script's folder on
+        return [source.line for source in sources if not self.job.has_archive or source.file == own]
 
 
 def view(store: Store, stories: Stories, job_id: str) -> JobView:
     """Gather the page of a job."""
     job = store.job(job_id)
     story = stories.of(store, job)
-    report = _report(store.report(job_id), job)
+    report = store.report(job_id)
     reduction = report.reduction if report else None
     elapsed = _elapsed(job)
     points = _points(story, report)
@@ -145,17 +144,6 @@ def _group(store: Store, job: Job) -> FailureGroup | None:
     try:
         return None if signature is None else store.failure(signature, [job.project])
     except UnknownFailure:  # merged into another one since
-        return None
-
-
-def _report(raw: dict[str, Any] | None, job: Job) -> Report | None:
-    if raw is None:
-        return None
-    try:
-        return Report.model_validate(raw)
-    except ValidationError:
-        # Written by another version: the page does without, and the raw file is still there to download.
-        log.warning("the report of job %s is not of this version", job.id, exc_info=True)
         return None
 
 

@@ -8,8 +8,9 @@ from flask import Blueprint, Response, abort, redirect, render_template, request
 from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
-from minimizer.errors import UserError
-from minimizer.store import DEFAULT_PROJECT, Job, StoreError
+from minimizer.errors import InvalidOption, UserError
+from minimizer.service.archive import MAX_BYTES, MAX_FILES, is_zip
+from minimizer.store import DEFAULT_PROJECT, Job, JobActive, StoreError
 from minimizer.vocabulary import Kind, Status
 from web import filters
 from web.access.table import home, identity, submitter
@@ -54,7 +55,9 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
         problem = problem_of(error)
         if problem is None:
             raise
-        return _form(replace(draft, error=problem.detail)), problem.status, problem.headers
+        is_of_file = is_zip(script) and not isinstance(error, InvalidOption | StoreError)
+        refused = replace(draft, error=problem.detail, is_of_file=is_of_file)
+        return _form(refused), problem.status, problem.headers
     asked_before = True if not created and job.status.is_final else None
     return redirect(url_for("pages.job", job_id=job.id, asked_before=asked_before), 303)
 
@@ -118,7 +121,10 @@ def retry(job_id: str) -> BaseResponse:
         asked = RetryQuery.model_validate(request.form.to_dict())
     except ValidationError:
         raise Problem(422, "invalid-budget", "A time budget is a number of seconds between 10 and 86400.") from None
-    return _to(service().retry(job_id, asked.budget))
+    try:
+        return _to(service().retry(job_id, asked.budget))
+    except JobActive:  # the page was left open, and somebody else was quicker
+        return _to(service().store.job(job_id))
 
 
 @pages.post("/jobs/<job_id>/delete")
@@ -144,6 +150,9 @@ def _form(draft: forms.Draft) -> str:
         examples=EXAMPLES,
         recent=recent,
         max_bytes=here.settings.max_script_bytes,
+        max_archive_bytes=here.settings.max_archive_bytes,
+        max_files=MAX_FILES,
+        max_unpacked_bytes=MAX_BYTES,
     )
 
 

@@ -22,7 +22,7 @@ def page() -> str:
 @keys.post("/tokens")
 def create() -> str:
     try:
-        body = NewTokenBody.model_validate(request.form.to_dict())
+        body = NewTokenBody.model_validate_strings(request.form.to_dict())
     except ValidationError:
         raise Problem(422, "invalid-body", "A token has a name, a scope and 1 to 3650 days to live.") from None
     _, secret = new_token(body)

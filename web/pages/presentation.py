@@ -9,8 +9,6 @@ from flask import Flask
 
 import minimizer
 from minimizer.report.figures import differences
-from minimizer.report.instances import compared, others
-from minimizer.report.model import module_of, operators_of
 from minimizer.vocabulary import counted
 from web.job_page import diagnosis, verdict
 from web.pages import highlight
@@ -38,11 +36,7 @@ def install(app: Flask) -> None:
         kind_title=verdict.KINDS.__getitem__,
         outcome=diagnosis.outcome,
         sign=diagnosis.sign,
-        operators=operators_of,
         differences=differences,
-        module=module_of,
-        others=others,
-        compared=compared,
     )
     app.jinja_env.globals.update(version=minimizer.__version__)
 

@@ -36,7 +36,8 @@ document.addEventListener("submit", (event) => {
   if (question && !confirm(question)) event.preventDefault();
 });
 
-// The submit form: a file that is dropped or chosen goes into the text area, where it can be read before it is sent.
+// The submit form: a script that is dropped or chosen goes into the text area, where it can be read before it is sent. Folders and
+// zip archives are for project.js, which listens for them first.
 const form = document.getElementById("submit");
 if (form) {
   const drop = form.querySelector("[data-drop]");
@@ -60,7 +61,7 @@ if (form) {
     source.setSelectionRange(0, 0);
   };
 
-  picker.addEventListener("change", () => picker.files.length && take(picker.files[0]));
+  picker.addEventListener("change", (event) => picker.files.length && !event.projectTaken && take(picker.files[0]));
   let depth = 0;
   const mark = (on) => drop.classList.toggle("over", on);
   drop.addEventListener("dragenter", (event) => { event.preventDefault(); depth += 1; mark(true); });
@@ -71,7 +72,7 @@ if (form) {
     depth = 0;
     mark(false);
     const file = event.dataTransfer.files[0];
-    if (!file) return;
+    if (!file || event.projectTaken) return;
     picker.files = event.dataTransfer.files;
     take(file);
   });

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
+from minimizer.report.model import Culprit, Failure, Reduction
+from minimizer.report.part import Part
 from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
 from minimizer.store.jobs import artifacts, grouping
 from minimizer.store.jobs.outbox import announce_end
@@ -21,6 +26,10 @@ from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import ArtifactRow, JobRow, ProjectRow
 from minimizer.store.views import Job
 from minimizer.vocabulary import Kind, Reason, Status
+
+Found = TypeVar("Found", bound=Part)
+
+log = logging.getLogger(__name__)
 
 MAX_PAGE = 200
 
@@ -135,7 +144,7 @@ class Jobs:
         with self._database.write() as session:
             row = find(session, job_id, lock=True)
             if row.status == Status.RUNNING and not has_expired(row, self._database.now(session)):
-                raise JobActive(job_id)
+                raise JobActive(job_id, "delete it")
             made = select(ArtifactRow.sha256).where(ArtifactRow.job_number == row.number)
             shas = {row.script_sha, row.archive_sha, *session.scalars(made)}
             session.execute(delete(JobRow).where(JobRow.number == row.number))
@@ -190,13 +199,24 @@ def view(row: JobRow) -> Job:
         finished_at=row.finished_at,
         updated_at=row.updated_at,
         worker=row.worker,
-        failure=row.failure,
-        culprit=row.culprit,
-        reduction=row.reduction,
+        failure=_part(Failure, row.failure, row),
+        culprit=_part(Culprit, row.culprit, row),
+        reduction=_part(Reduction, row.reduction, row),
         summary=row.summary,
         version=row.version,
         cancel_requested=row.cancel_requested,
     )
+
+
+def _part(part: type[Found], kept: dict[str, Any] | None, row: JobRow) -> Found | None:
+    """What a job has found; None too where that is not of the form that this version knows."""
+    if kept is None:
+        return None
+    try:
+        return part.read(kept)
+    except ValidationError:
+        log.warning("what job %s has found is not of this version: %s", row.id, part.__name__)
+        return None
 
 
 def has_expired(row: JobRow, now: datetime) -> bool:

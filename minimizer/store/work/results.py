@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -22,6 +24,8 @@ from minimizer.store.tables.models import ArtifactRow, BlobRow, EventRecord, Job
 from minimizer.store.views import ArtifactInfo, Claim, EventRow
 from minimizer.store.work.leases import held
 from minimizer.vocabulary import Kind
+
+log = logging.getLogger(__name__)
 
 MAX_ARTIFACT_BYTES = 256 << 20
 MAX_EVENTS = 20_000
@@ -170,14 +174,17 @@ class Results:
             info = _find_artifact(session, job_id, name)
             return info, blobs.stream(session, info.sha256)
 
-    def report(self, job_id: str) -> dict[str, Any] | None:
-        """The report so far, or ``None`` before the first one."""
+    def report(self, job_id: str) -> Report | None:
+        """The report so far; ``None`` before the first one, and where another version has written it in a form that is not known."""
         try:
             _, content = self.artifact(job_id, REPORT)
         except UnknownArtifact:
             return None
-        report: dict[str, Any] = json.loads(content)
-        return report
+        try:
+            return Report.read(json.loads(content))
+        except ValidationError:
+            log.warning("the report of job %s is not of this version", job_id, exc_info=True)
+            return None
 
 
 _ARTIFACTS = select(ArtifactRow, BlobRow.size).join(BlobRow, BlobRow.sha256 == ArtifactRow.sha256)

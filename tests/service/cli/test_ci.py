@@ -21,6 +21,7 @@ from checkout import ROOT
 from servers import free_port
 
 from minimizer.report.identity import fingerprint
+from minimizer.service import archive
 from minimizer.vocabulary import Role, Scope
 
 if TYPE_CHECKING:
@@ -154,6 +155,22 @@ def test_the_action_fails_for_what_counts_and_shows_it(ci: Ci) -> None:
     ran = ci.action(script="bad.py", fail_on="new", baseline="known")
     assert ran.returncode == 0, ran.stderr
     assert "::warning file=bad.py" in ran.stderr
+
+
+def test_the_action_sends_the_files_that_a_script_needs(ci: Ci, embedded: Service) -> None:
+    for name in ("models/net.py", "configs/a.json", "other.py"):
+        (ci.folder / name).parent.mkdir(exist_ok=True)
+        (ci.folder / name).write_text("{}\n")
+    write(ci, **{"models/train": "# wrong aten.relu"})
+    ran = ci.action(script="models/train.py", files="models/**/*.py\nconfigs\n", options="--budget=60")
+    assert ran.returncode == 6, ran.stderr
+    (job,), _ = embedded.store.jobs()
+    packed = embedded.store.archive(job.id)
+    assert packed is not None and job.filename == "models/train.py"
+    assert sorted(archive.read(packed)) == ["configs/a.json", "models/net.py", "models/train.py"]
+    assert "::error file=models/train.py,line=1" in ran.stderr
+    ran = ci.action(script="models/train.py", files="nothing/*.py")
+    assert ran.returncode == 2 and "--files nothing/*.py: no file below" in ran.stderr
 
 
 def test_the_action_fails_where_a_script_cannot_be_submitted(ci: Ci) -> None:

@@ -23,6 +23,7 @@ from minimizer.cli.remote import follow
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report, Verification
 from minimizer.script_text import MAX_SCRIPT_BYTES
+from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.tables.migrate import upgrade
@@ -130,6 +131,35 @@ def test_submit_and_wait_brings_the_results_home(
     (job,), _ = service.store.jobs()
     assert (job.filename, job.options) == ("train.py", Options(budget=60, args=["-x"]))
     assert service.store.script(job.id) == b"import torch\n"
+
+
+def test_a_folder_is_sent_with_all_in_it(service: Service, minimizer: Minimizer, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    for name in ("main.py", "net/model.py", ".git/config"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"# {name}\n")
+    asked = ("submit", folder, "--server", service.url, "--force", "--budget", 60)
+    status, said, heard = minimizer(*asked, "--", "--size", "4 x")
+    assert status == 0 and "Sent 2 files" in heard and "main.py is run" in heard
+    (job,), _ = service.store.jobs()
+    assert said.strip() == f"{service.url}/jobs/{job.id}"
+    assert (job.filename, job.options) == ("main.py", Options(budget=60, args=["--size", "4 x"]))
+    packed = service.store.archive(job.id)
+    assert packed is not None
+    assert archive.read(packed) == {"main.py": b"# main.py\n", "net/model.py": b"# net/model.py\n"}
+    assert "Asked before" not in minimizer(*asked[:4])[2], "with other options"
+
+
+def test_a_folder_that_has_not_changed_was_asked_before(service: Service, minimizer: Minimizer, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "main.py").write_text("import torch\n")
+    service.work = minimized
+    asked = ("submit", tmp_path / "project", "--server", service.url, "--wait")
+    assert minimizer(*asked)[0] == 0
+    (tmp_path / "project" / "main.py").touch()
+    assert "Asked before" in minimizer(*asked)[2]
+    status, _, heard = minimizer("submit", tmp_path / "project", "--main", "other.py", "--server", service.url)
+    assert status == 2 and "--main other.py" in heard
 
 
 def test_results_of_another_job_do_not_stay_beside_those_of_this_one(

@@ -135,7 +135,7 @@ def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Sto
     job = run(store, submit(store), work)
     assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
     assert "The minimizer itself failed (ZeroDivisionError: division by zero)" in job.summary
-    assert job.failure is not None and job.failure["signature"] == "SIGSEGV"
+    assert job.failure is not None and job.failure.signature == "SIGSEGV"
     assert store.artifact(job.id, "repro.py")[1] == b"so far"
 
 

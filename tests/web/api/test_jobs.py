@@ -152,6 +152,19 @@ def test_retry_queues_again_and_rings(client: FlaskClient, minimized: Job, rung:
     assert rung == [minimized.id]
 
 
+def test_a_running_job_is_not_run_again(client: FlaskClient, store: Store, hands: Hands, rung: list[str]) -> None:
+    job_id = hands.claim.job_id
+    refused(client.post(f"/api/v1/jobs/{job_id}/retry"), 409, "cancel it, and run it again when it has ended")
+    refused(client.post(f"/api/v1/jobs/{job_id}/retry?budget=600"), 409, "is running")
+    assert rung == [] and store.job(job_id).options == Options()
+    stale = client.post(f"/jobs/{job_id}/retry")
+    assert (stale.status_code, stale.headers["Location"]) == (303, f"/jobs/{job_id}"), "a page leads to it"
+
+
+def test_a_job_that_waits_is_run_once(client: FlaskClient, queued: Job) -> None:
+    assert client.post(f"/api/v1/jobs/{queued.id}/retry").get_json()["status"] == "queued"
+
+
 def test_delete_takes_all_of_it(client: FlaskClient, minimized: Job) -> None:
     url = f"/api/v1/jobs/{minimized.id}"
     assert client.delete(url).status_code == 204

@@ -27,6 +27,12 @@ def zipped(files: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
+def report_of(store: Store, job_id: str) -> Report:
+    report = store.report(job_id)
+    assert report is not None
+    return report
+
+
 def send_archive(client: FlaskClient, content: bytes, **fields: str) -> TestResponse:
     return client.post("/api/v1/jobs", data={"archive": (io.BytesIO(content), "model.zip"), **fields})
 
@@ -128,7 +134,7 @@ def test_a_larger_budget_goes_on_from_the_checkpoint(client: FlaskClient, store:
     assert (body["status"], body["options"]["budget"]) == ("queued", 1800)
     assert body["failure"]["signature"] == "known" and body["finished_at"] is None
     assert client.get(f"/api/v1/jobs/{job_id}/repro.py").data == b"so far", "until there is a smaller one"
-    assert (store.report(job_id) or {})["status"] == "running"
+    assert report_of(store, job_id).status is Status.RUNNING
     assert "what it has found so far is kept" in store.request_cancel(job_id).summary
     assert [info.name for info in store.artifacts(job_id)] == ["checkpoint.json", "report.json", "repro.py"]
     body = client.post(f"/api/v1/jobs/{job_id}/retry").get_json()

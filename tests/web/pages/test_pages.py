@@ -6,6 +6,7 @@ import dataclasses
 import html
 import io
 import re
+import zipfile
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -116,14 +117,46 @@ def test_a_file_and_a_text_are_not_one_script(client: FlaskClient, store: Store)
         assert (store.script(job.id), job.filename) == (SCRIPT, "mine.py")
 
 
-def test_an_archive_at_the_form_is_told_where_it_goes(client: FlaskClient) -> None:
-    zipped = b"PK\x03\x04" + bytes(range(256))
-    for typed in ("", "x = 1"):
-        fields = {"script": (io.BytesIO(zipped), "a.zip"), "source": typed}
-        response = client.post("/jobs", data=fields)
-        assert response.status_code == 422
-        assert "a.zip is a zip archive, not a script: send it over REST" in response.text
-        assert "PK\x03" not in response.text and typed in response.text
+def send_zip(client: FlaskClient, files: dict[str, str], **fields: str) -> TestResponse:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return client.post("/jobs", data={"script": (io.BytesIO(buffer.getvalue()), "a.zip"), **fields})
+
+
+def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Store) -> None:
+    response = send_zip(client, {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n"}, main="train/run.py")
+    job = store.job(response.headers["Location"].rpartition("/")[2])
+    assert (job.filename, job.has_archive, store.script(job.id)) == ("train/run.py", True, b"import ops\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "words"),
+    [
+        ({"a.py": "x = 1", "b.py": "x = 1"}, {}, "say which file of the archive is the script"),
+        ({"a.py": "x = 1"}, {"main": "b.py"}, "the archive has no file &#39;b.py&#39;"),
+        ({"../a.py": "x = 1"}, {}, "name that is not accepted"),
+        ({"main.py": "def f(:"}, {}, "main.py is not Python"),
+        ({"main.py": "x = 1"}, {"source": "x = &typed"}, "There are two scripts: the file a.zip and the text below"),
+    ],
+)
+def test_an_archive_that_is_refused_says_why_at_its_field(
+    client: FlaskClient, store: Store, files: dict[str, str], fields: dict[str, str], words: str
+) -> None:
+    response = send_zip(client, files, **fields)
+    assert response.status_code == 422 and store.jobs()[0] == []
+    chooser = response.text.partition("data-drop>")[2].partition("<textarea")[0]
+    assert words in chooser and 'aria-describedby="refusal"' in chooser, "beside the chooser, and tied to it"
+    assert "PK\x03" not in response.text
+    assert fields.get("source", "").replace("&", "&amp;") in response.text, "what was typed is not lost"
+
+
+def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskClient) -> None:
+    response = send_zip(client, {"main.py": "x = 1"}, budget="1")
+    assert response.status_code == 422
+    before, _, chooser = response.text.partition("data-drop>")
+    assert "option &#39;budget&#39;" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
@@ -462,6 +495,20 @@ def test_delete_and_unknown_job(client: FlaskClient, minimized: Job) -> None:
 def test_script_marks_the_culprit(client: FlaskClient, minimized: Job) -> None:
     page = client.get(f"/jobs/{minimized.id}/script?line=2&line=x&line={'9' * 5000}").text
     assert page.count('class="ln"') == 1 and page.count('class="ln marked"') == 1
+
+
+@pytest.mark.parametrize(("file", "is_marked"), [("layers/act.py", False), ("run.py", True)])
+def test_a_culprit_in_another_file_of_a_project_marks_nothing_in_the_script(
+    client: FlaskClient, store: Store, file: str, is_marked: bool
+) -> None:
+    sent = send_zip(client, {"train/run.py": "import layers.act\n", "train/layers/act.py": "\n"}, main="train/run.py")
+    job = store.job(sent.headers["Location"].rpartition("/")[2])
+    report = minimized_report()
+    report.culprits[0].source = Source(file=file, line=5, code="return torch.relu(x)")
+    Hands(store, job).finish(report)
+    page = client.get(f"/jobs/{job.id}").text
+    assert f"{file}, line 5" in page
+    assert (f"/jobs/{job.id}/script?line=5" in page) is is_marked and f"/jobs/{job.id}/script" in page
 
 
 def test_reduction_curve_falls_and_keeps_inside_its_frame() -> None:

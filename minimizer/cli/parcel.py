@@ -1,0 +1,86 @@
+"""What ``minimizer submit`` sends: a script alone, or a zip archive of a project and which of its files is the script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from minimizer.errors import InvalidOption, InvalidScript
+from minimizer.script_text import check_script
+from minimizer.service import archive, packing
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Checked, and ready to be sent."""
+
+    script: Path
+    """The script on this machine; the archive where that is what there is."""
+    content: bytes
+    """Text of the script."""
+    name: str
+    """What the service is to call it: its path in the archive, where there is one."""
+    archive: bytes | None = None
+    files: int = 1
+
+
+def parcel_of(path: Path, main: str | None, patterns: Sequence[str]) -> Parcel:
+    """A script, a folder, or a zip archive, and what is to go with it.
+
+    Args:
+        path: what the user has named.
+        main: of a folder or an archive, the path in it of the script; by default main.py, or the only script at its top.
+        patterns: of a script, further files below the working directory, which then is the top of the archive.
+
+    Raises:
+        InvalidScript: no script that is Python, or not with files that can be sent.
+        InvalidOption: ``main`` or ``patterns`` where they mean nothing.
+    """
+    if path.is_dir():
+        if patterns:
+            raise InvalidOption("--files goes with a script; of a folder all files are sent")
+        return _packed(packing.files_of(path), main, path)
+    content = path.read_bytes()
+    if archive.is_zip(content):
+        if patterns:
+            raise InvalidOption("--files goes with a script; of an archive all files are sent")
+        files = archive.read(content)
+        name = archive.main_script(files, main)
+        _check(files[name], name)
+        return Parcel(path, files[name], name, content, len(files))
+    if main is not None:
+        raise InvalidOption("--main goes with a folder or a zip archive; a script needs none")
+    if not patterns:
+        _check(content, str(path))
+        return Parcel(path, content, path.name)
+    here = Path.cwd()
+    if not path.resolve().is_relative_to(here):
+        raise InvalidScript(
+            f"{path} does not lie below {here}, whose files --files names: go to the top of the project"
+        )
+    name = path.resolve().relative_to(here).as_posix()
+    _check(content, str(path))
+    sent = {**packing.matching(patterns, here), name: path}
+    return Parcel(path, content, name, packing.pack(sent), len(sent))
+
+
+def _packed(files: dict[str, Path], main: str | None, folder: Path) -> Parcel:
+    contents = dict.fromkeys(files, b"")
+    try:
+        name = archive.main_script(contents, main)
+    except InvalidScript:
+        if main:
+            raise InvalidScript(
+                f"--main {main}: {folder} has no such file, or it is one of those that are not sent"
+            ) from None
+        top = sorted(name for name in files if name.endswith(".py") and "/" not in name)
+        found = ", ".join(top[:10]) or "none"
+        raise InvalidScript(f"say which file of {folder} is the script, with --main; at its top are: {found}") from None
+    content = files[name].read_bytes()
+    _check(content, str(files[name]))
+    return Parcel(folder / name, content, name, packing.pack(files), len(files))
+
+
+def _check(content: bytes, name: str) -> None:
+    check_script(content, name, max_bytes=len(content))  # how large it may be is for the service to say

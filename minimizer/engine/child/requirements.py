@@ -1,0 +1,139 @@
+"""What a script needs and its interpreter does not have, known before the script is run."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from minimizer.engine.child.clean_process import run_clean
+from minimizer.engine.child.connection import INSIDE
+from minimizer.engine.child.environment import Place
+from minimizer.errors import MissingTool
+
+SECONDS = 30.0
+MOST_TOLD, MOST_REQUIREMENTS, MOST_BYTES = 12, 100, 1 << 20
+
+_Text = Annotated[str, StringConstraints(max_length=200)]
+
+
+class _Said(BaseModel):
+    """What ``inside/imports.py`` prints; the sandbox's word."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    missing: list[tuple[_Text, _Text, int]] = Field(max_length=1000)
+    sure: bool
+    versions: dict[str, _Text | None]
+
+
+def require_modules(
+    script: Path, place: Place, tops: Sequence[Path], *, watch: Callable[[], None], on_note: Callable[[str], None]
+) -> None:
+    """Make sure that what a script imports at its beginning, and the modules beside it, can be imported.
+
+    Args:
+        script: an absolute path.
+        place: where it is going to run.
+        tops: folders that may be the top of its project.
+        watch: called while waiting.
+        on_note: is told of requirements that its project names and that are not met, which may not matter.
+
+    Raises:
+        MissingTool: names every module that is missing.
+    """
+    wanted = [
+        one for top in {script.parent, *tops} for one in _named_in(top) if one.marker is None or one.marker.evaluate()
+    ]
+    said = _ask(script, place, [one.name for one in wanted][:MOST_REQUIREMENTS], watch)
+    if said is None:
+        return
+    for unmet in _unmet(wanted, said.versions):
+        on_note(f"The project asks for {unmet}.")
+    if not said.missing:
+        return
+    told = [f"{name} ({file}, line {line})" for name, file, line in said.missing[:MOST_TOLD]]
+    more = [f"{len(said.missing) - MOST_TOLD} more"] if len(said.missing) > MOST_TOLD else []
+    what = f"{place.python} does not have what the script imports: {', '.join([*told, *more])}."
+    elsewhere = [name for name, _, _ in said.missing if any(_has(folder, name) for folder in _above(script, tops))]
+    if not said.sure:
+        on_note(f"{what} It may find it elsewhere: it changes how modules are found.")
+        return
+    if elsewhere:
+        advice = f"{', '.join(elsewhere)} lies further up in the project: a script finds what is in its own folder. Run one that is at the top."
+    else:
+        advice = "Install it there, send it with the script, or name another Python."
+    raise MissingTool(f"{what} {advice}")
+
+
+def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], None]) -> _Said | None:
+    folder = place.private("imports")
+    ran = run_clean(
+        [str(place.python), str(INSIDE / "imports.py"), str(script), *names],
+        place.sandbox,
+        work=script.parent,
+        output=folder / "output",
+        read=[*place.read, INSIDE],
+        write=[place.folder("home")],
+        environment=place.plain_environment(place.folder("home")),
+        limit=SECONDS,
+        watch=watch,
+    )
+    if ran.status != 0:
+        return None  # what stands in the way of this will stand in that of the script, which says it better
+    try:
+        return _Said.model_validate_json(ran.last_line)
+    except ValidationError:
+        return None
+
+
+def _named_in(top: Path) -> Iterator[Requirement]:
+    """The requirements that ``requirements.txt`` and ``pyproject.toml`` of a folder name."""
+    for line in _text(top / "requirements.txt").splitlines():
+        yield from _parsed(line.partition(" #")[0].strip())
+    try:
+        project = tomllib.loads(_text(top / "pyproject.toml")).get("project")
+    except tomllib.TOMLDecodeError:
+        return
+    dependencies = project.get("dependencies") if isinstance(project, dict) else None
+    for line in dependencies if isinstance(dependencies, list) else []:
+        yield from _parsed(str(line))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _parsed(line: str) -> Iterator[Requirement]:
+    try:
+        yield Requirement(line)
+    except InvalidRequirement:  # an option of pip's, an address, a comment
+        return
+
+
+def _unmet(wanted: Sequence[Requirement], versions: dict[str, str | None]) -> list[str]:
+    unmet = []
+    for one in wanted:
+        version = versions.get(one.name, "")
+        if version is None:
+            unmet.append(f"{one.name}{one.specifier}, which is not installed")
+        elif version and not one.specifier.contains(version, prereleases=True):
+            unmet.append(f"{one.name}{one.specifier}; {version} is installed")
+    return unmet[:MOST_TOLD]
+
+
+def _above(script: Path, tops: Sequence[Path]) -> list[Path]:
+    """The folders above the script's own, up to the top of its project."""
+    return [folder for folder in script.parent.parents if any(folder.is_relative_to(top.resolve()) for top in tops)]
+
+
+def _has(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()

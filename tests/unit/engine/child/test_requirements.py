@@ -1,0 +1,101 @@
+"""A job is told what is missing before its script is run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.prepare import open_place
+from minimizer.engine.child.requirements import require_modules
+from minimizer.engine.pipeline import minimize
+from minimizer.errors import MissingTool
+from minimizer.options import Options
+from minimizer.sandbox import choose_sandbox
+from minimizer.settings import Settings
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Reason, Status
+
+
+class Asked:
+    """A project below a folder, and what was said of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.top = folder / "project"
+        self.notes: list[str] = []
+        self._scratch = folder / "scratch"
+        self._scratch.mkdir()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def about(self, script: Path) -> None:
+        require_modules(script, self._place(script), [self.top], watch=lambda: None, on_note=self.notes.append)
+
+    def _place(self, script: Path) -> Place:
+        return open_place(
+            script,
+            sandbox=choose_sandbox("auto"),
+            scratch=self._scratch,
+            python=Path(sys.executable),
+            binds=[self.top],
+            network=False,
+            memory_bytes=1 << 30,
+            environment={},
+        )
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    return Asked(tmp_path)
+
+
+def test_all_missing_modules_are_named_with_their_lines(asked: Asked) -> None:
+    asked.write("net/model.py", "import no_such_b\n")
+    script = asked.write("main.py", "import no_such_a\nimport net.model\n")
+    with pytest.raises(MissingTool) as told:
+        asked.about(script)
+    assert "no_such_a (main.py, line 1), no_such_b (net/model.py, line 1). Install it there" in str(told.value)
+
+
+def test_a_module_that_lies_further_up_is_told_so(asked: Asked) -> None:
+    asked.write("models/net.py", "")
+    script = asked.write("train/run.py", "from models import net\n")
+    with pytest.raises(MissingTool, match="models lies further up in the project"):
+        asked.about(script)
+
+
+def test_where_the_script_changes_its_path_it_is_a_note(asked: Asked) -> None:
+    asked.about(asked.write("main.py", "import sys\nsys.path.append('lib')\nimport no_such\n"))
+    assert len(asked.notes) == 1 and "no_such (main.py, line 3). It may find it elsewhere" in asked.notes[0]
+
+
+def test_requirements_that_are_not_met_are_notes(asked: Asked) -> None:
+    asked.write(
+        "requirements.txt", "-r other.txt\n# a comment\nno-such>=2  # why\npytest>=1\npydantic<1\nnot for us; [\n"
+    )
+    asked.write("pyproject.toml", "[project]\ndependencies = ['no-such-either', 'absent; python_version < \"3\"']\n")
+    asked.about(asked.write("main.py", "x = 1\n"))
+    assert asked.notes[0] == "The project asks for no-such>=2, which is not installed."
+    assert asked.notes[1].startswith("The project asks for pydantic<1; 2.")
+    assert asked.notes[2:] == ["The project asks for no-such-either, which is not installed."]
+
+
+def test_a_script_with_all_it_needs_goes_on_in_silence(asked: Asked) -> None:
+    asked.write("net/model.py", "import torch\n")
+    asked.about(asked.write("main.py", "import net.model\n"))
+    assert asked.notes == []
+
+
+def test_a_job_ends_before_the_script_has_run(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text("import no_such_module\n")
+    report = minimize(script, options=Options(), settings=Settings(), sink=FolderSink(tmp_path / "out"))
+    assert (report.status, report.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert "no_such_module (main.py, line 1)" in report.summary
+    assert "survey" not in report.timings and "exact" not in report.timings
