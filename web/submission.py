@@ -17,7 +17,7 @@ from minimizer.options import Options, parse_options
 from minimizer.script_text import check_script
 from minimizer.service.archive import is_zip, main_script, read
 from minimizer.settings import Settings
-from web.formats import PROJECT
+from web.formats import ProjectName
 from web.problems import Problem
 
 DEFAULT_FILENAME = "script.py"
@@ -43,12 +43,8 @@ class Handling(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    project: str | None = Field(
-        None,
-        max_length=64,
-        description="The project it goes to; needed if you are in several.",
-        examples=["default"],
-        json_schema_extra={"format": PROJECT},
+    project: ProjectName | None = Field(
+        None, description="The project it goes to; needed if you are in several.", examples=["default"]
     )
     priority: StrictInt = Field(0, ge=-10, le=10, description="A higher one goes before other jobs of the project.")
     force: StrictBool = Field(

@@ -18,19 +18,19 @@ PATHS = {"path", "modules", "meta_path", "path_hooks"}
 """Attributes of ``sys`` by which a script makes other modules to be found than those that are there when it begins."""
 
 
-def scan(script: str) -> dict[str, object]:
-    """The modules that certainly are imported, as far as none of them can be found: ``[name, file, line]`` for each.
+def scan(script: str) -> list[tuple[str, str, int, bool]]:
+    """The modules that a script imports and that cannot be found: name, file, line, and whether it certainly needs them as they are.
 
-    Certain is what a file imports on its way through: not in a function, and under no condition. ``sure`` is false where the script
-    has a hand in how modules are found.
+    That is so of what a file imports on its way through, in no function and under no condition, before it has done anything else, where
+    the script has no hand in how modules are found.
     """
     folder = os.path.dirname(os.path.abspath(script))
-    missing: dict[str, tuple[str, int]] = {}
+    missing: dict[str, tuple[str, int, bool]] = {}
     seen: set[str] = set()
-    waiting = [os.path.abspath(script)]
-    sure, room = True, MOST_BYTES
+    waiting = [(os.path.abspath(script), True)]
+    is_plain, room = True, MOST_BYTES
     while waiting and len(seen) < MOST_FILES and room > 0:
-        file = waiting.pop()
+        file, certain = waiting.pop(0)
         if file in seen:
             continue
         seen.add(file)
@@ -41,15 +41,15 @@ def scan(script: str) -> dict[str, object]:
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         room -= len(text)
-        sure = sure and not _changes_paths(tree)
-        for name, line in _imported(tree, file, folder):
+        is_plain = is_plain and not _changes_paths(tree)
+        for name, line, is_first in _imported(tree, file, folder):
             top = name.partition(".")[0]
             files = _files_of(name, folder)
             if files:
-                waiting += files
+                waiting += [(one, certain and is_first) for one in files]
             elif not _is_beside(top, folder) and not _is_found(top):
-                missing.setdefault(top, (os.path.relpath(file, folder), line))
-    return {"missing": [[name, *place] for name, place in missing.items()], "sure": sure}
+                missing.setdefault(top, (os.path.relpath(file, folder), line, certain and is_first))
+    return [(name, file, line, certain and is_plain) for name, (file, line, certain) in missing.items()]
 
 
 def versions(names: list[str]) -> dict[str, str | None]:
@@ -63,12 +63,13 @@ def versions(names: list[str]) -> dict[str, str | None]:
     return found
 
 
-def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int]]:
-    """Dotted names of modules, those of relative imports from the script's folder on, each with its line."""
-    found = []
+def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int, bool]]:
+    """Dotted names of modules, those of relative imports from the script's folder on; the line; whether nothing was done before."""
+    found: list[tuple[str, int, bool]] = []
+    is_first = True
     for node in tree.body:
         if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
+            found += [(alias.name, node.lineno, is_first) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -76,8 +77,18 @@ def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int]]
                 base = ".".join([*package, *([base] if base else [])])
             if base:
                 # What is imported from a package may be a module of it.
-                found += [(base, node.lineno), *((f"{base}.{alias.name}", node.lineno) for alias in node.names)]
+                names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+                found += [(name, node.lineno, is_first) for name in names]
+        else:
+            is_first = is_first and not _acts(node)
     return found
+
+
+def _acts(node: ast.stmt) -> bool:
+    """Whether a statement may make a module to be found, or write one: it calls something for its effect."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    return any(isinstance(one, ast.Expr) and not isinstance(one.value, ast.Constant) for one in ast.walk(node))
 
 
 def _files_of(name: str, folder: str) -> list[str]:
@@ -120,4 +131,4 @@ def _changes_paths(tree: ast.Module) -> bool:
 if __name__ == "__main__":
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]  # what lies there is not the script's
-    print(json.dumps({**scan(sys.argv[1]), "versions": versions(sys.argv[2:])}))  # noqa: T201 - read by the parent
+    print(json.dumps({"missing": scan(sys.argv[1]), "versions": versions(sys.argv[2:])}))  # noqa: T201 - read by the parent

@@ -14,7 +14,7 @@ from minimizer.options import MAX_BUDGET, Options, parse_options
 from minimizer.report.model import Culprit, Failure, Reduction, Report
 from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.vocabulary import Kind, Reason, Status
-from web.formats import CURSOR, PROJECT, PYTHON
+from web.formats import PYTHON, Cursor, ProjectName
 from web.submission import Handling
 
 _MAX_EVENT = (1 << 31) - 1
@@ -69,12 +69,7 @@ class ListQuery(BaseModel):
     q: str | None = Field(
         None, max_length=200, description="Only jobs whose id, file name, verdict or failure signature contains this."
     )
-    cursor: str | None = Field(
-        None,
-        max_length=200,
-        description="Where to go on; taken from next_cursor or the Link header.",
-        json_schema_extra={"format": CURSOR},
-    )
+    cursor: Cursor | None = Field(None, description="Where to go on; taken from next_cursor or the Link header.")
     limit: int = Field(50, ge=1, le=200, description="Jobs per page.")
 
 
@@ -144,13 +139,7 @@ class BatchBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     jobs: list[EntryBody] = Field(min_length=1, max_length=100)
-    project: str | None = Field(
-        None,
-        max_length=64,
-        description="The project they go to.",
-        examples=["default"],
-        json_schema_extra={"format": PROJECT},
-    )
+    project: ProjectName | None = Field(None, description="The project they go to.", examples=["default"])
     force: StrictBool = Field(False, description="Make new jobs even of what was asked before.")
 
 

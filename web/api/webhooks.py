@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
 from web.access import audit
 from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response
-from web.formats import PROJECT
+from web.formats import ProjectName
 from web.service import service
 
 webhooks = APIBlueprint(
@@ -43,13 +43,7 @@ class NewWebhookBody(BaseModel):
         examples=["https://ci.example/hooks/minimizer"],
         json_schema_extra={"pattern": ADDRESS},
     )
-    project: str = Field(
-        DEFAULT_PROJECT,
-        max_length=64,
-        description="Whose jobs it is told of.",
-        examples=["default"],
-        json_schema_extra={"format": PROJECT},
-    )
+    project: ProjectName = Field(DEFAULT_PROJECT, description="Whose jobs it is told of.", examples=["default"])
 
 
 class WebhookBody(BaseModel):

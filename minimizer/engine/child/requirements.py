@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from minimizer.engine.child.clean_process import run_clean
@@ -26,8 +28,8 @@ class _Said(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    missing: list[tuple[_Text, _Text, int]] = Field(max_length=1000)
-    sure: bool
+    missing: list[tuple[_Text, _Text, int, bool]] = Field(max_length=1000)
+    """Name, file, line, and whether the script certainly needs it as it is."""
     versions: dict[str, _Text | None]
 
 
@@ -46,25 +48,24 @@ def require_modules(
     Raises:
         MissingTool: names every module that is missing.
     """
-    wanted = [
-        one for top in {script.parent, *tops} for one in _named_in(top) if one.marker is None or one.marker.evaluate()
-    ]
-    said = _ask(script, place, [one.name for one in wanted][:MOST_REQUIREMENTS], watch)
+    named = [one for top in dict.fromkeys((script.parent, *tops)) for one in _named_in(top)]
+    wanted = {one.name: one for one in reversed(named) if one.marker is None or one.marker.evaluate()}
+    said = _ask(script, place, list(wanted)[:MOST_REQUIREMENTS], watch)
     if said is None:
         return
     for unmet in _unmet(wanted, said.versions):
         on_note(f"The project asks for {unmet}.")
     if not said.missing:
         return
-    told = [f"{name} ({file}, line {line})" for name, file, line in said.missing[:MOST_TOLD]]
+    told = [f"{name} ({file}, line {line})" for name, file, line, _ in said.missing[:MOST_TOLD]]
     more = [f"{len(said.missing) - MOST_TOLD} more"] if len(said.missing) > MOST_TOLD else []
     what = f"{place.python} does not have what the script imports: {', '.join([*told, *more])}."
-    elsewhere = [name for name, _, _ in said.missing if any(_has(folder, name) for folder in _above(script, tops))]
-    if not said.sure:
-        on_note(f"{what} It may find it elsewhere: it changes how modules are found.")
+    if not any(certain for *_, certain in said.missing):
+        on_note(f"{what} The script may see to that itself.")
         return
-    if elsewhere:
-        advice = f"{', '.join(elsewhere)} lies further up in the project: a script finds what is in its own folder. Run one that is at the top."
+    above = [name for name, *_ in said.missing if any(_has(folder, name) for folder in _above(script, tops))]
+    if above:
+        advice = f"{', '.join(above)} lies further up in the project: a script finds what is in its own folder. Run one that is at the top."
     else:
         advice = "Install it there, send it with the script, or name another Python."
     raise MissingTool(f"{what} {advice}")
@@ -119,15 +120,22 @@ def _parsed(line: str) -> Iterator[Requirement]:
         return
 
 
-def _unmet(wanted: Sequence[Requirement], versions: dict[str, str | None]) -> list[str]:
+def _unmet(wanted: Mapping[str, Requirement], versions: Mapping[str, str | None]) -> list[str]:
     unmet = []
-    for one in wanted:
-        version = versions.get(one.name, "")
+    for name, version in versions.items():
+        specifier = wanted[name].specifier if name in wanted else SpecifierSet()
         if version is None:
-            unmet.append(f"{one.name}{one.specifier}, which is not installed")
-        elif version and not one.specifier.contains(version, prereleases=True):
-            unmet.append(f"{one.name}{one.specifier}; {version} is installed")
+            unmet.append(f"{name}{specifier}, which is not installed")
+        elif not _fits(specifier, version):
+            unmet.append(f"{name}{specifier}; {version} is installed")
     return unmet[:MOST_TOLD]
+
+
+def _fits(specifier: SpecifierSet, version: str) -> bool:
+    try:
+        return specifier.contains(version, prereleases=True)
+    except InvalidVersion:  # of a distribution that goes its own way
+        return True
 
 
 def _above(script: Path, tops: Sequence[Path]) -> list[Path]:
