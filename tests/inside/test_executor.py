@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import threading
@@ -31,6 +32,7 @@ from minimizer.errors import Cancelled, ChildFailed, WorkerTrouble
 from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
+HELD = "import torch\n@torch.compile(backend=lambda gm, ex: 1 / 0)\ndef f(x):\n    return x + 1\nf(torch.ones(2))\n"
 RELU = Program((Input("x", META, code="torch.ones(4)"),), (Node("y", "torch.relu", (Ref("x"),), meta=META),), ("y",))
 
 
@@ -281,14 +283,13 @@ def test_a_truncated_kernel_is_never_taken_for_the_bug(child: Executor, length: 
 
 
 def test_a_killed_zygote_is_started_again(scratch: Path, child: Executor) -> None:
-    held = "import torch\n@torch.compile(backend=lambda gm, ex: 1 / 0)\ndef f(x):\n    return x + 1\nf(torch.ones(2))\n"
-    path = write_script(scratch / "work", held)
+    path = write_script(scratch / "work", HELD)
     before = survey(child, path)
     assert before.held is not None
     assert child._connection._process is not None
     child.place.sandbox.kill(child._connection._process)
     assert [o.ending for o in judge(child, trial("return x + 1"), trial("return x + 2"))] == ["same", "same"]
-    with pytest.raises(ChildFailed):
+    with pytest.raises(WorkerTrouble):
         before.literal("x")
     assert works(child)
 
@@ -406,6 +407,28 @@ def test_a_child_that_is_killed_while_the_script_runs_is_the_machines_trouble(sc
     request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
     with pytest.raises(WorkerTrouble, match="killed while it ran the script"):
         child.survey(request, timeout=SECONDS)
+    assert works(child)
+
+
+def below(pid: int) -> list[int]:
+    """All that came of a process, parents before children."""
+    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found + [grandchild for child in found for grandchild in below(child)]
+
+
+@pytest.mark.parametrize("which", ["bwrap", "the zygote", "the holder"])
+def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: Executor, which: str) -> None:
+    held = survey(child, write_script(scratch / "work", HELD))
+    assert held.held is not None
+    process = child._connection._process
+    assert process is not None
+    _, zygote, holder = below(process.pid)
+    end_of_holder = os.pidfd_open(holder)
+    os.kill({"bwrap": process.pid, "the zygote": zygote, "the holder": holder}[which], signal.SIGKILL)
+    assert select.select([end_of_holder], [], [], SECONDS)[0]
+    os.close(end_of_holder)
+    with pytest.raises(WorkerTrouble, match="holder of the graph was killed"):
+        held.program("dynamo")
     assert works(child)
 
 

@@ -47,6 +47,7 @@ class Life:
     """One zygote's life, from its start until nothing more comes from it and it is known how it ended."""
 
     is_over: threading.Event = field(default_factory=threading.Event)
+    is_ended_by_us: bool = False
     was_killed: bool = False
     """And not by us: for want of memory, most often."""
 
@@ -141,6 +142,7 @@ class Connection:
 
     def _stop(self) -> None:
         if self._process is not None:
+            self._life.is_ended_by_us = True
             self.place.sandbox.kill(self._process)
             if self._listener is not None:
                 self._listener.join()
@@ -180,18 +182,26 @@ class Connection:
 
         Raises:
             Unanswered: it could not answer.
-            ChildFailed: it is gone.
+            WorkerTrouble: it was killed, and not by us.
+            ChildFailed: it is gone for another reason.
         """
         number = self.number()
-        self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
+        try:
+            self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
+        except ChildFailed:
+            task.life.is_over.wait(ANSWER_SECONDS)
+            _refuse_killed(task.life.was_killed)
+            raise
         while (message := self.next(task, ANSWER_SECONDS)) is not None:
             if "end" in message:
+                _refuse_killed(parse(protocol.End, message["end"]).signal == signal.SIGKILL)
                 break
             body = message["message"]
             if body.get("type") == "answer" and body.get("ask") == number:
                 if "error" in body:
                     raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
                 return dict(body)
+        _refuse_killed(task.life.was_killed)
         raise ChildFailed("the holder of the graph is gone")
 
     def kill(self, task: Task) -> None:
@@ -213,6 +223,7 @@ class Connection:
                 wire.write(self._to_child, message)
             except TimeoutError as error:  # a script can stop the zygote, and we would wait for it for good
                 if process is not None:
+                    self._life.is_ended_by_us = True
                     self.place.sandbox.kill(process)
                 raise ChildFailed(f"the child was ended: {error}") from None
             except (OSError, ValueError) as error:
@@ -230,7 +241,7 @@ class Connection:
                     task.messages.put_nowait(line)
         with suppress(subprocess.TimeoutExpired):  # how it ended by itself cannot be told once it was killed by us
             process.wait(END_SECONDS)
-        life.was_killed = process.returncode in KILLED
+        life.was_killed = process.returncode in KILLED and not life.is_ended_by_us
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         life.is_over.set()
         for task in list(tasks.values()):
@@ -257,3 +268,9 @@ class Connection:
                 watchdog.heard(parse(kind, body))
             return message
         return None
+
+
+def _refuse_killed(was_killed: bool) -> None:
+    """Say of a holder that was killed that the machine is at fault: it only waits, and a script that is held does nothing."""
+    if was_killed:
+        raise WorkerTrouble("the holder of the graph was killed, for want of memory most often")

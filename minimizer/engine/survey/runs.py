@@ -21,6 +21,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Limits, Silence, Watchdog, crowding
 from minimizer.engine.coverage import Extent
+from minimizer.engine.oracle.oracle import OOM_SIGNALS
 from minimizer.engine.survey.cases import (
     Case,
     checked_of,
@@ -226,15 +227,22 @@ class Surveys:
         # One that is to come to a certain call must not be stopped just before it.
         longer = 2.0 if changes.get("hold") is not None else 1.0
         patience, share = min(seconds, longer * self._limits.patience), min(seconds, longer * self._limits.share)
-        self._watchdog = Watchdog(replace(self._limits, patience=patience, share=share))
-        return self._executor.survey(
-            {**self._request(compiled=True), **changes}, timeout=SURVEY_SECONDS, watchdog=self._watchdog
-        )
+        limits = replace(self._limits, patience=patience, share=share)
+        return self._unkilled({**self._request(compiled=True), **changes}, SURVEY_SECONDS, limits)
 
     def eager(self, *, by_stance: bool = False) -> Survey:
         """A run without the compiler: by the variable that switches it off or, where the script may see that, by a stance."""
-        self._watchdog = None
-        return self._executor.survey({**self._request(compiled=False), "stance": by_stance}, timeout=EAGER_SECONDS)
+        return self._unkilled({**self._request(compiled=False), "stance": by_stance}, EAGER_SECONDS)
+
+    def _unkilled(self, request: dict[str, Any], timeout: float, limits: Limits | None = None) -> Survey:
+        """A run; one that was killed is made once more, since what kills a script from outside does so once."""
+        survey = self._watched(request, timeout, limits)
+        was_killed = survey.signal in OOM_SIGNALS and survey.silence is None and not survey.timed_out
+        return self._watched(request, timeout, limits) if was_killed else survey
+
+    def _watched(self, request: dict[str, Any], timeout: float, limits: Limits | None) -> Survey:
+        self._watchdog = Watchdog(limits) if limits is not None else None
+        return self._executor.survey(request, timeout=timeout, watchdog=self._watchdog)
 
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {

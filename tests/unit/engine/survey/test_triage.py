@@ -675,6 +675,14 @@ def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> No
     assert "SIGKILL" in found.summary
 
 
+def test_a_run_that_is_killed_once_is_made_again() -> None:
+    """As where the kernel ended it for what others took of the memory."""
+    killed = ended(signal=9, at=AT)
+    assert case(killed, held(kind="wrong_output", verdict=WRONG)).signature.kind is Kind.WRONG_OUTPUT
+    found = settled(ended(signal=6, at=AT), eager=[killed, ended(signal=6, log="Aborted")])
+    assert "SIGABRT" in found.summary
+
+
 @pytest.mark.parametrize("at", [{}, {"graph": None, "call": 1}])
 def test_a_crash_behind_a_phase_of_no_graph(at: dict[str, Any]) -> None:
     assert unshown(ended(signal=6, at=at), eager=[finished()]).reason is Reason.NOT_RUNNABLE
