@@ -21,7 +21,7 @@ from minimizer.settings import Settings
 from minimizer.store.tables.migrate import upgrade
 
 WEB = "from minimizer.settings import Settings; from web.server.serve import serve; serve(Settings())"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 class Stage:
@@ -36,19 +36,24 @@ class Stage:
         """Of the web server."""
         return f"http://{self.settings.host}:{self.settings.port}"
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """A process with these settings, stopped at the end."""
+    def start(self, *command: str, log: Path | None = None, **variables: str) -> subprocess.Popen[bytes]:
+        """A process with these settings, stopped at the end.
+
+        Args:
+            command: what to run.
+            log: takes what it prints, behind what is there already; by default nothing does.
+            variables: more of its environment.
+        """
         values = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in values.items()}
-        process = subprocess.Popen(
-            command, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        with (log or Path(os.devnull)).open("ab") as output:
+            process = subprocess.Popen(command, env=os.environ | environment | variables, stdout=output, stderr=output)
         self._exits.callback(_stop, process)
         return process
 
-    def start_web(self, *command: str) -> subprocess.Popen[bytes]:
-        """The web server, by default the embedded one, once its port is open."""
-        web = self.start(*(command or (sys.executable, "-c", WEB)))
+    def start_web(self, *command: str, **variables: str) -> subprocess.Popen[bytes]:
+        """The web server, by default the embedded one, once its port is open; with more of its environment."""
+        web = self.start(*(command or (sys.executable, "-c", WEB)), **variables)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with socket.socket() as probe:
@@ -59,16 +64,17 @@ class Stage:
 
 
 @contextmanager
-def stage(database: str, broker: str | None = None, **settings: object) -> Iterator[Stage]:
+def stage(database: str, broker: str | None = None, folder: Path | None = None, **settings: object) -> Iterator[Stage]:
     """A service on a new, empty database.
 
     Args:
         database: ``sqlite``, or the URL of a PostgreSQL server on which a database may be made, and is dropped again.
         broker: the URL of a Redis database that may be emptied; by default a folder.
+        folder: an empty one for all its files; by default one that goes with the block.
         settings: more of the service's settings.
     """
     with ExitStack() as exits:
-        folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="minimizer-bench-")))
+        folder = folder or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="minimizer-bench-")))
         url = (
             f"sqlite:///{folder / 'minimizer.db'}" if database == "sqlite" else exits.enter_context(_database(database))
         )
@@ -95,6 +101,7 @@ def _database(server: str) -> Iterator[str]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End it in order, or by force after twenty seconds. Harmless when it has ended."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(20)

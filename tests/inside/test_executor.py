@@ -92,6 +92,22 @@ def test_trap_13_a_crash_is_reported_and_the_next_trial_works(child: Executor, n
     assert works(child)
 
 
+@pytest.mark.parametrize("victim", ["os.getpid()", "os.getppid()"])
+def test_a_trial_that_is_killed_once_is_made_again(scratch: Path, child: Executor, victim: str) -> None:
+    """By what goes on outside, say: the process of the trial, or all of the child."""
+    marker = scratch / "work" / f"killed-{victim}"
+    setup = f"""
+        import time
+        if not os.path.exists({str(marker)!r}):
+            open({str(marker)!r}, "w").close()
+            os.kill({victim}, 9)
+            time.sleep(600)
+    """
+    (outcome,) = judge(child, trial("return x + 1", setup=setup))
+    assert marker.exists()
+    assert outcome.ending == "same"
+
+
 EVERY_OTHER = """
     compilations = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,11 @@ class CleanRun:
     status: int | None
     output: str
     seconds: float
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was ended by SIGKILL: by the kernel for want of memory, most often."""
+        return self.status in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     @property
     def last_line(self) -> str:

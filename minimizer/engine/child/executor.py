@@ -5,6 +5,7 @@ Nothing here knows what a trial means; `oracle` does. Everything that comes back
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task, Watch
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.child.protocol import Finished, Held, Phase, Ready
+from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
@@ -85,12 +86,15 @@ class Executor:
         """Run trials that may compile several times; for each the outcome of every compilation, at least one.
 
         ``timeout`` is in seconds and for a whole trial. Where a trial ends before its time, the last outcome says how. One that
-        runs out of GPU memory is tried again with no other beside it; where it does so again, it is ``lost``.
+        runs out of GPU memory is tried again with no other beside it; where it does so again, it is ``lost``. One that something
+        has killed is tried again, too: what kills itself does so once more, and what others kill most likely does not.
         """
 
         def once(request: Message, gate: GateWay) -> list[Outcome]:
+            with gate(self.watch), suppress(_Killed):
+                return self._trial(request, timeout, op, watchdog, is_last=False)
             with gate(self.watch):
-                return self._trial(request, timeout, op, watchdog() if watchdog is not None else None)
+                return self._trial(request, timeout, op, watchdog, is_last=True)
 
         def trial(request: Message) -> list[Outcome]:
             outcomes = once(request, self.place.gate.beside)
@@ -129,14 +133,21 @@ class Executor:
         """A new, empty cache folder, for a verdict that must owe nothing to earlier ones."""
         return self.place.folder(f"cache-{self._connection.number()}")
 
-    def _trial(self, request: Message, timeout: float, op: str, watchdog: Watchdog | None) -> list[Outcome]:
-        transcript = Transcript()
+    def _trial(
+        self, request: Message, timeout: float, op: str, watchdog: Callable[[], Watchdog] | None, *, is_last: bool
+    ) -> list[Outcome]:
+        """One trial. Raises `_Killed` where it was, and may be made once more."""
+        transcript, watching = Transcript(), watchdog() if watchdog is not None else None
         start = self._run_of_script if op in (RERUN, EXACT) else self._task
         with start(op, request, timeout) as task, self._ending(task):
-            while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
+            while (message := self._connection.next(task, timeout + 30, watching)) is not None:
                 if "end" in message:
-                    return transcript.outcomes(message["end"], watchdog.seen() if watchdog is not None else None)
+                    if not is_last and _was_killed(parse(End, message["end"]), watching):
+                        raise _Killed
+                    return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
+            if not is_last and task.life.was_killed:
+                raise _Killed
             return [Outcome(ending=Ending.LOST, phase=transcript.phase)]
 
     @contextmanager
@@ -169,3 +180,12 @@ class Executor:
         finally:
             with self._starting_run:
                 self._runs -= 1
+
+
+class _Killed(Exception):
+    """A trial was killed, by itself or by others."""
+
+
+def _was_killed(end: End, watchdog: Watchdog | None) -> bool:
+    """Whether a trial ended by SIGKILL, and not since it was time."""
+    return end.signal == signal.SIGKILL and not end.timed_out and (watchdog is None or watchdog.verdict is None)

@@ -147,7 +147,7 @@ def is_noise(outcome: Outcome) -> bool:
     text = f"{said.message}\n{said.root_message}" if said else ""
     if outcome.ending in (Ending.CRASH, Ending.LOST):
         text += outcome.log[-2000:]
-    return outcome.ending is Ending.LOST or outcome.signal in OOM_SIGNALS or NOISE.search(text) is not None
+    return outcome.ending is Ending.LOST or NOISE.search(text) is not None
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,24 @@ def run_once(
     watch: Callable[[], None],
     extra: Mapping[str, str] | None = None,
 ) -> Run:
-    """One run in a folder of its own, with caches that nothing has touched; ``extra`` is added to its environment."""
+    """One run in a folder of its own, with caches that nothing has touched; ``extra`` is added to its environment.
+
+    One that is killed is made once more: that says nothing of the repro, which would do it again.
+    """
+    run = _run(repro, data, sandbox, python, folder, limit, watch, extra)
+    return _run(repro, data, sandbox, python, folder, limit, watch, extra) if run.was_killed else run
+
+
+def _run(
+    repro: Repro,
+    data: bytes | None,
+    sandbox: Sandbox,
+    python: Path,
+    folder: Path,
+    limit: float,
+    watch: Callable[[], None],
+    extra: Mapping[str, str] | None,
+) -> Run:
     work, home = folder / "work", folder / "home"
     work.mkdir(parents=True)
     home.mkdir()

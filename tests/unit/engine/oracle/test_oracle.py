@@ -246,7 +246,6 @@ def test_other_failures_are_remembered() -> None:
             outcome("crash", signal=11),
             outcome("same"),
             outcome("crash", signal=9),
-            outcome("crash", signal=9),  # noise, and so asked for twice
         ]
     )
     oracle = oracle_for(FakeExecutor(lambda _: next(answers)))
@@ -273,7 +272,6 @@ NOISY = [
     outcome("compile_error", exception=error("C++ compile error\ncc1plus: out of memory allocating 65536 bytes", "torch._inductor.exc.CppCompileError")),
     outcome("runtime_error", exception=error("std::bad_alloc", "MemoryError")),
     outcome("crash", signal=6, log="terminate called after throwing an instance of 'std::bad_alloc'"),
-    outcome("crash", signal=9),
     outcome("lost"),
 ]  # fmt: skip
 

@@ -51,6 +51,21 @@ def test_a_repro_that_fails_every_time_for_its_reason_is_verified(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_is_killed_once_is_made_again(tmp_path: Path) -> None:
+    """As where the kernel ended it for want of memory."""
+    marker = tmp_path / "marker"
+    dies_once = f"""
+try:
+    os.close(os.open({str(marker)!r}, os.O_CREAT | os.O_EXCL))
+    os.kill(os.getpid(), 9)
+except FileExistsError:
+    pass
+"""
+    found, notes = verified(f"import os{dies_once}{HEALTHY_WITHOUT_COMPILER}assert 0, 'x'", tmp_path)
+    assert marker.exists()
+    assert found.holds and notes == []
+
+
 def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
     found, notes = verified(HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'", tmp_path, sandbox=choose_sandbox("auto"))
     assert found.holds, notes
