@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from minimizer.errors import MissingTool, WorkerTrouble
-from minimizer.sandbox import cgroup, seccomp, syscalls
+from minimizer.sandbox import cgroup, seccomp, syscall_numbers
 from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Command, Sandbox, pipe, values
 from minimizer.sandbox.cgroup import Bounds, JobGroup
 from minimizer.sandbox.devices import Devices
@@ -47,7 +47,7 @@ class Bubblewrap(Sandbox):
     ) -> None:
         super().__init__(memory_bytes, devices, bounds)
         bounded = "" if os.getuid() != 0 or "pids" in cgroup.bounded() else _ROOT_NOTICE
-        filtered = "" if syscalls.architecture() is not None else _FILTER_NOTICE
+        filtered = "" if syscall_numbers.architecture() is not None else _FILTER_NOTICE
         self.notice = " ".join(filter(None, (bounded, filtered)))
         # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
         # everything in its process namespace, wherever it hid.
@@ -192,7 +192,7 @@ def bwrap_help() -> str:
 
 def _filter(owner: ExitStack) -> tuple[list[str], list[int]]:
     """The filter of system calls, where there is one for this processor."""
-    machine = syscalls.architecture()
+    machine = syscall_numbers.architecture()
     if machine is None:
         return [], []
     descriptor = _file(owner, seccomp.program(machine))

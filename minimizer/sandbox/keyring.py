@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from minimizer.errors import WorkerTrouble
-from minimizer.sandbox import syscalls
+from minimizer.sandbox import syscall_numbers
 
 _JOIN_SESSION_KEYRING = 1
 _NO_KEYRINGS = (errno.ENOSYS, errno.EPERM, errno.EACCES)
@@ -22,11 +22,11 @@ def join_new_session() -> None:
     Raises:
         WorkerTrouble: there can be no further one.
     """
-    machine = syscalls.architecture()
+    machine = syscall_numbers.architecture()
     if machine is None:
         return
     try:
-        syscalls.call(machine.numbers["keyctl"], _JOIN_SESSION_KEYRING, None)
+        syscall_numbers.call(machine.numbers["keyctl"], _JOIN_SESSION_KEYRING, None)
     except OSError as error:
         if error.errno not in _NO_KEYRINGS:
             raise WorkerTrouble(f"the sandbox did not come up: no keyring of its own can be made ({error})") from None

@@ -11,7 +11,7 @@ import errno
 import socket
 import struct
 
-from minimizer.sandbox.syscalls import Architecture
+from minimizer.sandbox.syscall_numbers import Architecture
 
 DENIED = {
     # Kernel memory that many exploits went through; io_uring also does what this filter refuses as a call of its own.

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from hostile.system_calls import CALL, FAMILIES, REFUSED, REFUSED_ANYWAY, SOCKET
 
-from minimizer.sandbox import Bubblewrap, bubblewrap, runtime_paths, syscalls
+from minimizer.sandbox import Bubblewrap, bubblewrap, runtime_paths, syscall_numbers
 
 PYTHON = Path(sys.executable)
-MACHINE = syscalls.architecture()
+MACHINE = syscall_numbers.architecture()
 pytestmark = pytest.mark.skipif(MACHINE is None, reason="there is no filter for this processor")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from hostile.cases import Case
 from minimizer.errors import MemoryExceeded
-from minimizer.sandbox import Bounds, Sandbox, Unconfined, runtime_paths, syscalls
+from minimizer.sandbox import Bounds, Sandbox, Unconfined, runtime_paths, syscall_numbers
 
 PYTHON = Path(sys.executable)
 SECRET = "hunter2"
@@ -178,5 +178,5 @@ def _disk(folder: Path) -> str:
 
 
 def _numbers() -> dict[str, int]:
-    machine = syscalls.architecture()
+    machine = syscall_numbers.architecture()
     return dict(machine.numbers) if machine is not None else {}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from minimizer.sandbox import seccomp
-from minimizer.sandbox.syscalls import ARCHITECTURES, Architecture
+from minimizer.sandbox.syscall_numbers import ARCHITECTURES, Architecture
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 I386 = 0x40000003
