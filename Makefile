@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench audit clean
+.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench chaos soak hostile fuzz audit clean
 
 help: ## Show this list
 	@echo "make TARGET, where TARGET is one of"
@@ -47,6 +47,19 @@ gpu-page: ## Write the tables of docs/gpu.md from the results of the GPU set
 
 bench: $(INSTALLED_DEV) ## The corpus, ours against PyTorch's own minifier, into docs/benchmarks.md; resumable
 	$(BIN)/python benchmarks/corpus.py $(ARGS)
+
+chaos: $(INSTALLED_DEV) ## Kills and storms under running jobs, into docs/benchmarks.md; by hand, resumable (ARGS='--minutes 60')
+	@VENV=$(VENV) tests/prepare.sh
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/chaos $(ARGS)
+
+soak: $(INSTALLED_DEV) ## 300 jobs in a row, and what the service holds then; by hand, an hour (ARGS='--jobs 30')
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py $(ARGS)
+
+hostile: $(INSTALLED_DEV) ## The corpus of hostile scripts, with the sandbox and without it, into docs/security.md
+	$(BIN)/python tests/security/hostile $(ARGS)
+
+fuzz: $(INSTALLED_DEV) ## Messages, scripts and archives at random, two minutes each; by hand (FUZZ_SECONDS=600)
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-120} $(BIN)/python -m pytest -p no:xdist -s tests/security/test_fuzzed_parsers.py
 
 audit: ## Known vulnerabilities of the pinned packages; by hand, asks the network
 	$(PYTHON) -m venv build/audit
