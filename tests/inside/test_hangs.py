@@ -95,7 +95,7 @@ def test_compiled_code_that_does_not_come_back(run: Callable[..., Survey]) -> No
     stuck = "def stuck(gm, example):\n    return lambda *args: time.sleep(1e6)\n"
     found = run(f"import time\nimport torch\n{stuck}torch.compile(lambda x: x + 1, backend=stuck)(torch.ones(3))\n")
     assert found.silence is not None and found.silence.hangs
-    assert (found.phase["doing"], found.phase["graph"], found.phase["call"]) == ("run", 0, 0)
+    assert (found.phase.doing, found.phase.graph, found.phase.call) == ("run", 0, 0)
 
 
 def test_a_backward_whose_compiler_does_not_come_back(run: Callable[..., Survey]) -> None:
@@ -113,7 +113,7 @@ torch.compile(lambda x: x.sin(), backend=backend)(x).sum().backward()
     found = run(f"import time\nimport torch\n{text}")
     assert found.silence is not None and found.silence.hangs
     assert found.silence.where == ":spin_backward"
-    assert found.phase["graph"] == 0
+    assert found.phase.graph == 0
 
 
 def test_dynamo_that_does_not_come_back_before_there_is_a_graph(
@@ -134,7 +134,7 @@ torch.compile(lambda x: x * scale(), backend="eager")(torch.ones(3))
     found = run(f"import time\n{text}")
     assert found.silence is not None and found.silence.hangs
     assert found.silence.where == ":scale"
-    assert "graph" not in found.phase
+    assert found.phase.graph is None
     again = Rerun(child, home / "script.py")
     again.hangs, again.target = True, Signature(Kind.HANG, where=":scale")
     sources = [Source.parse(f"import time\n{text}"), Source.parse(f"import time\n{text.replace('while', 'if')}")]

@@ -23,12 +23,12 @@ if (project) {
     refusal.textContent = problem;
   };
 
-  const takeAway = () => {
+  const takeAway = ({ keepsFile = false } = {}) => {
     project.hidden = true;
     editor.hidden = false;
     for (const one of typed) one.disabled = false;
     project.querySelector("[data-files]").replaceChildren();
-    picker.value = "";
+    if (!keepsFile) picker.value = ""; // which also empties the list that was read off it
     say("");
   };
 
@@ -148,9 +148,7 @@ if (project) {
       event.projectTaken = true;
       takeArchive(file);
     } else if (file) {
-      const chosen = picker.files;
-      takeAway();
-      picker.files = chosen;
+      takeAway({ keepsFile: true });
     }
   }, true);
 

@@ -51,7 +51,8 @@ def lower(
     traced = _traced(run, plain if torch.is_grad_enabled() else _requiring(plain, wanted), is_symbolic(module.graph))
     traced.graph.eliminate_dead_code()
     traced.recompile()
-    _name_backward(traced.graph)
+    if cotangents:
+        _name_backward(traced.graph)
     annotate(traced, plain)
     return traced, plain
 

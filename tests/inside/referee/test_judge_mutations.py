@@ -22,7 +22,7 @@ from minimizer.inside.referee.call import Call, GradientCall, Side
 from minimizer.inside.referee.referee import Verdict
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.values.snapshot import global_state
-from minimizer.inside.wire import Channel
+from minimizer.inside.wire import Channel, plain
 
 Function = Callable[..., Any]
 
@@ -131,7 +131,7 @@ class Sent(Channel):
         self.messages: list[dict[str, Any]] = []
 
     def send(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
+        self.messages.append(plain(message))
 
 
 def outcome(aspect: Aspect, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
