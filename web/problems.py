@@ -89,7 +89,7 @@ def problem_of(error: Exception) -> Problem | None:
         case NotInGroup():
             return Problem(422, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         case UnknownProject():
-            return Problem(404, "unknown-project", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            return Problem(404, "unknown-project", str(error))
         case UnknownArtifact():
             return Problem(
                 404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."

@@ -23,13 +23,17 @@ if (project) {
     refusal.textContent = problem;
   };
 
-  const takeAway = () => {
+  const close = () => {
     project.hidden = true;
     editor.hidden = false;
     for (const one of typed) one.disabled = false;
     project.querySelector("[data-files]").replaceChildren();
-    picker.value = "";
     say("");
+  };
+
+  const takeAway = () => {
+    close();
+    picker.value = "";
   };
 
   const refuse = (problem) => {
@@ -148,9 +152,7 @@ if (project) {
       event.projectTaken = true;
       takeArchive(file);
     } else if (file) {
-      const chosen = picker.files;
-      takeAway();
-      picker.files = chosen;
+      close(); // what was chosen now stays chosen
     }
   }, true);
 
@@ -173,7 +175,7 @@ if (project) {
       picker.files = event.dataTransfer.files;
       takeArchive(file);
     } else if (file) {
-      takeAway();
+      close();
     }
   }, true);
 
