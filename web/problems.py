@@ -28,6 +28,7 @@ from minimizer.store import (
     UnknownArtifact,
     UnknownFailure,
     UnknownJob,
+    UnknownProject,
     UnknownToken,
     UnknownWebhook,
 )
@@ -87,6 +88,8 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(404, "unknown-failure", "No job has failed in this way. The list is under /api/v1/failures.")
         case NotInGroup():
             return Problem(422, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        case UnknownProject():
+            return Problem(404, "unknown-project", str(error))
         case UnknownArtifact():
             return Problem(
                 404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."

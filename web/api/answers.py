@@ -27,6 +27,8 @@ def reference(model: type[BaseModel]) -> dict[str, str]:
 
 UNKNOWN: ResponseDict = {404: problem_response("There is no such job, or it is in a project that is not open to you.")}
 
+NO_PROJECT = problem_response("There is no such project, or it is not open to you.")
+
 BROKEN: ResponseDict = {400: problem_response("The body is not JSON.")}
 """What an operation that takes a body may answer."""
 

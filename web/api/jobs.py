@@ -20,7 +20,7 @@ from web import filters
 from web.access import audit
 from web.access.table import home, identity, still_sees, submitter
 from web.api import stream
-from web.api.answers import BROKEN, COMMON, SECURITY, UNKNOWN, operation_id, problem_response, reference
+from web.api.answers import BROKEN, COMMON, NO_PROJECT, SECURITY, UNKNOWN, operation_id, problem_response, reference
 from web.api.schemas import (
     OPTION_FAULT,
     UPLOAD,
@@ -67,6 +67,7 @@ _EVENT = {
 }
 _SUBMIT_RESPONSES: dict[Any, Any] = {
     400: problem_response("The request has no script or several of them, or its JSON is broken."),
+    404: NO_PROJECT,
     409: problem_response("A request with this Idempotency-Key is being worked on at this moment."),
     413: problem_response("The script or archive is too large."),
     415: problem_response("Neither multipart nor JSON."),
@@ -114,7 +115,7 @@ def submit_job() -> Response:
     "/batches",
     summary="Submit many scripts",
     description="All of them are taken, or none. Honours `Idempotency-Key`.",
-    responses={202: JobsBody, **BROKEN, **{status: _SUBMIT_RESPONSES[status] for status in (409, 413, 422)}},
+    responses={202: JobsBody, **BROKEN, **{status: _SUBMIT_RESPONSES[status] for status in (404, 409, 413, 422)}},
     openapi_extensions={"parameters": [_KEY_PARAMETER]},
 )
 def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:

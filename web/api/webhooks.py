@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
 from web.access import audit
-from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response
+from web.api.answers import BROKEN, COMMON, NO_PROJECT, SECURITY, operation_id, problem_response
 from web.formats import ProjectName
 from web.service import service
 
@@ -27,7 +27,13 @@ webhooks = APIBlueprint(
 
 
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
-_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:(?![@/?#\[\]:])[!-~])+)"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+# A "::" stands for at least one group, wherever it is.
+_SHORT = "|".join(
+    f"{_GROUP}(?::{_GROUP}){{{left - 1}}}::(?:{_GROUP}(?::{_GROUP}){{0,{6 - left}}})?" for left in range(1, 7)
+)
+_IPV6 = f"(?:{_GROUP}(?::{_GROUP}){{7}}|::(?:{_GROUP}(?::{_GROUP}){{0,6}})?|{_SHORT}|{_GROUP}(?::{_GROUP}){{6}}::)"
+_HOST = rf"(?:\[{_IPV6}\]|(?:(?![@/?#\[\]:])[!-~])+)"
 ADDRESS = f"^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(?::{_PORT}?)?(?:[/?#][!-~]*)?$"
 """For the document: what the store takes, as far as a pattern can tell."""
 
@@ -103,7 +109,7 @@ def list_webhooks() -> dict[str, Any]:
     "null without a failure). It is signed in `X-Minimizer-Signature`: `sha256=` and the HMAC-SHA256, under the "
     "secret, of `X-Minimizer-Timestamp`, a dot and the body. It is repeated until it is answered with 2xx, 8 times in "
     "three hours.",
-    responses={201: WebhookSecretBody, **BROKEN},
+    responses={201: WebhookSecretBody, 404: NO_PROJECT, **BROKEN},
 )
 def create_webhook(body: NewWebhookBody) -> tuple[dict[str, Any], int]:
     webhook, secret = service().store.create_webhook(body.project, body.url)

@@ -23,13 +23,17 @@ if (project) {
     refusal.textContent = problem;
   };
 
-  const takeAway = ({ keepsFile = false } = {}) => {
+  const close = () => {
     project.hidden = true;
     editor.hidden = false;
     for (const one of typed) one.disabled = false;
     project.querySelector("[data-files]").replaceChildren();
-    if (!keepsFile) picker.value = ""; // which also empties the list that was read off it
     say("");
+  };
+
+  const takeAway = () => {
+    close();
+    picker.value = "";
   };
 
   const refuse = (problem) => {
@@ -148,7 +152,7 @@ if (project) {
       event.projectTaken = true;
       takeArchive(file);
     } else if (file) {
-      takeAway({ keepsFile: true });
+      close(); // what was chosen now stays chosen
     }
   }, true);
 
@@ -171,7 +175,7 @@ if (project) {
       picker.files = event.dataTransfer.files;
       takeArchive(file);
     } else if (file) {
-      takeAway();
+      close();
     }
   }, true);
 

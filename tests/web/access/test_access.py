@@ -269,7 +269,7 @@ def test_a_job_goes_to_a_project_that_is_open(client: FlaskClient, store: Store,
     mine = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()
     assert mine["project"] == "ours" and mine["submitted_by"].startswith("owner/")
     refused(
-        client.post("/api/v1/jobs", json={**body, "project": "theirs"}, headers=bearer(tokens["owner"])), 422, "theirs"
+        client.post("/api/v1/jobs", json={**body, "project": "theirs"}, headers=bearer(tokens["owner"])), 404, "theirs"
     )
     store.change_user("owner", join=["theirs"])
     refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ours, theirs")
@@ -303,7 +303,7 @@ def test_the_project_is_chosen_in_the_form(client: FlaskClient, store: Store, to
     assert refused_for_its_text.status_code == 422
     assert choices(refused_for_its_text.text) == (["ours", "theirs"], ["theirs"]), "the choice is not lost"
     assert sent().status_code == 422
-    assert sent(project="default").status_code == 422
+    assert sent(project="default").status_code == 404
 
 
 def test_the_same_question_of_another_project_is_not_answered_from_ours(

@@ -124,6 +124,12 @@ def test_a_form_has_a_script_or_an_archive(client: FlaskClient) -> None:
 ADDRESSES = {
     "https://ci.example/hook?x=1": True,
     "HTTP://[::1]:65535/": True,
+    "http://[1:2:3:4:5:6:7:8]": True,
+    "http://[fe80:0:0:1::1]/": True,
+    "http://[1:2:3:4:5:6:7::]/": True,
+    "http://[1:2:3:4:5:6:7:8:9]/": False,
+    "http://[1::2::3]/": False,
+    "http://[0]/": False,
     "http://ci.example:8080": True,
     "": False,
     "ci.example": False,
