@@ -31,7 +31,7 @@ JOB = ["--no-witness", "--no-diagnosis", "--sandbox", "required"]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, help="default 5")
-    parser.add_argument("--without", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--without", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.without:
         return bare(arguments.without)

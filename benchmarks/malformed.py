@@ -3,8 +3,8 @@
     python benchmarks/malformed.py                   # all: half a minute on an idle machine
     python benchmarks/malformed.py --requests 500    # the first of them
 
-None may be answered with 5xx, the server's memory must stay flat, and no temporary file may be left. Exits with 1 where that does
-not hold.
+None may be answered with 5xx, but for the 501 that HTTP asks for where a transfer coding is not known; the server may not take more than
+300 MiB, and no temporary file may be left. Exits with 1 where that does not hold.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from stage import Stage, stage
 SEED = 20261125
 LOOKS = 10
 MOST_MIB = 300
+NOT_IMPLEMENTED = "501"
 LET_GO_SECONDS = 30.0
 """For the server to end the connections whose request never came to its end."""
 PATHS = (
@@ -84,7 +86,7 @@ def measure(on: Stage, web: int, count: int) -> dict[str, Any]:
         request = kind(draw)
         status = ask(on, request)
         statuses[status] += 1
-        if status.startswith("5"):
+        if status.startswith("5") and status != NOT_IMPLEMENTED:
             wrong.append(f"{number} {kind.__name__} {status} {request[:300]!r}")
         if (number + 1) % max(1, count // LOOKS) == 0:
             mib.append(process(web)["mib"])
@@ -208,7 +210,9 @@ def bad_script(draw: random.Random) -> bytes:
 
 def bad_archive(draw: random.Random) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as file:
+    how = draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(buffer, "w", how) as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Duplicate name")
         for _ in range(draw.randrange(1, 6)):
             file.writestr(
                 draw.choice(("main.py", "../x.py", "/etc/x", "a/b.py", "a", "lib//x", "é.py")),
