@@ -26,7 +26,7 @@ from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.inside.referee.call import Call
 from minimizer.inside.tasks import trial as judging
-from minimizer.inside.wire import Channel
+from minimizer.inside.wire import Channel, plain
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind
 
@@ -467,8 +467,8 @@ class Sent(Channel):
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
 
-    def send(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
+    def send(self, message: Any) -> None:
+        self.messages.append(plain(message))
 
 
 @pytest.mark.parametrize(

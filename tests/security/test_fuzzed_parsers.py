@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minimizer.engine.child import protocol, wire
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.errors import Busy, ChildFailed, InvalidScript
 from minimizer.script_text import check_script
@@ -34,7 +36,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
-MODELS = [protocol.Outcome, protocol.Finished, protocol.Held, protocol.MadeCalls, protocol.End, protocol.Ready]
+MODELS = [Outcome, protocol.Finished, protocol.Held, protocol.MadeCalls, protocol.End, protocol.Ready]
 META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
 NODE = {"name": "y", "target": "torch.relu", "args": [{"ref": "x"}], "kwargs": {}, "meta": META}
 PROGRAM = {"inputs": [{"name": "x", "meta": META, "golden": "x"}], "nodes": [NODE], "outputs": ["y"], "functions": [],
@@ -90,7 +92,7 @@ def test_a_message_of_the_child(model: Any, data: st.DataObject) -> None:
     names = st.sampled_from(list(model.model_fields))
     message = data.draw(JSON | st.dictionaries(names, JSON, max_size=6))
     try:
-        assert isinstance(protocol.parse(model, message), model)
+        assert isinstance(parse(model, message), model)
     except ChildFailed as refused:
         assert str(refused)
 
