@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minimizer.engine.aside import Aside
-from minimizer.engine.emit import SCRIPT_FILE
+from minimizer.engine.emit import called
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.engine.routes import Made, Routes, checked_of
@@ -54,36 +54,34 @@ class _Second:
     def reduce(self) -> None:
         """Reduce it, and tell of it as it deserves: a repro that holds, or that it fails too."""
         self._journal.progress(message=f"a compiled graph fails by itself too ({self._case.signature.kind})")
-        is_verified = False
+        repro = None
         try:
-            is_verified = self._is_verified()
+            repro = self._verified()
         finally:
             self._case.survey.close()
             self._report.attempts += self._inner.report.attempts
-            if not is_verified:
+            if repro is None:
                 self._mention()
-        if not is_verified:
-            return
-        if self._is_first:
-            self._take_its_place()
-        else:
-            self._stand_behind()
+        if repro is not None and self._is_first:
+            self._take_its_place(repro)
+        elif repro is not None:
+            self._stand_behind(repro)
 
-    def _is_verified(self) -> bool:
-        """Whether it has a repro that holds in clean processes now."""
+    def _verified(self) -> str | None:
+        """The text of a repro of it that holds in clean processes; None where there is none."""
         routes = replace(self._routes, triage=self._triage, journal=self._inner, tried=[])
         follow_up = replace(self._follow_up, journal=self._inner)
         made = routes.follow(self._case)
         if not isinstance(made, Made):
-            return False
+            return None
         result = follow_up.verify(made.result)
         verification = self._inner.report.verification
         if verification is None or not verification.holds:
-            return False
+            return None
         if follow_up.options.diagnosis:
             patient = made.patient if result is made.result else routes.patient(result)
             follow_up.diagnose(patient, made.find_workaround)
-        return True
+        return self._inner.repro
 
     @property
     def _is_first(self) -> bool:
@@ -108,25 +106,25 @@ class _Second:
             "a second run of this script reduces that."
         )
 
-    def _stand_behind(self) -> None:
+    def _stand_behind(self, repro: str) -> None:
         second = self._inner.report
-        self._journal.show(SECOND_FILE, _called(self._text(), SECOND_FILE))
+        self._journal.show(SECOND_FILE, called(repro, SECOND_FILE).encode())
         self._tell_of(second.failure, second.culprits)
         self._journal.keep()
 
-    def _take_its_place(self) -> None:
+    def _take_its_place(self, repro: str) -> None:
         report, before = self._report, self._report.model_copy()
         files = {name: self._aside.artifacts[name] for name in REPROS if name in self._aside.artifacts}
-        repro = self._journal.repro if before.verification is not None and before.verification.holds else None
-        if repro is not None:
-            files[SECOND_FILE] = _called(repro, SECOND_FILE)
+        other = self._journal.repro if before.verification is not None and before.verification.holds else None
+        if other is not None:
+            files[SECOND_FILE] = called(other, SECOND_FILE).encode()
         for name in OF_THE_FAULT:
             setattr(report, name, getattr(self._inner.report, name))
         for note in self._inner.report.notes:
             self._journal.note(note)
-        self._tell_of(before.failure, before.culprits if repro is not None else [])
+        self._tell_of(before.failure, before.culprits if other is not None else [])
         self._journal.show_instead(files)
-        self._journal.repro = self._text()
+        self._journal.repro = repro
         assert report.failure is not None and report.reduction is not None
         self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
         lines, nodes = report.reduction.lines_after, report.reduction.nodes_after
@@ -144,12 +142,3 @@ class _Second:
             self._report.culprits.append(
                 culprit.model_copy(update={"what": f"{what}fails by itself too: {SECOND_FILE}"})
             )
-
-    def _text(self) -> str:
-        assert self._inner.repro is not None
-        return self._inner.repro
-
-
-def _called(source: str, name: str) -> bytes:
-    """A repro under another name, by which its header calls it."""
-    return source.replace(f"python {SCRIPT_FILE}", f"python {name}").encode()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from minimizer.engine.checkpoint import data_of
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.emit import SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.emit import Repro, bundle, called, emit
 from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
@@ -235,7 +235,7 @@ def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: J
         rate=Reproducibility(failed=1, runs=1),
         details=details_of(other.program, other.outcome, found.case.tolerance),
     )
-    return replace(repro, source=repro.source.replace(f"python {SCRIPT_FILE}", f"python {name}"))
+    return replace(repro, source=called(repro.source, name))
 
 
 def _is_holder(known: Culprit, culprit: Culprit) -> bool:

@@ -56,6 +56,8 @@ class Channel:
 
 def plain(value: Any) -> Any:
     """What JSON can hold: dataclasses as dicts of their fields, infinite numbers and NaN as text."""
+    if value is None or isinstance(value, (str, int)):  # as nearly everything that a graph is written down with
+        return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     if is_dataclass(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import resource
+import signal
 import subprocess
 import threading
 import time
@@ -25,6 +26,8 @@ from minimizer.sandbox.devices import Devices
 T = TypeVar("T")
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit statuses of a command that was killed, and of a sandbox in which it was."""
 LOOK_COST = 19
 """Between two sums of memory passes so many times what one took: a twentieth of a core at most, however many processes there are."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.child.untrusted import tail
-from minimizer.sandbox import Sandbox
+from minimizer.sandbox import KILLED, Sandbox
 
 OUTPUT_BYTES = 256 << 10
 """How much of the end of a run's output is read. What an assertion says comes last and begins with its evidence: tensors of a thousand
@@ -29,7 +28,7 @@ class CleanRun:
     @property
     def was_killed(self) -> bool:
         """Whether it was ended by SIGKILL: by the kernel for want of memory, most often."""
-        return self.status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        return self.status in KILLED
 
     @property
     def last_line(self) -> str:

@@ -25,6 +25,7 @@ from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import Action, Watchdog
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
 from minimizer.errors import ChildFailed, Unanswered, WorkerTrouble
+from minimizer.sandbox import KILLED
 
 INSIDE = Path(__file__).parents[2] / "inside"
 START_SECONDS = 300.0
@@ -33,8 +34,6 @@ ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
 END_SECONDS = 0.5
 """How long a zygote may take to end once its pipe has."""
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit statuses of a sandbox that was killed, and of one in which the zygote was."""
 HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
 """The messages that a watchdog goes by."""
 

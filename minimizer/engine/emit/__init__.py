@@ -54,6 +54,11 @@ class Repro:
         return replace(self, source=source, lines=layout.code_lines(source))
 
 
+def called(source: str, name: str) -> str:
+    """The text of a repro under another name, by which its header calls it."""
+    return source.replace(f"python {SCRIPT_FILE}", f"python {name}")
+
+
 def emit(
     program: Program,
     failure: Failure,

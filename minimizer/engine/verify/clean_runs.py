@@ -105,42 +105,33 @@ def run_once(
 
     One that is killed is made once more: that says nothing of the repro, which would do it again.
     """
-    run = _run(repro, data, sandbox, python, folder, limit, watch, extra)
-    return _run(repro, data, sandbox, python, folder, limit, watch, extra) if run.was_killed else run
 
+    def once() -> Run:
+        work, home = folder / "work", folder / "home"
+        work.mkdir(parents=True)
+        home.mkdir()
+        try:
+            (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
+            if data is not None:
+                (work / DATA_FILE).write_bytes(data)
+            ran = run_clean(
+                [str(real_interpreter(python)), SCRIPT_FILE],
+                sandbox,
+                work=work,
+                output=folder / "output",
+                read=runtime_paths(python),
+                write=[work, home],
+                environment={**_environment(home), **(extra or {})},
+                limit=limit,
+                watch=watch,
+                file_bytes=FILE_BYTES,
+            )
+            return Run(ran.status, ran.output, ran.seconds)
+        finally:
+            scratch_disk.remove(folder)
 
-def _run(
-    repro: Repro,
-    data: bytes | None,
-    sandbox: Sandbox,
-    python: Path,
-    folder: Path,
-    limit: float,
-    watch: Callable[[], None],
-    extra: Mapping[str, str] | None,
-) -> Run:
-    work, home = folder / "work", folder / "home"
-    work.mkdir(parents=True)
-    home.mkdir()
-    try:
-        (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
-        if data is not None:
-            (work / DATA_FILE).write_bytes(data)
-        ran = run_clean(
-            [str(real_interpreter(python)), SCRIPT_FILE],
-            sandbox,
-            work=work,
-            output=folder / "output",
-            read=runtime_paths(python),
-            write=[work, home],
-            environment={**_environment(home), **(extra or {})},
-            limit=limit,
-            watch=watch,
-            file_bytes=FILE_BYTES,
-        )
-        return Run(ran.status, ran.output, ran.seconds)
-    finally:
-        scratch_disk.remove(folder)
+    run = once()
+    return once() if run.was_killed else run
 
 
 def _environment(home: Path) -> dict[str, str]:
