@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minimizer.engine.aside import Aside
+from minimizer.engine.checkpoint import ARCHIVE
 from minimizer.engine.emit import called
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
@@ -21,7 +22,7 @@ from minimizer.vocabulary import Step
 
 LEAST_SECONDS = 180.0
 """What it may take to see and reduce the graph's fault, however quickly the first one had its repro."""
-SECOND_FILE = "repro-2.py"
+SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
 OF_THE_FAULT = (
     "failure", "culprits", "graph", "ladder", "flags", "blame", "workaround", "reduction", "verification", "observed",
     "status", "reason", "summary",
@@ -109,6 +110,8 @@ class _Second:
     def _stand_behind(self, repro: str) -> None:
         second = self._inner.report
         self._journal.show(SECOND_FILE, called(repro, SECOND_FILE).encode())
+        if ARCHIVE in self._aside.artifacts:  # it needs values that no text can give
+            self._journal.show(SECOND_ARCHIVE, self._aside.artifacts[ARCHIVE])
         self._tell_of(second.failure, second.culprits)
         self._journal.keep()
 

@@ -80,6 +80,7 @@ def seen(
             return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "")
         routes.journal.repro = OF_GRAPH
         routes.journal.show("repro.py", OF_GRAPH.encode())
+        routes.journal.show("repro.zip", b"with its data")
         routes.report.failure = Failure(kind=found.signature.kind, message=found.message, signature="in a graph")
         routes.report.culprits = [Culprit(ops=["aten.relu"], module="blocks.1")]
         routes.report.reduction = Reduction(lines_after=9, nodes_after=1, one_minimal=True)
@@ -108,6 +109,7 @@ def test_a_graph_that_fails_later_stands_behind(job: tuple[Routes, FollowUp], mo
 
     assert (report.summary, report.failure and report.failure.signature) == ("between", "between graphs")
     assert files(job) == {"repro.py": BETWEEN, "repro-2.py": OF_GRAPH.replace("repro.py", "repro-2.py")}
+    assert (job[0].script.parent / "out" / "repro-2.zip").read_bytes() == b"with its data"
     assert [one.signature for one in report.also_seen] == ["in a graph"]
     assert (report.culprits[1].ops, report.culprits[1].what) == (["aten.relu"], "fails by itself too: repro-2.py")
 
