@@ -116,7 +116,7 @@ class FollowUp:
             sandbox=self.place.sandbox,
             python=self.place.python,
             scratch=self.place.private("verify"),
-            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.left)),
+            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.clock.left)),
             **more,
         )
 
@@ -173,8 +173,8 @@ class FollowUp:
 
         It has ``least`` seconds where its share is smaller and the budget allows for it.
         """
-        seconds = max(self.share(step), min(least, self.journal.left))
-        with self.journal.within(seconds), self.journal.step(step), suppress(ChildFailed):
+        seconds = max(self.share(step), min(least, self.journal.clock.left))
+        with self.journal.clock.within(seconds), self.journal.step(step), suppress(ChildFailed):
             try:
                 yield
             except BudgetExceeded as error:
@@ -186,18 +186,18 @@ class FollowUp:
         """How many seconds a step may take that begins now: `SHARES` behind a verified repro, else what is left of the budget."""
         verified = self._verified_at
         if step is Step.WITNESS:
-            return self.journal.left if verified is None else min(WITNESS_SECONDS, self.journal.left)
+            return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
         if verified is None:
-            return max(0.0, self.journal.left - FINISH_SECONDS)
-        whole = min(max(verified, LEAST_SECONDS), self.journal.budget - verified)
+            return max(0.0, self.journal.clock.left - FINISH_SECONDS)
+        whole = min(max(verified, LEAST_SECONDS), self.journal.clock.budget - verified)
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
-        return max(0.0, until - self.journal.elapsed)
+        return max(0.0, until - self.journal.clock.elapsed)
 
     def has_time(self, step: Step) -> bool:
         """Whether a step that runs the script once more may come to its end; it is noted where it may not."""
         survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
         if self._verified_at is None:
-            return survey <= max(CHEAP_SECONDS, self.journal.left / 4)
+            return survey <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
         fits = survey / SURVEY_RUNS <= self.share(step)
         if not fits:
             self.journal.note(f"Not begun for want of time, since it runs the script once more: {step.doing}.")
@@ -216,7 +216,7 @@ class FollowUp:
         if patient is not None:
             with self.adding(Step.DIAGNOSE):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
-                diagnose(patient, self.journal, seconds=min(seconds, self.journal.left))
+                diagnose(patient, self.journal, seconds=min(seconds, self.journal.clock.left))
         elif find_workaround is not None:
             with self.adding(Step.DIAGNOSE):
                 find_workaround()
@@ -273,7 +273,7 @@ class FollowUp:
             self.script.resolve(),
             self.options.args,
             failure.kind if failure is not None else Kind.WRONG_OUTPUT,
-            seconds=lambda: min(WITNESS_SECONDS, self.journal.left),
+            seconds=lambda: min(WITNESS_SECONDS, self.journal.clock.left),
             parallel=self.settings.trial_jobs,
             watch=self.journal.watch_owner,
             nproc=self.options.nproc,

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import budget
+from minimizer.engine import early_end
 from minimizer.engine.between.exact_runs import Answer
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
@@ -26,6 +26,7 @@ from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
+from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS, FollowUp
 from minimizer.engine.graph_search import Unreduced
@@ -91,14 +92,16 @@ def minimize(
         network: whether it may use the network.
     """
     report = Report()
-    journal = Journal(sink, report, options.budget)
+    journal = Journal(sink, report, Clock(options.budget))
     try:
         with Scratch() as scratch:
             _Job(script, options, settings, journal, scratch, python or Path(sys.executable), binds, network).run()
     except (Cancelled, KeyboardInterrupt):
-        _end(report, Status.CANCELLED, Reason.INTERRUPTED, budget.ended(report, journal, "cancelled", is_time=False))
+        _end(
+            report, Status.CANCELLED, Reason.INTERRUPTED, early_end.summary(report, journal, "cancelled", is_time=False)
+        )
     except BudgetExceeded as error:
-        why = budget.ended(report, journal, str(error), is_time=error.is_time)
+        why = early_end.summary(report, journal, str(error), is_time=error.is_time)
         _end(report, Status.PARTIAL, Reason.BUDGET, why)
     except MissingTool as error:
         _end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
@@ -282,7 +285,7 @@ class _Job:
                     return
 
     def _minimize_dump(self, script: Path, sink: Sink) -> Report:
-        changes = {"budget": int(self._journal.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
+        changes = {"budget": int(self._journal.clock.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
         none = dict.fromkeys(("target", "steps", "hang_after"))
         return minimize(
             script,
@@ -360,7 +363,7 @@ class _Job:
             self._script.resolve(),
             self._options.args,
             nproc=self._options.nproc,
-            left=lambda: self._journal.left,
+            left=lambda: self._journal.clock.left,
             watch=self._journal.watch_owner,
             on_note=self._journal.note,
         )

@@ -116,7 +116,7 @@ class PythonLevel:
             self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)
-        with self._journal.undisturbed(FINISH_SECONDS):
+        with self._journal.clock.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
                 self._blame(reduced.text, target)
             with self._journal.step(Step.EMIT):
@@ -172,7 +172,7 @@ class PythonLevel:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 
-        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
+        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
             reduced = reduce_script(script, check=self._check, on_step=record, jobs=self._jobs)
         report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
         report.also_seen = [

@@ -49,7 +49,7 @@ class _Second:
         self._case, self._triage, self._routes, self._follow_up = case, triage, routes, follow_up
         self._journal, self._report = routes.journal, routes.report
         self._aside = Aside(self._journal.sink)
-        self._inner = Journal(self._aside, Report(environment=dict(self._report.environment)), self._journal.spare)
+        self._inner = Journal(self._aside, Report(environment=dict(self._report.environment)), self._journal.clock)
         self._inner.redact, self._inner.guard = self._journal.redact, self._journal.watch_owner
 
     def reduce(self) -> None:

@@ -66,7 +66,7 @@ class BetweenGraphs:
         self._announce(found, mechanism)
         reduced, oracle = self._reduce(found, mechanism)
         self._blame(reduced)
-        with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
             return self._emit(reduced, oracle)
 
     def look_for_workaround(self, found: Found) -> None:
@@ -135,7 +135,7 @@ class BetweenGraphs:
             report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 
-        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
+        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
             reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs, further=PASSES)
         report.reduction = reduction_of(
             reduced,

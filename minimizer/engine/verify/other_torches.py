@@ -45,7 +45,7 @@ def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place,
     folder = place.private("versions") / name.replace("/", "_")
     try:
         torch = _torch(python, place.sandbox, folder)
-        limit = min(max(journal.spare, 1.0), 180.0)
+        limit = min(max(journal.clock.spare, 1.0), 180.0)
         run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch_owner)
     except MissingTool as error:
         return Version(name=name, outcome="cannot_run", note=str(error)[:300])

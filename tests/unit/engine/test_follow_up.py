@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.clock import Clock
 from minimizer.engine.follow_up import FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
@@ -45,7 +46,7 @@ class Found:
 @pytest.fixture
 def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
-    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
 
     def run(self: FollowUp, result: Any) -> tuple[Verification, list[str]]:
         report.verification = result.seen
@@ -92,11 +93,11 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     """Each gets its share, and what those before it have left; PyTorch's own tools, which come last, have their time."""
     assert [*SHARES, Step.WITNESS] == list(Step)[list(Step).index(Step.VERIFY) + 1 :]
     assert sum(SHARES.values()) == pytest.approx(1)
-    journal = Journal(follow_up.journal.sink, follow_up.report, budget)
+    journal = Journal(follow_up.journal.sink, follow_up.report, Clock(budget))
     follow_up = replace(follow_up, journal=journal)
     follow_up.report.verification, journal.decided_at = HOLDS, verified
     now = [verified]
-    monkeypatch.setattr(Journal, "elapsed", property(lambda self: now[0]))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: now[0]))
     assert follow_up.share(Step.DIAGNOSE) == pytest.approx(whole * SHARES[Step.DIAGNOSE])
     assert follow_up.share(Step.FURTHER) == pytest.approx(whole), "where nothing else has taken any"
     both = whole * (SHARES[Step.DIAGNOSE] + SHARES[Step.LAYERS])
@@ -129,7 +130,7 @@ def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) ->
     """It may be the only one that finds something."""
     follow_up.report.verification = PASSES
     follow_up.journal.decide()
-    assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.left, abs=1)
+    assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.clock.left, abs=1)
 
 
 @pytest.mark.parametrize(("survey", "fits"), [(20.0, True), (50.0, False)])
@@ -138,7 +139,7 @@ def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
 ) -> None:
     follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 100.0
     follow_up.report.timings = {"survey": survey}
-    monkeypatch.setattr(Journal, "elapsed", property(lambda self: 160.0))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 160.0))
     assert follow_up.has_time(Step.HEALTH) == fits
     assert bool(follow_up.report.notes) != fits
 

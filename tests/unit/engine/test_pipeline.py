@@ -15,6 +15,7 @@ from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Verdict
+from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
@@ -36,7 +37,7 @@ from minimizer.vocabulary import Kind, Reason, Status, Step
 @pytest.fixture
 def job(tmp_path: Path) -> _Job:
     (tmp_path / "a.py").write_text("import torch\n")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     scratch = cast(Any, SimpleNamespace(path=tmp_path))
     return _Job(tmp_path / "a.py", Options(), Settings(), journal, scratch, Path("python"), [], False)
 
