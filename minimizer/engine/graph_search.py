@@ -336,7 +336,7 @@ class Search:
         if oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
             return program
         seen = oracle.also_seen.copy()
-        polished = polish(program, check, jobs=self._jobs)
+        polished = polish(program, check, jobs=self._jobs, watch=self._journal.watch)
         oracle.also_seen = seen  # how a pass fails that lacks a statement says nothing about the script
         return polished
 

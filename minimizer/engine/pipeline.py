@@ -60,6 +60,8 @@ from minimizer.vocabulary import Kind, Reason, Status, Step, counted
 
 EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
 """How long one exact run may take: so many seconds, or this share of the budget where that is more."""
+EXACT_WHOLE_SHARE = 0.4
+"""The share of the budget in which all exact runs together come to an answer, before the graphs are looked at."""
 WARM_UP = {
     "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
     "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
@@ -218,8 +220,8 @@ class _Job:
         """Whether the script sees something otherwise with the compiler that no graph shows, and its repro, not verified yet."""
         if self._options.nproc > 1 or self._options.expect not in ("auto", "accuracy"):
             return False, None
-        budget = self._options.budget
-        timeout = max(min(EXACT_SECONDS, budget / 4), EXACT_SHARE * budget)
+        seconds = self._options.budget
+        timeout = max(min(EXACT_SECONDS, seconds / 4), EXACT_SHARE * seconds)
         between = BetweenGraphs(
             executor,
             self._script.resolve(),
@@ -230,14 +232,25 @@ class _Job:
         )
         with self._journal.step(Step.EXACT):
             try:
-                answer = between.compare()
+                with self._journal.clock.within(EXACT_WHOLE_SHARE * seconds):
+                    answer = between.compare()
             except ChildFailed as error:
                 answer = Answer(aside=str(error))
+            except BudgetExceeded as error:
+                if not error.is_time:
+                    raise
+                self._journal.watch()  # raises where it was the time of the whole job
+                why = "the exact runs came to no answer in their share of the time"
+                answer = Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         self._exact = answer
         self._journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
         if answer.found is None:
             return False, None
-        repro = between.repro(answer.found)
+        try:
+            repro = between.repro(answer.found)
+        except ChildFailed as error:
+            self._journal.log(f"between graphs: {error}")
+            repro = None
         if repro is not None:
             return True, Made(Result(repro), None, partial(between.look_for_workaround, answer.found))
         with follow_up.adding(Step.DIAGNOSE):

@@ -173,7 +173,9 @@ class PythonLevel:
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
 
         with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
-            reduced = reduce_script(script, check=self._check, on_step=record, jobs=self._jobs)
+            reduced = reduce_script(
+                script, check=self._check, on_step=record, jobs=self._jobs, watch=self._journal.watch
+            )
         report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
         report.also_seen = [
             AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)

@@ -450,6 +450,7 @@ def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: E
     os.close(end_of_holder)
     with pytest.raises(WorkerTrouble, match="holder of the graph was killed"):
         held.program("dynamo")
+    held.close()  # harmless: what led here is what its owner has to say
     assert works(child)
 
 

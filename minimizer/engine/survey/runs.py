@@ -241,8 +241,8 @@ class Surveys:
         return self._watched(request, timeout, limits) if was_killed else survey
 
     def _watched(self, request: dict[str, Any], timeout: float, limits: Limits | None) -> Survey:
-        self._watchdog = Watchdog(limits) if limits is not None else None
-        return self._executor.survey(request, timeout=timeout, watchdog=self._watchdog)
+        watchdog = self._watchdog = Watchdog(limits) if limits is not None else None
+        return self._executor.survey(request, timeout=timeout, watchdog=watchdog)
 
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {

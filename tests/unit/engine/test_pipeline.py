@@ -278,3 +278,48 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
         "with a repro, a workaround is looked for once that is verified"
     )
     assert (seen, result is not None, job._report.status) == (is_between, repro is not None, status)
+
+
+def test_exact_runs_leave_time_for_the_graphs(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what they could not look at is told."""
+    shares: list[float] = []
+
+    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+        shares.append(job._journal.clock.left)
+        raise BudgetExceeded("the budget of 360 seconds is used up")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", compare)
+    assert job._between_graphs(cast(Any, None), follow_up_of(job)) == (False, None)
+    assert shares == [pytest.approx(360, abs=5)]
+    assert job._journal.clock.left == pytest.approx(600, abs=5)
+    assert job._exact.not_compared == (
+        "what lies between graphs: the exact runs came to no answer in their share of the time",
+    )
+
+
+def test_exact_runs_that_use_up_the_disk_end_the_job(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+        raise DiskExceeded("the disk is full")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", compare)
+    with pytest.raises(DiskExceeded):
+        job._between_graphs(cast(Any, None), follow_up_of(job))
+
+
+@pytest.mark.parametrize("mechanism", ["lost_mutation", None])
+def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
+    job: _Job, monkeypatch: pytest.MonkeyPatch, mechanism: Any
+) -> None:
+    """The graphs are looked at all the same; a workaround needs to know how the failure came about."""
+
+    def repro(between: BetweenGraphs, found: Any) -> None:
+        job._report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
+        raise ChildFailed("the child is gone")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", lambda self: exact_runs.Answer(cast(Any, Found)))
+    monkeypatch.setattr(BetweenGraphs, "repro", repro)
+    if mechanism is not None:
+        monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: None)
+    assert job._between_graphs(cast(Any, None), follow_up_of(job)) == (True, None)
+    assert (job._report.status, job._report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert job._report.summary.startswith("It differs.")

@@ -13,6 +13,7 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.other_torches import compare
+from minimizer.errors import Cancelled
 from minimizer.report.model import Report, Version
 from minimizer.report.version_span import Span, span
 from minimizer.sandbox import choose_sandbox
@@ -71,6 +72,21 @@ def test_the_end_of_the_budget_takes_nothing_back(tmp_path: Path) -> None:
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(0))
     own, other = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
     assert (own.outcome, other.name) == ("fails", "old")
+    assert other.note == "there was no time left for it"  # which says nothing of that torch
+
+
+def test_a_job_that_is_stopped_does_not_wait_for_other_torches(tmp_path: Path) -> None:
+    class Stopped(FolderSink):
+        def cancelled(self) -> bool:
+            return True
+
+    old = interpreter(tmp_path / "old", None)
+    package = next((old.parents[1] / "lib").glob("python*")) / "site-packages" / "torch.py"
+    package.write_text("import time\ntime.sleep(3600)\n")
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
+    with pytest.raises(Cancelled):
+        compare(REPRO, None, place, {"old": old}, Journal(Stopped(tmp_path / "out"), Report(), Clock(600)), jobs=1)
 
 
 def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
