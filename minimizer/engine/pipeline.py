@@ -253,6 +253,7 @@ class _Job:
         suspects: list[Region] = []
         if self._options.diagnosis:
             follow_up.diagnose(patient, made.find_workaround)
+            follow_up.read_code(result)
             suspects = follow_up.describe(result)
             follow_up.examine()
             follow_up.compare(result)

@@ -99,12 +99,12 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     monkeypatch.setattr(Journal, "elapsed", property(lambda self: now[0]))
     assert follow_up.share(Step.DIAGNOSE) == pytest.approx(whole * SHARES[Step.DIAGNOSE])
     assert follow_up.share(Step.FURTHER) == pytest.approx(whole), "where nothing else has taken any"
-    both = whole * (SHARES[Step.DIAGNOSE] + SHARES[Step.LAYERS])
+    so_far = whole * sum(SHARES[step] for step in (Step.DIAGNOSE, Step.CODE, Step.LAYERS))
     with follow_up.adding(Step.LAYERS):
-        now[0] += both
+        now[0] += so_far
         journal.watch_owner()
         journal.watch()
-    assert follow_up.report.notes == ["Stopped while measuring layers: its share of the time (" f"{both:.0f} s) was used up. "
+    assert follow_up.report.notes == ["Stopped while measuring layers: its share of the time (" f"{so_far:.0f} s) was used up. "
         "What was not known by then stays unknown."]  # fmt: skip
     assert follow_up.share(Step.HEALTH) == pytest.approx(whole * SHARES[Step.HEALTH])
     now[0] = verified + whole

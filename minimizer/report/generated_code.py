@@ -1,0 +1,80 @@
+"""The code that Inductor has generated for the repro: the kernel at fault, its lines, and the ATen graph that it is made from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from minimizer.report.part import Part
+from minimizer.report.safe_markdown import block, code, escape
+from minimizer.vocabulary import counted
+
+Language = Literal["cpp", "triton", "extern"]
+Phase = Literal["forward", "backward", "inference"]
+HIGHLIGHTED: dict[Language, str] = {"cpp": "cpp", "triton": "python", "extern": "python"}
+"""The language of a fenced block, or of a highlighter."""
+COMMENTS = {"cpp": "//", "python": "#"}
+
+
+class GeneratedCode(Part):
+    """A kernel of the repro. ``marked`` is empty where no line can be told from those of other operators."""
+
+    language: Language
+    phase: Phase = Field("inference", description="The graph that it belongs to; `inference` has no backward.")
+    kernel: str = Field(description="Its name; of a library's kernel what is called, such as `extern_kernels.mm`.")
+    code: str = Field(description="Its source; of a library's kernel the call.")
+    marked: list[int] = Field(
+        default_factory=list,
+        description="Lines of `code`, from 1, that compute the culprit; of a kernel that does not compile those with errors.",
+    )
+    why_marked: str = Field("", description="How that is known, or why no line is marked.")
+    aten: str = Field("", description="The ATen graph that it is generated from, behind decompositions and passes.")
+    aten_marked: list[int] = Field(
+        default_factory=list,
+        description="Lines of `aten`, from 1, that the culprit became; empty where that is not known.",
+    )
+    others: list[str] = Field(default_factory=list, description="Other kernels that compute the culprit as well.")
+
+    @property
+    def highlighted(self) -> str:
+        """The language that the code is highlighted in."""
+        return HIGHLIGHTED[self.language]
+
+    @property
+    def what(self) -> str:
+        """What it is, for behind the kernel's name."""
+        of = "" if self.phase == "inference" else f" of the {self.phase} graph"
+        if self.language == "extern":
+            return f"called{of}: Inductor generates no code for it"
+        return f"{'C++' if self.language == 'cpp' else 'Triton'} kernel{of}"
+
+    @property
+    def lines(self) -> str:
+        """What is said of the lines that are marked, in a sentence; empty where there is nothing to say."""
+        if not self.why_marked:
+            return ""
+        said = f"{counted(len(self.marked), 'line')} marked" if self.marked else "No line is marked"
+        return f"{said}: {self.why_marked}."
+
+
+def blocks(found: GeneratedCode | None) -> str:
+    """The code and its ATen graph as Markdown; empty where there is none."""
+    if found is None:
+        return ""
+    said = [f"{code(found.kernel)}, {found.what}.", escape(found.lines)]
+    if found.others:
+        said.append(f"Other kernels of it: {', '.join(map(code, found.others))}.")
+    parts = [" ".join(filter(None, said)), block(_with_marks(found), found.highlighted)]
+    if found.aten:
+        parts += ["The ATen graph that it is generated from:", block(found.aten, "python")]
+    return "\n\n".join(parts)
+
+
+def _with_marks(found: GeneratedCode) -> str:
+    """The code with a comment behind each marked line."""
+    comment = COMMENTS[found.highlighted]
+    return "\n".join(
+        f"{line}  {comment} <-- the culprit" if number in found.marked else line
+        for number, line in enumerate(found.code.split("\n"), 1)
+    )
