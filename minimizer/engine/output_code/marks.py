@@ -17,10 +17,12 @@ from minimizer.report.generated_code import Language
 Sort = Literal["arithmetic", "cast", "load", "constant", "store"]
 SORTS: tuple[Sort, ...] = ("arithmetic", "cast", "load", "constant", "store")
 """What statements do. Those of a culprit that has none of one sort are of the next: to flip is to load from elsewhere."""
-CPP_STATEMENT = re.compile(r"^\s*(?:[\w:<>, ]{1,200} )?(tmp\w*) = (.{1,2000});$")
-TRITON_STATEMENT = re.compile(r"^\s*(_?tmp\w*) = (.{1,2000})$")
-CPP_STORE = re.compile(r"\.store\(|^\s*\w*out_ptr\d+\[[^=]{1,500}\] = |atomic_add")
-TRITON_STORE = re.compile(r"^\s*tl\.(?:store|atomic_\w+)\(")
+LONGEST = 2000
+"""Characters of a line that is looked at."""
+CPP_STATEMENT = re.compile(r"^(?:[\w:<>, ]{1,200} )?(tmp\w*) = (.+);$")
+TRITON_STATEMENT = re.compile(r"^(_?tmp\w*) = (.+)$")
+CPP_STORE = re.compile(r"\.store\(|^\w*out_ptr\d+\[[^=]{1,500}\] = |atomic_add")
+TRITON_STORE = re.compile(r"^tl\.(?:store|atomic_\w+)\(")
 CAST = re.compile(r"^(?:(?:c10|at::vec)::convert<.*>|static_cast<.*>)\(tmp\w*\)$|^tmp\w*\.to\(tl\.\w+\)$")
 LOAD = re.compile(r"loadu\(|_ptr\d+\[|local_buffer|^tl\.load\(|gather\(")
 SPREAD = re.compile(
@@ -100,9 +102,11 @@ def _sorts(code: str, language: Language) -> list[tuple[int, Sort, str]]:
     """The statements of a kernel with their lines, what they do, and their right-hand sides."""
     statement, store = (CPP_STATEMENT, CPP_STORE) if language == "cpp" else (TRITON_STATEMENT, TRITON_STORE)
     found: list[tuple[int, Sort, str]] = []
-    for number, line in enumerate(code.split("\n"), 1):
+    for number, line in enumerate(map(str.strip, code.split("\n")), 1):
+        if len(line) > LONGEST:
+            continue
         if store.search(line):
-            found.append((number, "store", line.strip()))
+            found.append((number, "store", line))
         elif (matched := statement.match(line)) is not None:
             found.append((number, _sort(matched[2]), matched[2]))
     return found

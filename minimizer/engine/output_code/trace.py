@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from minimizer.report.generated_code import Phase
@@ -38,13 +39,13 @@ class Graph:
     became: Mapping[str, frozenset[str]] = field(default_factory=dict)
     computed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def phase(self) -> Phase:
         """Whether it is a forward, a backward, or has none."""
         found = AOT_ID.search(self.code)
         return PHASES.get(found[1], "inference") if found else "inference"
 
-    @property
+    @cached_property
     def calls(self) -> dict[str, str]:
         """What the nodes of the ATen graph call."""
         return calls_in(self.aten)

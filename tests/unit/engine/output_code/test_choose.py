@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,21 @@ def test_a_trace_without_end_is_cut() -> None:
     assert (
         chosen is not None and len(chosen.code) <= 20_000 and max(chosen.marked) <= len(chosen.code.split("\n")) <= 500
     )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "\tcpp_fused_relu_0 = async_compile.cpp([], '''x''')\n" * 40_000,
+        "\tcpp_fused_relu_0 = async_compile.cpp([], '''\n" + ("\t" + " " * 3000 + "\n") * 1000 + "\t''')",
+        "\ta = async_compile.cpp(''' \"\"\"\n" * 40_000,
+    ],
+)
+def test_what_is_made_to_be_slow_to_read_is_not(payload: str) -> None:
+    began = time.process_time()
+    choose(
+        graphs_in('V1125 17:02:30.878000 1 a.py:1] {"inductor_output_code": {}}\n' + payload),
+        ["aten.relu"],
+        is_backward=False,
+    )
+    assert time.process_time() - began < 2
