@@ -32,7 +32,7 @@ class GeneratedCode(Part):
     aten: str = Field("", description="The ATen graph that it is generated from, behind decompositions and passes.")
     aten_marked: list[int] = Field(
         default_factory=list,
-        description="Lines of `aten`, from 1, that the culprit became; empty where that is not known.",
+        description="Lines of `aten`, from 1, that the culprit became, or those of the operator to blame; empty where unknown.",
     )
     others: list[str] = Field(default_factory=list, description="Other kernels that compute the culprit as well.")
 
@@ -58,7 +58,7 @@ class GeneratedCode(Part):
         return f"{said}: {self.why_marked}."
 
 
-def blocks(found: GeneratedCode | None) -> str:
+def blocks(found: GeneratedCode | None, *, has_aten: bool = True) -> str:
     """The code and its ATen graph as Markdown; empty where there is none."""
     if found is None:
         return ""
@@ -66,7 +66,7 @@ def blocks(found: GeneratedCode | None) -> str:
     if found.others:
         said.append(f"Other kernels of it: {', '.join(map(code, found.others))}.")
     parts = [" ".join(filter(None, said)), block(_with_marks(found), found.highlighted)]
-    if found.aten:
+    if found.aten and has_aten:
         parts += ["The ATen graph that it is generated from:", block(found.aten, "python")]
     return "\n\n".join(parts)
 

@@ -18,7 +18,7 @@ MAX_URL = 8000
 """Characters of a link: GitHub refuses a request line of 8 KiB and more."""
 CODELESS = Cut(has_code=False)
 CUTS = (
-    Cut(), CODELESS, replace(CODELESS, has_settings=False),
+    Cut(), Cut(has_aten=False), CODELESS, replace(CODELESS, has_settings=False),
     *(replace(CODELESS, has_settings=False, log_lines=lines) for lines in (40, 20, 10)),
     *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip

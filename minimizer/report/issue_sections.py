@@ -64,6 +64,8 @@ class Cut:
     has_settings: bool = True
     """Those that change nothing."""
     has_repro: bool = True
+    has_aten: bool = True
+    """The ATen graph beside what Inductor has generated."""
     has_code: bool = True
     """What Inductor has generated."""
 
@@ -149,7 +151,7 @@ def workaround(report: Report) -> str:
 
 def generated(report: Report, cut: Cut) -> str:
     """The code that Inductor generates for the repro, folded."""
-    found = blocks(report.generated_code) if cut.has_code else ""
+    found = blocks(report.generated_code, has_aten=cut.has_aten) if cut.has_code else ""
     return folded("Generated code", without_paths(found)) if found else ""
 
 

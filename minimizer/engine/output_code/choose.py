@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from minimizer.engine.output_code import marks
 from minimizer.engine.output_code.kernels import Kernel, kernels_in
@@ -31,16 +31,24 @@ class Candidate:
     """Whether it says itself that it is made of the culprit."""
     errors: tuple[int, ...]
 
-    @property
-    def packets(self) -> tuple[set[str], set[str]]:
-        """The ATen operators of both, such as ``mul``."""
-        calls = self.graph.calls
-        own, others = ({packet_of(calls[n]) for n in nodes if n in calls} for nodes in (self.own, self.others))
-        return own, others
+    def packets(self, nodes: Iterable[str]) -> set[str]:
+        """The ATen operators of nodes, such as ``mul``."""
+        return {packet_of(self.graph.calls[node]) for node in nodes if node in self.graph.calls}
+
+    def blamed(self, operators: Collection[str]) -> Candidate:
+        """The same with the part of the culprit as its own that is to blame, where there is more of it."""
+        of_both = self.own | self.others
+        wrong = {node for node in of_both if self.packets([node]) & set(operators)}
+        return replace(self, own=frozenset(wrong), others=of_both - wrong) if wrong else self
 
 
 def choose(
-    graphs: Sequence[Graph], operators: Collection[str], *, is_backward: bool, output: str = ""
+    graphs: Sequence[Graph],
+    operators: Collection[str],
+    *,
+    is_backward: bool,
+    blamed: Collection[str] = (),
+    output: str = "",
 ) -> GeneratedCode | None:
     """The kernel of the culprit; None where no kernel can be told to be it.
 
@@ -48,6 +56,7 @@ def choose(
         graphs: all of the repro.
         operators: the culprit's, as aten packets (``aten.relu``).
         is_backward: whether a gradient is wrong.
+        blamed: ATen operators whose lowerings are to blame, ``tanh``: what the culprit was decomposed into may be all right but for them.
         output: what the repro has printed, with what a C++ compiler may have said.
     """
     names = frozenset(name.rpartition(".")[2] for name in operators)
@@ -64,7 +73,7 @@ def choose(
     first = max(found, key=rank)  # the first of those that are as good
     alike = [one.kernel.name for one in found if rank(one)[1:] == rank(first)[1:] and one is not first]
     others = [name for name in dict.fromkeys(alike) if name != first.kernel.name]
-    return _described(first, names, others[:MOST_OTHERS])
+    return _described(first, names, blamed, others[:MOST_OTHERS])
 
 
 def packet_of(call: str) -> str:
@@ -90,9 +99,12 @@ def _candidates(graph: Graph, names: frozenset[str], output: str) -> list[Candid
     return found
 
 
-def _described(one: Candidate, names: frozenset[str], others: list[str]) -> GeneratedCode:
+def _described(found: Candidate, names: frozenset[str], blamed: Collection[str], others: list[str]) -> GeneratedCode:
+    one = found.blamed(blamed)
     kernel, graph = one.kernel, one.graph
-    lines, why = _marked(one, names)
+    lines, why = _of_blamed(one) if one is not found else ([], "")
+    if not lines:
+        lines, why = _marked(found, names)
     code, first = _shown(kernel)
     aten = _cut(graph.aten)
     nodes = [NODE.match(line) for line in aten.split("\n")]
@@ -115,14 +127,32 @@ def _marked(one: Candidate, names: frozenset[str]) -> tuple[list[int], str]:
     if kernel.language == "extern":
         return [], ""
     if one.errors:
-        return list(one.errors), "the C++ compiler rejects what is marked"
-    own, others = one.packets
+        return list(one.errors), "the compiler rejects what is marked"
     if _is_all(one, names):
         if lines := marks.all_of(kernel.code, kernel.language, names):
             return lines, "the kernel computes nothing but the culprit"
-    elif lines := marks.told_apart(kernel.code, kernel.language, own, others):
-        return lines, f"written as {' or '.join(sorted(own - others))} is, and as nothing else in the kernel"
+    elif (said := _told_apart(one))[0]:
+        return said
     return [], "what computes the culprit cannot be told from the rest of the kernel"
+
+
+def _told_apart(one: Candidate) -> tuple[list[int], str]:
+    own, others = one.packets(one.own), one.packets(one.others)
+    lines = marks.told_apart(one.kernel.code, one.kernel.language, own, others)
+    return lines, f"written as {' or '.join(sorted(own - others))} is, and as nothing else in the kernel"
+
+
+def _of_blamed(one: Candidate) -> tuple[list[int], str]:
+    """The lines of the operators whose lowering is to blame, in a kernel that computes others as well."""
+    kernel = one.kernel
+    if one.errors or kernel.language == "extern" or not one.others:
+        return [], ""
+    lines, why = _told_apart(one)
+    if lines:
+        return lines, why
+    wrong = ", ".join(sorted(f"aten.{name}" for name in one.packets(one.own)))
+    lines = marks.left_over(kernel.code, kernel.language, one.packets(one.others))
+    return lines, f"it computes none of the other operators, so that it is {wrong}, whose lowering is to blame"
 
 
 def _is_all(one: Candidate, names: frozenset[str]) -> bool:

@@ -46,6 +46,8 @@ BY_NAME = frozenset({
     "tanh", "trunc",
 })  # fmt: skip
 """Operators whose own name stands in the code."""
+BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+WRAPPED = re.compile(r"^(?:float|double|int64_t|int32_t)?\((.*)\)$")
 SAYS_NOTHING = frozenset({
     "view", "reshape", "_unsafe_view", "expand", "permute", "t", "transpose", "unsqueeze", "squeeze", "clone", "detach", "alias", "full",
     "as_strided", "slice", "select", "getitem",
@@ -91,6 +93,30 @@ def told_apart(code: str, language: Language, own: Collection[str], others: Coll
         and any(pattern.search(text) for pattern in ours)
         and not any(pattern.search(text) for pattern in theirs)
     ]
+
+
+def left_over(code: str, language: Language, others: Collection[str]) -> list[int]:
+    """The lines, from 1, with arithmetic that is none of the ``others``; none where it is not known how one of those is written.
+
+    So a statement is found that is written as no one would expect, since its lowering is wrong. The others are not to blame, and
+    stand as single steps: ``tmp0 * tmp1``, ``tmp0.exp()``.
+    """
+    needed = set(others) - SAYS_NOTHING - CASTS
+    if not needed <= BINARY.keys() | BY_NAME:
+        return []
+    forms = [_alone(name) for name in needed]
+    return [
+        number
+        for number, sort, text in _sorts(code, language)
+        if sort == "arithmetic" and not any(form.fullmatch(WRAPPED.sub(r"\1", text)) for form in forms)
+    ]
+
+
+def _alone(name: str) -> re.Pattern[str]:
+    """How a statement looks that does nothing but this operator."""
+    if (sign := BINARY.get(name)) is not None:
+        return re.compile(rf"tmp\w+ {re.escape(sign)} tmp\w+")
+    return re.compile(rf"(?:std::|libdevice\.|tl_math\.|tl\.)?{name}\(tmp\w+\)|tmp\w+\.{name}\(\)")
 
 
 def _patterns(operators: Iterable[str]) -> Sequence[re.Pattern[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from minimizer.engine.child.environment import Place
@@ -12,6 +13,7 @@ from minimizer.engine.output_code.choose import choose
 from minimizer.engine.output_code.trace import graphs_in
 from minimizer.engine.verify.clean_runs import run_once
 from minimizer.report.generated_code import GeneratedCode
+from minimizer.report.model import Blame
 from minimizer.vocabulary import Kind
 
 TRACE_BYTES, TRACES = 16 << 20, 8
@@ -48,11 +50,24 @@ def generated_code(
     report = journal.report
     kind = report.failure.kind if report.failure is not None else None
     operators = [op for culprit in report.culprits if culprit.root for op in culprit.ops]
-    found = choose(graphs, operators, is_backward=kind is Kind.WRONG_GRADIENT, output=run.output)
+    found = choose(
+        graphs,
+        operators,
+        is_backward=kind is Kind.WRONG_GRADIENT,
+        blamed=_lowered(report.blame),
+        output=run.output,
+    )
     ended = "was stopped" if run.status is None else f"ended with exit status {run.status}"
     kernel = f"the culprit's kernel is {found.kernel}" if found is not None else "no kernel of it is the culprit's"
     journal.log(f"output code: the repro {ended} after {run.seconds:.1f} s, {len(graphs)} graphs; {kernel}")
     return found
+
+
+def _lowered(blame: Blame | None) -> list[str]:
+    """The ATen operators of which the lowering was confirmed to be to blame; none where it is another part."""
+    items = blame.items if blame is not None and blame.confirmed else []
+    found = [re.fullmatch(r"lowerings/aten\.(\w+)(?:\.\w+)?", item) for item in items]
+    return [item[1] for item in found if item is not None] if all(found) else []
 
 
 def _read(folder: Path, traces: Path) -> str:

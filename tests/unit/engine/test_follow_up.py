@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sample_reports
 
-from minimizer.engine.follow_up import FIRMER, SHARES, FollowUp
+from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
 PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
@@ -159,3 +162,32 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report.failure = Failure(kind=Kind.CRASH)
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
+
+
+@pytest.mark.parametrize(
+    ("stage", "seen", "is_read"),
+    [
+        (Stage.INDUCTOR, HOLDS, True),
+        (Stage.DECOMPOSITION, HOLDS, True),
+        (Stage.DYNAMO, HOLDS, False),
+        (Stage.CUSTOM_OP, HOLDS, False),
+        (Stage.INDUCTOR, FLICKERS, False),
+    ],
+)
+def test_generated_code_is_read_where_it_may_be_wrong(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, stage: Stage, seen: Verification, is_read: bool
+) -> None:
+    kernel, asked = sample_reports.kernel(), list[float]()
+
+    def read(*_: object, seconds: float) -> GeneratedCode:
+        asked.append(seconds)
+        return kernel
+
+    monkeypatch.setattr("minimizer.engine.follow_up.generated_code", read)
+    follow_up.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
+    follow_up.report.verification = seen
+    follow_up.journal.decide()
+    follow_up.read_code(cast(Any, SimpleNamespace(repro=None, data=None)))
+    assert follow_up.report.generated_code == (kernel if is_read else None)
+    assert asked == ([pytest.approx(max(CODE_SECONDS, follow_up.share(Step.CODE)), abs=1)] if is_read else [])
+    assert (Step.CODE.value in follow_up.report.timings) == is_read

@@ -178,6 +178,11 @@ def test_generated_code_is_folded_and_the_first_to_be_left_out() -> None:
     assert "torch.ops.aten.relu.default" in folded and "Attached" not in found.body
     assert "/home/ada" not in found.body
 
+    report.generated_code.aten += "\n# and so on" * 600
+    graphless = issue(report)
+    assert "cpp_fused_relu_0" in graphless.body and "torch.ops.aten.relu" not in graphless.body
+    assert "Attached: `report.md`" in graphless.body
+
     report.generated_code.code += "\n// and so on" * 600
     long = issue(report)
     check_form(long)

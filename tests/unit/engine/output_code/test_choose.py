@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def graphs(name: str) -> list[Graph]:
     return graphs_in((TRACES / f"{name}.log").read_text())
 
 
-def found(name: str, *operators: str, is_backward: bool = False, output: str = "") -> GeneratedCode:
-    chosen = choose(graphs(name), operators, is_backward=is_backward, output=output)
+def found(name: str, *operators: str, **more: Any) -> GeneratedCode:
+    chosen = choose(graphs(name), operators, **{"is_backward": False, **more})
     assert chosen is not None
     return chosen
 
@@ -69,6 +70,22 @@ def test_of_a_fused_kernel_only_what_no_other_operator_is_written_as() -> None:
     assert "tmp_acc0_vec + tmp" not in said, "another sum in the kernel is written so too"
 
 
+def test_of_a_decomposed_culprit_only_the_operator_whose_lowering_is_to_blame() -> None:
+    """Here tanh is lowered as a sigmoid, so that nothing that is written in the kernel is a tanh."""
+    chosen = found("wrong_tanh", "aten.gelu", blamed=["tanh"])
+    assert marked(chosen) == ["auto tmp10 = decltype(tmp9)(1) / (decltype(tmp9)(1) + std::exp(-tmp9));"]
+    assert chosen.why_marked.endswith(
+        "none of the other operators, so that it is aten.tanh, whose lowering is to blame"
+    )
+    graph = chosen.aten.split("\n")
+    assert ["aten.tanh.default" in graph[number - 1] for number in chosen.aten_marked] == [True]
+
+    whole = found("wrong_tanh", "aten.gelu", blamed=["sinh"])
+    assert len(whole.marked) == 9 and whole.why_marked == "the kernel computes nothing but the culprit"
+    erf = found("triton", "aten.gelu", blamed=["erf"])
+    assert marked(erf) == ["tmp5 = libdevice.erf(tmp4)"]
+
+
 def test_where_one_cannot_tell_no_line_is_marked() -> None:
     graph = Graph(
         code="cpp_fused_erf_special_0 = async_compile.cpp_pybinding(['float*'], r'''\nauto tmp1 = tmp0.erf();\n''')\n",
@@ -97,7 +114,7 @@ def test_what_a_library_computes_is_told_by_its_call() -> None:
 def test_lines_that_the_compiler_rejects_are_marked() -> None:
     chosen = found("cpp_error", "aten.relu", output=SAID)
     assert marked(chosen) == ["auto tmp1 = compile error!;"]
-    assert chosen.why_marked == "the C++ compiler rejects what is marked"
+    assert chosen.why_marked == "the compiler rejects what is marked"
     assert chosen.code.startswith('extern "C"')
 
 
