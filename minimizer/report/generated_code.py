@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +16,9 @@ Language = Literal["cpp", "triton", "extern"]
 Phase = Literal["forward", "backward", "inference"]
 HIGHLIGHTED: dict[Language, str] = {"cpp": "cpp", "triton": "python", "extern": "python"}
 """The language of a fenced block, or of a highlighter."""
+Shown = Literal["all", "kernel", "lines", "none"]
+"""How much of it a document shows: with the ATen graph or without, or the lines that are marked with those around them."""
+AROUND = 3
 COMMENTS = {"cpp": "//", "python": "#"}
 
 
@@ -58,23 +63,31 @@ class GeneratedCode(Part):
         return f"{said}: {self.why_marked}."
 
 
-def blocks(found: GeneratedCode | None, *, has_aten: bool = True) -> str:
-    """The code and its ATen graph as Markdown; empty where there is none."""
-    if found is None:
+def blocks(found: GeneratedCode | None, shown: Shown = "all") -> str:
+    """The code as Markdown, with its ATen graph if ``all`` is shown; empty where there is none."""
+    if found is None or shown == "none":
         return ""
     said = [f"{code(found.kernel)}, {found.what}.", escape(found.lines)]
     if found.others:
         said.append(f"Other kernels of it: {', '.join(map(code, found.others))}.")
-    parts = [" ".join(filter(None, said)), block(_with_marks(found), found.highlighted)]
-    if found.aten and has_aten:
+    text = _around_marks(found) if shown == "lines" else "\n".join(_with_marks(found))
+    parts = [" ".join(filter(None, said)), block(text, found.highlighted)]
+    if found.aten and shown == "all":
         parts += ["The ATen graph that it is generated from:", block(found.aten, "python")]
     return "\n\n".join(parts)
 
 
-def _with_marks(found: GeneratedCode) -> str:
-    """The code with a comment behind each marked line."""
+def _with_marks(found: GeneratedCode) -> list[str]:
+    """The lines of the code, with a comment behind each that is marked."""
     comment = COMMENTS[found.highlighted]
-    return "\n".join(
+    return [
         f"{line}  {comment} <-- the culprit" if number in found.marked else line
         for number, line in enumerate(found.code.split("\n"), 1)
-    )
+    ]
+
+
+def _around_marks(found: GeneratedCode) -> str:
+    """The lines that are marked, with those around them; the first where none is."""
+    near = {mark + offset for mark in found.marked or [1] for offset in range(-AROUND, AROUND + 1)}
+    kept = [line if number in near else "" for number, line in enumerate(_with_marks(found), 1)]
+    return re.sub(r"\n{2,}", "\n...\n", textwrap.dedent("\n".join(kept)).strip("\n"))

@@ -16,9 +16,9 @@ from minimizer.vocabulary import Kind, Reason
 TRACKER = "https://github.com/pytorch/pytorch/issues"
 MAX_URL = 8000
 """Characters of a link: GitHub refuses a request line of 8 KiB and more."""
-CODELESS = Cut(has_code=False)
+CODELESS = Cut(code="none")
 CUTS = (
-    Cut(), Cut(has_aten=False), CODELESS, replace(CODELESS, has_settings=False),
+    Cut(), Cut(code="kernel"), Cut(code="lines"), CODELESS, replace(CODELESS, has_settings=False),
     *(replace(CODELESS, has_settings=False, log_lines=lines) for lines in (40, 20, 10)),
     *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip

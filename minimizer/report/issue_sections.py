@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import minimizer
 from minimizer.report import sections
 from minimizer.report.figures import differences
-from minimizer.report.generated_code import blocks
+from minimizer.report.generated_code import Shown, blocks
 from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
 from minimizer.report.safe_markdown import block, code, escape, folded, table, without_folders
@@ -64,10 +64,8 @@ class Cut:
     has_settings: bool = True
     """Those that change nothing."""
     has_repro: bool = True
-    has_aten: bool = True
-    """The ATen graph beside what Inductor has generated."""
-    has_code: bool = True
-    """What Inductor has generated."""
+    code: Shown = "all"
+    """How much is shown of what Inductor has generated."""
 
 
 def title(report: Report, repro: str) -> str:
@@ -151,7 +149,7 @@ def workaround(report: Report) -> str:
 
 def generated(report: Report, cut: Cut) -> str:
     """The code that Inductor generates for the repro, folded."""
-    found = blocks(report.generated_code, has_aten=cut.has_aten) if cut.has_code else ""
+    found = blocks(report.generated_code, cut.code)
     return folded("Generated code", without_paths(found)) if found else ""
 
 

@@ -184,6 +184,12 @@ def test_generated_code_is_folded_and_the_first_to_be_left_out() -> None:
     assert "Attached: `report.md`" in graphless.body
 
     report.generated_code.code += "\n// and so on" * 600
+    excerpt = issue(report)
+    check_form(excerpt)
+    (kernel,) = re.findall(r"(?s)```cpp\n(.*?)```", excerpt.body)
+    assert kernel.count("\n") == 7 and "// <-- the culprit" in kernel and "void" not in kernel
+
+    report.generated_code.marked = list(range(1, 600))
     long = issue(report)
     check_form(long)
     assert "Generated code" not in long.body and "Attached: `report.md`" in long.body
