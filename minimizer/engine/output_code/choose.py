@@ -15,6 +15,8 @@ from minimizer.report.safe_markdown import without_folders
 MOST_CHARS, MOST_LINES = 20_000, 500
 """Of a kernel that a report shows, and of its ATen graph."""
 MOST_OTHERS = 5
+NOISE = re.compile(r";  (?:\w+ = )+None$|^ *# No stacktrace found for following nodes\n", re.MULTILINE)
+"""What a graph has that says nothing to a reader: names that are deleted, and that a line is not known."""
 BESIDE = marks.SAYS_NOTHING | marks.CASTS
 """Operators that may stand beside the culprit in a kernel that computes nothing else."""
 
@@ -106,7 +108,7 @@ def _described(found: Candidate, names: frozenset[str], blamed: Collection[str],
     if not lines:
         lines, why = _marked(found, names)
     code, first = _shown(kernel)
-    aten = _cut(graph.aten)
+    aten = _cut(NOISE.sub("", graph.aten))
     nodes = [NODE.match(line) for line in aten.split("\n")]
     return GeneratedCode(
         language=kernel.language,

@@ -80,6 +80,8 @@ def test_of_a_decomposed_culprit_only_the_operator_whose_lowering_is_to_blame() 
     graph = chosen.aten.split("\n")
     assert ["aten.tanh.default" in graph[number - 1] for number in chosen.aten_marked] == [True]
 
+    assert "None" not in chosen.aten and "stacktrace" not in chosen.aten
+
     whole = found("wrong_tanh", "aten.gelu", blamed=["sinh"])
     assert len(whole.marked) == 9 and whole.why_marked == "the kernel computes nothing but the culprit"
     erf = found("triton", "aten.gelu", blamed=["erf"])
