@@ -83,7 +83,7 @@ class FollowUp:
 
         Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
         """
-        verification, complaints = self._verified(result)
+        verification, complaints, result = self._verified(result)
         never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
         if never_fails and (firm := self._firmer(result)) is not None:
             self.journal.note(FIRMER)
@@ -102,8 +102,10 @@ class FollowUp:
         report.verification = None
         with suppress(BudgetExceeded, ChildFailed):
             firm = result.firmer(self._fails)
-            if firm is not None and self._verified(firm)[0].holds:
-                return firm
+            if firm is not None:
+                verification, _, firm = self._verified(firm)
+                if verification.holds:
+                    return firm
         for name in ("failure", "culprits", "ladder", "reduction", "verification"):
             setattr(report, name, getattr(known, name))
         result.keep(self.journal)
@@ -124,12 +126,12 @@ class FollowUp:
             **more,
         )
 
-    def _verified(self, result: Result) -> tuple[Verification, list[str]]:
-        """The verification, and what its runs complained of."""
+    def _verified(self, result: Result) -> tuple[Verification, list[str], Result]:
+        """The verification, what its runs complained of, and the result with the repro that they ran in the end."""
         with self.journal.step(Step.VERIFY):
             return self._run(result)
 
-    def _run(self, result: Result) -> tuple[Verification, list[str]]:
+    def _run(self, result: Result) -> tuple[Verification, list[str], Result]:
         repro, complaints = result.repro, list[str]()
         check = partial(
             self._check, data=result.data, runs=VERIFY_RUNS, watch=self.journal.watch_owner, on_note=complaints.append
@@ -139,7 +141,8 @@ class FollowUp:
         if missing is not None:
             # Our processes have imported more than the script has, so that the reduction could do without an import.
             repro = repro.importing(missing)
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
@@ -147,14 +150,15 @@ class FollowUp:
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
             repro = repro.importing(missing) if missing is not None else repro
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         report, reduction = self.report, self.report.reduction
         assert reduction is not None
         report.verification = verification
         self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
-        return verification, complaints
+        return verification, complaints, result
 
     def _decide(self, result: Result) -> None:
         report, verification = self.report, self.report.verification

@@ -248,7 +248,7 @@ class _Job:
         """Verify, and find out what is worth knowing beside the repro."""
         self._journal.watch()
         result = follow_up.verify(made.result)
-        patient = made.patient if result is made.result else routes.patient(result)
+        patient = made.patient if result.found is made.result.found else routes.patient(result)
         self._journal.keep()
         suspects: list[Region] = []
         if self._options.diagnosis:

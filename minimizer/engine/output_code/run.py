@@ -57,7 +57,7 @@ def generated_code(
         blamed=_lowered(report.blame),
         output=run.output,
     )
-    ended = "was stopped" if run.status is None else f"ended with exit status {run.status}"
+    ended = "was stopped" if run.status is None else f"ended with exit status {run.status} ({run.last_line[:200]})"
     kernel = f"the culprit's kernel is {found.kernel}" if found is not None else "no kernel of it is the culprit's"
     journal.log(f"output code: the repro {ended} after {run.seconds:.1f} s, {len(graphs)} graphs; {kernel}")
     return found

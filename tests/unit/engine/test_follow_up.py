@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,16 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
+from minimizer.engine.child.environment import Place
+from minimizer.engine.draft import Result
+from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Failure, Reduction, Report, Verification
+from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
@@ -50,9 +55,9 @@ def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
     journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
 
-    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str]]:
+    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str], Any]:
         report.verification = result.seen
-        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"]
+        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"], result
 
     monkeypatch.setattr(FollowUp, "_run", run)
     none = cast(Any, None)
@@ -191,3 +196,33 @@ def test_generated_code_is_read_where_it_may_be_wrong(
     assert follow_up.report.generated_code == (kernel if is_read else None)
     assert asked == ([pytest.approx(max(CODE_SECONDS, follow_up.share(Step.CODE)), abs=1)] if is_read else [])
     assert (Step.CODE.value in follow_up.report.timings) == is_read
+
+
+def test_a_repro_that_lacked_an_import_is_the_result_from_there_on(tmp_path: Path) -> None:
+    """Our own processes have imported what it uses: all that runs it later is to run what was verified."""
+    source = """
+import os, types
+import torch
+if not hasattr(torch, "part"):
+    raise SystemExit("cannot run here: module 'torch' has no attribute 'part'")
+if "TORCHDYNAMO_DISABLE" not in os.environ:
+    raise AssertionError("wrong")
+"""
+    package = tmp_path / "packages" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "part.py").touch()
+    scratch = tmp_path / "job"
+    scratch.mkdir()
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    (next((tmp_path / "env" / "lib").glob("python*")) / "site-packages" / "own.pth").write_text(str(package.parent))
+    place = Place(python=python, sandbox=choose_sandbox("off"), scratch=scratch)
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    none = cast(Any, None)
+    first = Result(Repro(source=source, lines=6, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "))
+    result = FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verify(first)
+    assert report.verification is not None and report.verification.holds
+    assert "import torch\nimport torch.part\n" in result.repro.source
+    assert journal.repro == result.repro.source

@@ -163,7 +163,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
 
     for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
         monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
-    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: verified(self, holds))
+    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
     job._settings = job._settings.model_copy(update={"toolchains": "other=/usr/bin/python3"})
     job._report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
     job._report.reduction = Reduction(one_minimal=True)
