@@ -23,6 +23,7 @@ from minimizer.engine.graph_search import FINISH_SECONDS
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
+from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
@@ -34,7 +35,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 WITNESS_SECONDS = 120.0
 """PyTorch's own tools have their time whatever the repro took: they come last, and whoever does not want to wait stops before them."""
@@ -43,8 +44,9 @@ FIRMER = (
     "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
 )
 SHARES: dict[Step, float] = {
-    Step.DIAGNOSE: 0.35,
-    Step.LAYERS: 0.20,
+    Step.DIAGNOSE: 0.30,
+    Step.CODE: 0.10,
+    Step.LAYERS: 0.15,
     Step.HEALTH: 0.20,
     Step.COMPARE: 0.10,
     Step.FURTHER: 0.15,
@@ -53,6 +55,8 @@ SHARES: dict[Step, float] = {
 before it have left, too. Together they are 1: they take at most as long as the repro has taken."""
 LEAST_SECONDS = 90.0
 """What they have together where the repro came sooner: a run of the script and a search among the compiler's parts take that."""
+CODE_SECONDS = 30.0
+"""What a run of the repro has at least: it imports torch, and compiles a few operators."""
 CHEAP_SECONDS = 60.0
 """A survey that took no longer is worth a run more of a script without a repro, to see how healthy the compiled code is."""
 SURVEY_RUNS = 2
@@ -79,7 +83,7 @@ class FollowUp:
 
         Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
         """
-        verification, complaints = self._verified(result)
+        verification, complaints, result = self._verified(result)
         never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
         if never_fails and (firm := self._firmer(result)) is not None:
             self.journal.note(FIRMER)
@@ -98,8 +102,10 @@ class FollowUp:
         report.verification = None
         with suppress(BudgetExceeded, ChildFailed):
             firm = result.firmer(self._fails)
-            if firm is not None and self._verified(firm)[0].holds:
-                return firm
+            if firm is not None:
+                verification, _, firm = self._verified(firm)
+                if verification.holds:
+                    return firm
         for name in ("failure", "culprits", "ladder", "reduction", "verification"):
             setattr(report, name, getattr(known, name))
         result.keep(self.journal)
@@ -120,12 +126,12 @@ class FollowUp:
             **more,
         )
 
-    def _verified(self, result: Result) -> tuple[Verification, list[str]]:
-        """The verification, and what its runs complained of."""
+    def _verified(self, result: Result) -> tuple[Verification, list[str], Result]:
+        """The verification, what its runs complained of, and the result with the repro that they ran in the end."""
         with self.journal.step(Step.VERIFY):
             return self._run(result)
 
-    def _run(self, result: Result) -> tuple[Verification, list[str]]:
+    def _run(self, result: Result) -> tuple[Verification, list[str], Result]:
         repro, complaints = result.repro, list[str]()
         check = partial(
             self._check, data=result.data, runs=VERIFY_RUNS, watch=self.journal.watch_owner, on_note=complaints.append
@@ -135,7 +141,8 @@ class FollowUp:
         if missing is not None:
             # Our processes have imported more than the script has, so that the reduction could do without an import.
             repro = repro.importing(missing)
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
@@ -143,14 +150,15 @@ class FollowUp:
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
             repro = repro.importing(missing) if missing is not None else repro
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         report, reduction = self.report, self.report.reduction
         assert reduction is not None
         report.verification = verification
         self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
-        return verification, complaints
+        return verification, complaints, result
 
     def _decide(self, result: Result) -> None:
         report, verification = self.report, self.report.verification
@@ -220,6 +228,17 @@ class FollowUp:
         elif find_workaround is not None:
             with self.adding(Step.DIAGNOSE):
                 find_workaround()
+
+    def read_code(self, result: Result) -> None:
+        """The code that Inductor generates for the culprit, where it is that code which is wrong."""
+        report, verification = self.report, self.report.verification
+        if verification is None or not verification.holds or report.failure is None:
+            return
+        if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
+            return
+        seconds = max(self.share(Step.CODE), min(CODE_SECONDS, self.journal.clock.left))
+        with self.adding(Step.CODE, least=CODE_SECONDS):
+            report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
 
     def describe(self, result: Result) -> list[Region]:
         """The table of layers, and the graph around the culprit. Returns regions of it that turn out to be wrong by themselves too."""

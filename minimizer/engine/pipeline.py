@@ -215,11 +215,12 @@ def follow(made: Made, parts: Parts, routes: Routes) -> None:
     job, follow_up = parts.job, parts.follow_up
     job.journal.watch()
     result = follow_up.verify(made.result)
-    patient = made.patient if result is made.result else routes.patient(result)
+    patient = made.patient if result.found is made.result.found else routes.patient(result)
     job.journal.keep()
     suspects: list[Region] = []
     if job.options.diagnosis:
         follow_up.diagnose(patient, made.find_workaround)
+        follow_up.read_code(result)
         suspects = follow_up.describe(result)
         follow_up.examine()
         follow_up.compare(result)

@@ -80,7 +80,7 @@ class _Second:
         if verification is None or not verification.holds:
             return None
         if follow_up.options.diagnosis:
-            patient = made.patient if result is made.result else routes.patient(result)
+            patient = made.patient if result.found is made.result.found else routes.patient(result)
             follow_up.diagnose(patient, made.find_workaround)
         return self._inner.repro
 

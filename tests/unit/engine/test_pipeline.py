@@ -35,7 +35,7 @@ from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 NONE = cast(Any, None)
 
@@ -171,15 +171,15 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     def over(*_: object, **__: object) -> None:
         raise BudgetExceeded("over")
 
-    for name in ("diagnose", "describe", "examine", "compare", "write_further"):
+    for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
         monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
-    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: verified(self, holds))
+    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
-    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT)
+    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
     job.report.reduction = Reduction(one_minimal=True)
     found = Result(cast(Any, None), found=cast(Any, SimpleNamespace(program=None, oracle=None)))
     pipeline.follow(Made(found, NONE, over), parts_of(job), NONE)
-    assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
+    assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.CODE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
     assert list(Step)[list(Step).index(Step.VERIFY) :] == [*seen, Step.WITNESS]
     assert [name for name in job.report.timings if name != "total"] == seen
 
