@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from children import SECONDS, script, survey
+from children import SECONDS, executor, script, survey
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
@@ -101,6 +102,17 @@ def test_a_steady_fault_is_steady_though_the_script_makes_a_folder_first(child: 
     rate = surveys.rate(case, Reproducibility(failed=1, runs=1), 2)
     case.survey.close()
     assert (rate.failed, rate.runs) == (2, 2)
+
+
+def test_a_script_in_the_machines_own_tmp_costs_its_job_no_file(tmp_path: Path, home: Path) -> None:
+    """Where that is what the sandbox shows, and our folders lie in it, nothing there is taken for what a run has left."""
+    with executor(tmp_path / "job", Path(tempfile.gettempdir()), home) as child:
+        kept = child.place.folder("golden") / "1.pt"
+        kept.write_bytes(b"values")
+        path = script(home, "import tempfile\ntempfile.NamedTemporaryFile().close()\n", "plain.py")
+        assert ended(survey(child, path)).exception is None
+        assert ended(survey(child, path)).exception is None
+        assert kept.read_bytes() == b"values"
 
 
 def rooms_with(child: Executor, name: str) -> list[Path]:

@@ -14,6 +14,8 @@ from minimizer.sandbox import Sandbox
 
 NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables of ours that a child may see."""
+SHARED_FOLDERS = ("/tmp", "/dev/shm")
+"""Folders of a sandbox that are empty when it starts, and that all its processes may write to."""
 SECRET_LENGTH = 4
 """Values shorter than this are no secrets, and would be found everywhere."""
 
@@ -49,6 +51,15 @@ class Place:
     def origin(self) -> Path:
         """What the working folder of every run of the script begins as. Children may read it."""
         return self.private("origin")
+
+    def emptied(self) -> tuple[str, ...]:
+        """The shared folders that are the sandbox's own: what runs leave there is removed between them.
+
+        Where one of the machine's is shown in its place, as ``/tmp`` is for a script that lies in it, our own folders lie in it too.
+        """
+        shown = [Path(path) for path in self.read]
+        is_own = {name: not any(Path(name).is_relative_to(path) for path in shown) for name in SHARED_FOLDERS}
+        return tuple(name for name in SHARED_FOLDERS if self.sandbox.is_strong and is_own[name])
 
     def lay_out(self, work: Path) -> Path:
         """Make a working folder for a run in a sandbox of its own, and return it."""

@@ -25,8 +25,6 @@ from minimizer.errors import ChildFailed, WorkerTrouble
 
 RERUN, EXACT = "rerun", "exact_run"
 """The trials that run a whole script."""
-SHARED_FOLDERS = ("/tmp", "/dev/shm")
-"""What all runs of a job see beside their rooms, where the sandbox has its own."""
 
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
@@ -171,8 +169,8 @@ class Executor:
         """
         room = {"rooms": str(self.place.scratch / "rooms"), "origin": str(self.place.origin)}
         with self._starting_run:
-            is_alone = self._runs == 0 and self.place.sandbox.is_strong
-            task = self._connection.send(op, {**request, **room, "clear": SHARED_FOLDERS if is_alone else ()}, timeout)
+            clear = self.place.emptied() if self._runs == 0 else ()
+            task = self._connection.send(op, {**request, **room, "clear": clear}, timeout)
             self._runs += 1
         try:
             yield task
