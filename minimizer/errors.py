@@ -71,6 +71,10 @@ class Cancelled(MinimizerError):
     """The job was cancelled by its owner."""
 
 
+class Skipped(MinimizerError):
+    """The owner of the job does not want to wait for a step that only adds to the report."""
+
+
 class ChildFailed(MinimizerError):
     """The sandboxed child died as a whole or answered with something we do not accept."""
 

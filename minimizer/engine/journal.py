@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.errors import BudgetExceeded, Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened
 from minimizer.sink import REPROS, Sink
@@ -41,6 +41,7 @@ class Journal:
         self._step_started = self._started
         self.decided_at: float | None = None
         """When the verdict was reached, in seconds since the job began: from there on a job that is stopped keeps it."""
+        self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
 
@@ -88,6 +89,17 @@ class Journal:
             self._budget = before
 
     @contextmanager
+    def skippable(self, step: Step) -> Iterator[None]:
+        """Inside, the owner of the job may skip this step, and is told so."""
+        self._skippable = step
+        self._tell()
+        try:
+            yield
+        finally:
+            self._skippable = None
+            self._tell()
+
+    @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
         """Inside, neither a cancellation nor the budget is noticed, for at most this long: the result so far is written."""
         self._undisturbed_until = self.elapsed + seconds
@@ -101,6 +113,7 @@ class Journal:
 
         Raises:
             Cancelled: the owner asked for it.
+            Skipped: the owner does not want to wait for this step.
             BudgetExceeded: the time is used up.
         """
         self._tick()
@@ -116,11 +129,14 @@ class Journal:
 
         Raises:
             Cancelled: the owner asked for it.
+            Skipped: the owner does not want to wait for this step.
             BudgetExceeded: the job takes more of something else than it may.
         """
         self._tick()
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
+        if self._skippable is not None and self.sink.skipped() == self._skippable:
+            raise Skipped(f"{self._skippable} was skipped")
         self.guard()
 
     def event(self, type_: str, **data: Any) -> None:
@@ -182,7 +198,9 @@ class Journal:
         """Tell how far the work is: what was told before still holds, and the clock goes on."""
         self._told_at = self.elapsed
         decided = self.decided_at is not None
-        times = {"elapsed": round(self._told_at, 1), "budget": self._whole, "decided": decided}
+        times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self._whole, "decided": decided}
+        if decided:
+            times["skippable"] = self._skippable
         self.sink.event("progress", **times, **{**self._progress, **data})
 
     def log(self, text: str) -> None:

@@ -730,6 +730,20 @@ def test_one_stops_behind_the_verdict_and_the_page_follows(page: Page, store: St
     assert complaints == []
 
 
+def test_one_skips_the_step_at_work(page: Page, store: Store, complaints: list[str]) -> None:
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    store.put_report(hands.claim, minimized_report())
+    hands.event("step", step="diagnose", state="started")
+    hands.event("progress", nodes=1, elapsed=9.0, decided=True, skippable="diagnose")
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    page.get_by_role("button", name="Skip this step").click()
+    expect(page.get_by_role("button", name="Skipping…")).to_be_disabled()
+    assert store.heartbeat(hands.claim, 60).skip == "diagnose"
+    hands.event("progress", nodes=1, elapsed=10.0, decided=True, skippable="layers")
+    expect(page.get_by_role("button", name="Skip this step")).to_be_enabled()
+    assert complaints == []
+
+
 def test_api_documentation_works_without_a_network(
     page: Page, address: str, complaints: list[str], screenshot: Screenshot
 ) -> None:

@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import InvalidOption, UserError
 from minimizer.service.archive import MAX_BYTES, MAX_FILES, is_zip
-from minimizer.store import DEFAULT_PROJECT, Job, JobActive, StoreError
+from minimizer.store import DEFAULT_PROJECT, Job, JobActive, NothingToSkip, StoreError
 from minimizer.vocabulary import Kind, Status
 from web import filters
 from web.access.table import home, identity, submitter
@@ -113,6 +113,14 @@ def edit(job_id: str) -> str:
 @pages.post("/jobs/<job_id>/cancel")
 def cancel(job_id: str) -> BaseResponse:
     return _to(service().store.request_cancel(job_id))
+
+
+@pages.post("/jobs/<job_id>/skip")
+def skip(job_id: str) -> BaseResponse:
+    try:
+        return _to(service().store.request_skip(job_id, request.form.get("step")))
+    except NothingToSkip:  # the step has ended by itself
+        return _to(service().store.job(job_id))
 
 
 @pages.post("/jobs/<job_id>/retry")

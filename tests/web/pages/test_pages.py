@@ -353,6 +353,22 @@ def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClien
     assert "Stopping" in client.get(url).text
 
 
+def test_a_step_behind_the_repro_can_be_skipped(client: FlaskClient, store: Store, hands: Hands) -> None:
+    url = f"/jobs/{hands.claim.job_id}"
+    store.put_report(hands.claim, minimized_report())
+    hands.event("progress", elapsed=9.0, decided=True, skippable=None)
+    assert "Skip this step" not in client.get(url).text
+    hands.event("progress", elapsed=9.0, decided=True, skippable="layers")
+    page = client.get(url).text
+    assert ">Skip this step<" in page and 'value="layers"' in page
+    assert client.post(f"{url}/skip", data={"step": "diagnose"}).status_code == 303
+    assert store.job(hands.claim.job_id).skip_requested is None, "that one has ended by itself"
+    assert client.post(f"{url}/skip", data={"step": "layers"}).status_code == 303
+    assert ">Skipping…<" in client.get(url).text
+    hands.event("progress", elapsed=9.0, decided=True, skippable="health")
+    assert ">Skip this step<" in client.get(url).text
+
+
 def test_the_steps_of_the_page_are_in_their_order_and_add_up(client: FlaskClient, hands: Hands) -> None:
     for step, seconds in ((Step.REDUCE, 70), (Step.BLAME, 5), (Step.REDUCE, 50)):
         hands.event("step", step=step, state="started")
