@@ -181,8 +181,9 @@ class LiveView:
                 rows.append(Text(f"✓ {step.what}  {seconds:.1f} s", style="dim"))
         rows.append(Text(self._numbers(now - self._started)))
         if self._progress.get("decided") and self._decided:
-            skips = f" {self._skips}" if self._progress.get("skippable") and self._skips else ""
-            rows.append(Text(f"{self._decided}{skips}"))
+            rows.append(Text(self._decided))
+        if self._progress.get("skippable") and self._skips:
+            rows.append(Text(self._skips))
         return Group(*rows)
 
     def _numbers(self, elapsed: float) -> str:

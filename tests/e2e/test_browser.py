@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Flag, GraphNode, Layer, Report, Witness, Workaround
-from minimizer.store import Claim, Store
+from minimizer.store import Claim, NewJob, Store
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 
 Screenshot = Callable[[str], None]
@@ -387,6 +389,8 @@ def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: 
     expect(page.get_by_role("heading", name="The command line", level=1)).to_be_visible()
     page.get_by_role("link", name="minimizer doctor", exact=True).click()
     expect(page.get_by_role("heading", name="minimizer doctor")).to_be_in_viewport()
+    page.get_by_role("link", name="The REST interface").click()
+    expect(page.get_by_role("heading", name="Submit", exact=True)).to_be_visible()
     page.get_by_role("link", name="API explorer").click()
     expect(page.get_by_text("Submit a script")).to_be_visible()
     assert all(url.startswith((address, "data:")) for url in asked)
@@ -712,6 +716,34 @@ def test_edit_and_run_again(page: Page, store: Store, complaints: list[str]) -> 
     expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
     (again,) = (job for job in store.jobs()[0] if job.id != done.id)
     assert (again.filename, again.options) == ("model.py", options.model_copy(update={"steps": 4}))
+    assert complaints == []
+
+
+def test_a_project_is_edited_and_run_again(page: Page, store: Store, complaints: list[str]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("main.py", SCRIPT)
+        archive.writestr("net/model.py", "x = 1\n")
+    ((job, _),) = store.submit_many([NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())])
+    done = Hands(store, job).minimize()
+    page.goto(f"/jobs/{done.id}")
+    page.get_by_role("button", name="Edit and run again").click()
+    with_it = page.get_by_label("Send the 1 other file of its project with it")
+    expect(with_it).to_be_checked()
+    expect(page.get_by_text("net/model.py").first).to_be_visible()
+    page.get_by_label("Script", exact=True).fill("import net.model\n")
+    with_it.uncheck()
+    page.reload()
+    expect(page.get_by_label("Script", exact=True)).to_have_value("import net.model\n")
+    expect(with_it).not_to_be_checked()
+    with_it.check()
+    page.get_by_role("button", name="Minimize it").click()
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    (again,) = (one for one in store.jobs()[0] if one.id != done.id)
+    assert store.script(again.id) == b"import net.model\n"
+    packed = store.archive(again.id)
+    assert packed is not None
+    assert zipfile.ZipFile(io.BytesIO(packed)).namelist() == ["main.py", "net/model.py"]
     assert complaints == []
 
 

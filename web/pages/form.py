@@ -13,7 +13,6 @@ from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options
 from minimizer.service.archive import is_zip
 from minimizer.settings import Settings
-from minimizer.store import Job
 from web.examples import EXAMPLES
 from web.submission import Submission, check, check_archive, clean_filename, toolchains
 
@@ -83,6 +82,10 @@ class Draft:
     """The name of a file that was sent beside a text that somebody has typed."""
     main: str = ""
     """Of an archive: which of its files is the script; empty for the default."""
+    base: str = ""
+    """The job whose other files go with the script."""
+    beside: tuple[str, ...] = ()
+    """Their names."""
     error: str = ""
     is_of_file: bool = False
     """Whether the error is said beside the chooser of files, and not at the top."""
@@ -112,17 +115,15 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     filename = form.get("filename", "") if is_kept else name or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
     draft = Draft(
-        shown.decode(errors="replace"), filename, values, form.get("project", ""), rival, form.get("main", "").strip()
+        shown.decode(errors="replace"),
+        filename,
+        values,
+        form.get("project", ""),
+        rival,
+        form.get("main", "").strip(),
+        form.get("base", ""),
     )
     return script, draft
-
-
-def again(job: Job, script: bytes) -> Draft:
-    """The form as it would have been filled in for a job."""
-    values = {name: "" if value is None else str(value) for name, value in job.options.model_dump().items()}
-    values |= {"args": shlex.join(job.options.args), "env": ", ".join(job.options.env)}
-    values |= {name: "on" if getattr(job.options, name) else "" for name in SWITCHES}
-    return Draft(script.decode(errors="replace"), job.filename, values, job.project)
 
 
 def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:

@@ -17,8 +17,8 @@ from web.access.table import home, identity, submitter
 from web.api.schemas import RetryQuery
 from web.examples import EXAMPLES, example
 from web.job_page.verdict import KINDS
+from web.pages import again, job_view
 from web.pages import form as forms
-from web.pages import job_view
 from web.problems import Problem, problem_of
 from web.service import service
 
@@ -49,7 +49,8 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
     here = service()
     script, draft = forms.read(request.form, request.files, here.settings)
     try:
-        submission = forms.submission(script, draft, here.settings)
+        sent, draft = again.joined(script, draft, here.store, identity().sees)
+        submission = forms.submission(sent, draft, here.settings)
         ((job, created),) = here.submit([submission], home(draft.project), submitter(here.settings))
     except (UserError, StoreError, Problem) as error:
         problem = problem_of(error)
@@ -104,10 +105,7 @@ def script(job_id: str) -> str:
 @pages.get("/jobs/<job_id>/edit")
 def edit(job_id: str) -> str:
     store = service().store
-    job = store.job(job_id)
-    if job.has_archive:
-        abort(404, "This job came as an archive, which the form cannot hold.")
-    return _form(forms.again(job, store.script(job_id)))
+    return _form(again.draft_of(store.job(job_id), store))
 
 
 @pages.post("/jobs/<job_id>/cancel")

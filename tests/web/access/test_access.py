@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -19,7 +20,7 @@ from werkzeug.test import TestResponse
 from minimizer.options import Options
 from minimizer.report.identity import fingerprint
 from minimizer.settings import Settings
-from minimizer.store import Job, Store
+from minimizer.store import Job, NewJob, Store
 from minimizer.vocabulary import Role, Scope
 from web.access.passwords import hash_password
 
@@ -245,6 +246,20 @@ def test_every_route_opens_to_those_it_should(
         if "retry" in rule and response.status_code < 400:
             store.request_cancel(job.id)
             store.delete(job.id)
+
+
+def test_files_of_a_foreign_job_go_with_no_script(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    """The form names the job that files are taken from, and a form is written by whoever sends it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("main.py", SCRIPT)
+        archive.writestr("secret.py", "key = 1\n")
+    new = NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())
+    ((foreign, _),) = store.submit_many([new], project="theirs")
+    sent = {"source": "x = 1", "base": foreign.id, "project": "ours"}
+    refused = client.post("/jobs", data=sent, headers=bearer(tokens["owner"]))
+    assert refused.status_code == 404 and "secret.py" not in refused.text
+    assert client.post("/jobs", data={**sent, "base": ""}, headers=bearer(tokens["owner"])).status_code == 303
 
 
 def test_lists_hold_only_what_is_open(client: FlaskClient, store: Store, job: Job, tokens: dict[str, str]) -> None:

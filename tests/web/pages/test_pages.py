@@ -131,6 +131,70 @@ def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Stor
     assert (job.filename, job.has_archive, store.script(job.id)) == ("train/run.py", True, b"import ops\n")
 
 
+PROJECT = {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n", "train/sizes.json": "[]"}
+
+
+@pytest.fixture
+def project(client: FlaskClient, store: Store) -> Job:
+    """A job that came as a zip file."""
+    response = send_zip(client, PROJECT, main="train/run.py", budget="77", witness="on", diagnosis="on")
+    return store.job(response.headers["Location"].rpartition("/")[2])
+
+
+def again(client: FlaskClient, store: Store, source: str, **fields: str) -> Job:
+    response = client.post("/jobs", data={"source": source, "witness": "on", "diagnosis": "on", **fields})
+    assert response.status_code == 303, response.text
+    return store.job(urlsplit(response.headers["Location"]).path.rpartition("/")[2])
+
+
+def files_of(store: Store, job: Job) -> dict[str, str]:
+    packed = store.archive(job.id)
+    assert packed is not None
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_a_job_that_came_as_an_archive_is_edited_with_its_files_beside(
+    client: FlaskClient, store: Store, project: Job
+) -> None:
+    Hands(store, project).minimize()
+    assert f'href="/jobs/{project.id}/edit"' in client.get(f"/jobs/{project.id}").text
+    page = client.get(f"/jobs/{project.id}/edit").text
+    assert "import ops" in page and 'value="train/run.py" readonly' in page and 'value="77"' in page
+    assert "Send the 2 other files of its project with it" in page and "<code>train/ops.py</code>" in page
+    edited = again(client, store, "import ops\r\nops.x\r\n", filename="train/run.py", base=project.id, budget="60")
+    assert (edited.filename, edited.options.budget) == ("train/run.py", 60)
+    assert store.script(edited.id) == b"import ops\nops.x\n"
+    assert files_of(store, edited) == {**PROJECT, "train/run.py": "import ops\nops.x\n"}
+    same = again(client, store, PROJECT["train/run.py"], base=project.id, budget="77")
+    assert same.id == project.id, "nothing was changed, so it is the same question"
+
+
+def test_a_script_is_sent_without_the_files_that_were_beside_it(
+    client: FlaskClient, store: Store, project: Job
+) -> None:
+    alone = again(client, store, "x = 1\n", filename="train/run.py")
+    assert (alone.filename, alone.has_archive) == ("run.py", False)
+
+
+def test_another_project_takes_the_place_of_the_files_beside(client: FlaskClient, store: Store, project: Job) -> None:
+    response = send_zip(client, {"main.py": "y = 2\n"}, base=project.id)
+    job = store.job(response.headers["Location"].rpartition("/")[2])
+    assert files_of(store, job) == {"main.py": "y = 2\n"}
+
+
+def test_what_is_refused_of_an_edited_project_is_not_lost(client: FlaskClient, store: Store, project: Job) -> None:
+    refused = client.post("/jobs", data={"source": "def f(:", "base": project.id})
+    assert refused.status_code == 422 and "train/run.py is not Python" in refused.text
+    assert "def f(:" in refused.text and f'name="base" value="{project.id}"' in refused.text
+    empty = client.post("/jobs", data={"source": " ", "base": project.id})
+    assert empty.status_code == 422 and "There is no script yet" in empty.text
+    store.request_cancel(project.id)
+    store.delete(project.id)
+    gone = client.post("/jobs", data={"source": "x = 1", "base": project.id})
+    assert gone.status_code == 404 and "x = 1" in gone.text and 'name="base"' not in gone.text
+
+
 @pytest.mark.parametrize(
     ("files", "fields", "words"),
     [
