@@ -404,6 +404,39 @@ OUT_OF_REACH = """
 """
 
 
+EDGES = """
+table => {
+  const box = table.closest(".scroll");
+  box.style.height = `${box.offsetHeight}px`;
+  table.style.visibility = "hidden";
+  const { left, right, top } = box.getBoundingClientRect();
+  return { left, right, top: top + 10 };
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_shows_at_which_end_it_goes_on(page: Page, store: Store, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": 390, "height": 900})
+    store.submit(SCRIPT, "model.py", Options(device="cuda"))
+    page.goto("/workers")
+    table = page.locator(".scroll table").first
+    edges = table.evaluate(EDGES)
+
+    def at(edge: str) -> bytes:
+        x = edges["left"] + 1 if edge == "left" else edges["right"] - 7
+        return page.screenshot(clip={"x": x, "y": edges["top"], "width": 6, "height": 20}, animations="disabled")
+
+    plain, shaded = at("left"), at("right")
+    assert plain != shaded
+    table.evaluate("table => { const box = table.closest('.scroll'); box.scrollLeft = box.scrollWidth; }")
+    assert at("right") == plain and at("left") not in (plain, shaded), "the shadow is on the other side, and mirrored"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    edges = table.evaluate(EDGES)
+    assert at("left") == at("right"), "where all of it is seen there is none"
+
+
 def test_keyboard_focus_is_seen(page: Page, store: Store) -> None:
     Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
     for path in ("/", "/jobs", "/failures", "/docs/index"):
@@ -774,6 +807,43 @@ def test_one_skips_the_step_at_work(page: Page, store: Store, complaints: list[s
     hands.event("progress", nodes=1, elapsed=10.0, decided=True, skippable="layers")
     expect(page.get_by_role("button", name="Skip this step")).to_be_enabled()
     assert complaints == []
+
+
+EXPLORER_CONTRAST = """
+() => {
+  const parts = color => (color.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = rgb => rgb.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = one => {
+    for (; one; one = one.parentElement) {
+      const color = parts(getComputedStyle(one).backgroundColor);
+      if (color.length === 3 || color[3] > 0.5) return color;
+    }
+  };
+  const faint = [];
+  for (const one of document.querySelectorAll("#swagger *")) {
+    const says = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    if (!says || !one.getClientRects().length) continue;
+    const [low, high] = [light(parts(getComputedStyle(one).color)), light(behind(one))].sort((a, b) => a - b);
+    if ((high + 0.05) / (low + 0.05) < 3) faint.push(one.outerHTML.slice(0, 120));
+  }
+  return faint;
+}
+"""
+"""What is hard to read of the explorer, its own buttons and labels aside."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_api_explorer_is_readable(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto("/docs")
+    page.get_by_text("Submit a script").click()
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_role("button", name="Execute")).to_be_visible()
+    own = re.compile(r'class="[^"]*(btn|opblock-summary-method|version|authorize)|<span>Authorize|Execute')
+    assert [one for one in page.evaluate(EXPLORER_CONTRAST) if not own.search(one)] == []
+    turned = page.locator("#swagger").evaluate("one => getComputedStyle(one).filter")
+    assert (turned != "none") == (scheme == "dark")
 
 
 def test_api_documentation_works_without_a_network(
