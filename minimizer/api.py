@@ -58,7 +58,7 @@ def minimize(
 
     Raises:
         UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
-        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter.
+        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter that has torch.
     """
     if "toolchain" in options:
         raise InvalidOption("option 'toolchain': names an interpreter of a service; here it is python=PATH")
@@ -84,11 +84,11 @@ def minimize(
         raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
 
     from minimizer.engine.pipeline import minimize as run
-    from minimizer.sandbox import choose_sandbox, real_interpreter
+    from minimizer.sandbox import choose_sandbox, require_torch
 
     choose_sandbox(sandbox)
     if interpreter is not None:
-        real_interpreter(interpreter)  # which says so at once if it is none
+        require_torch(interpreter)  # which says at once if it is none, too
     try:
         sink = FolderSink(folder, on_event or (lambda event: None))
     except OSError as error:

@@ -18,7 +18,7 @@ from minimizer.cli import keys
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
 from minimizer.cli.progress import KEPT, SKIP_KEY, SKIPS, View, open_view
-from minimizer.cli.verdict import verdict_lines
+from minimizer.cli.verdict import on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
@@ -188,7 +188,7 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return
-    for line in verdict_lines(report.to_json(), folder):
+    for line in on_terminal(verdict_lines(report.to_json(), folder)):
         click.echo(line)
 
 
@@ -196,13 +196,13 @@ def _require_tools(mode: Mode, interpreter: Path | None) -> None:
     """Refuse at once, and not in a report, what was asked for and cannot be had here.
 
     Raises:
-        MissingTool: bubblewrap is required and does not work, or the interpreter is none.
+        MissingTool: bubblewrap is required and does not work, or the interpreter is none or has no torch.
     """
-    from minimizer.sandbox import choose_sandbox, real_interpreter
+    from minimizer.sandbox import choose_sandbox, require_torch
 
     choose_sandbox(mode)
     if interpreter is not None:
-        real_interpreter(interpreter)
+        require_torch(interpreter)
 
 
 def _require_set(names: list[str]) -> None:

@@ -260,6 +260,12 @@ def part(report: Report) -> str:
     return said + on_script[blame.confirmed_on_script]
 
 
+def _before(where: str) -> str:
+    """The place of a workaround, with the line that it quotes as code."""
+    before, bracket, quoted = where.partition(" (")
+    return f"{escape(before)} ({code(quoted[:-1])})" if before.startswith("before line ") and bracket else escape(where)
+
+
 def workaround(report: Report) -> str:
     if report.workaround is None:
         return "unknown" if report.failure else ""
@@ -267,7 +273,7 @@ def workaround(report: Report) -> str:
     if not workaround.code:
         return escape(workaround.what) or "unknown"
     said = "With this the script passes" if workaround.verified else "Not verified"
-    where = f", {escape(workaround.where)}" if workaround.where and not workaround.diff else ""
+    where = f", {_before(workaround.where)}" if workaround.where and not workaround.diff else ""
     cost = f"\n\nWhat it does: {escape(workaround.what)}." if workaround.what else ""
     shown = block(workaround.diff, "diff") if workaround.diff else block(workaround.code, "python")
     return f"{said}{where}:\n\n{shown}{cost}"

@@ -12,7 +12,7 @@ import pytest
 
 import minimizer
 from minimizer.report.model import Report
-from minimizer.vocabulary import Status
+from minimizer.vocabulary import Reason, Status
 
 
 @pytest.fixture
@@ -108,3 +108,12 @@ def test_a_setting_of_the_environment_is_told_from_an_option(
     with pytest.raises(minimizer.UserError, match="MINIMIZER_PORT: Input should be a valid integer"):
         minimizer.minimize("train.py")
     assert calls == []
+
+
+def test_a_report_is_printed_as_its_verdict_and_shown_as_its_document(tmp_path: Path) -> None:
+    report = Report(status=Status.PARTIAL, reason=Reason.BUDGET, summary="It fails.", notes=["a note\n"] * 100)
+    assert str(report) == "partial (budget): It fails." == report._repr_markdown_()
+    report.folder = tmp_path
+    assert str(report) == f"partial (budget): It fails.\n{tmp_path}"
+    (tmp_path / "report.md").write_text("# It fails")
+    assert report._repr_markdown_() == "# It fails"

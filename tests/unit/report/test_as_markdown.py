@@ -233,10 +233,10 @@ def test_settings_that_change_nothing_are_folded_away() -> None:
 def test_a_workaround_says_where_it_goes_and_what_it_costs() -> None:
     report = full()
     report.workaround = Workaround(
-        code="a = 1", verified=True, where="before line 3: x = 2", what="one module runs in eager"
+        code="a = 1", verified=True, where="before line 3 (x = 2)", what="one module runs in eager"
     )
     text = render(report, script_name="a.py", repro=REPRO)
-    assert "With this the script passes, before line 3: x = 2:\n\n```python\na = 1\n```" in text
+    assert "With this the script passes, before line 3 (`x = 2`):\n\n```python\na = 1\n```" in text
     assert "What it does: one module runs in eager." in text
 
 
