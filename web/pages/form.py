@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from werkzeug.datastructures import FileStorage, MultiDict
@@ -58,7 +59,7 @@ def fields(settings: Settings) -> list[Field]:
         ),
         Field("target", "Target", "text", "Left empty: the first in the order of execution.", placeholder="blocks.7"),
         Field("steps", "Compiled calls", "number", "Left empty: eight of every graph."),
-        Field("hang_after", "Hang after", "number", "Seconds. Left empty: 60, or 20 times what eager takes."),
+        Field("hang_after", "Hang after", "number", "Left empty: 60, or 20 times what eager takes."),
         Field("nproc", "Processes", "number", "More than one: as torchrun starts them."),
         Field("diagnosis", "Diagnosis", "checkbox"),
         Field("witness", "PyTorch's minifier", "checkbox"),
@@ -87,6 +88,8 @@ class Draft:
     beside: tuple[str, ...] = ()
     """Their names."""
     error: str = ""
+    faults: tuple[str, ...] = ()
+    """The options that the error speaks of."""
     is_of_file: bool = False
     """Whether the error is said beside the chooser of files, and not at the top."""
 
@@ -144,6 +147,15 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
     return check(script, draft.filename, _options(draft.values), settings)
 
 
+def refused(draft: Draft, detail: str, faults: Sequence[str], settings: Settings) -> Draft:
+    """The draft to show again, with what is wrong with it; options are called as their fields are."""
+    labels = {option.name: option.label for option in fields(settings)}
+    for name in faults:
+        if name in labels:
+            detail = re.sub(rf"option '{re.escape(name)}(?:\.\d+)?'", labels[name], detail)
+    return replace(draft, error=detail, faults=tuple(name for name in faults if name in labels))
+
+
 def _is_own(typed: bytes) -> bool:
     """Whether a text is more than an example that nobody has touched."""
     text = typed.decode(errors="replace").strip()
@@ -157,7 +169,7 @@ def _options(values: Mapping[str, str]) -> dict[str, object]:
     try:
         options["args"] = shlex.split(values.get("args", ""))
     except ValueError as error:
-        raise InvalidOption(f"option 'args': {error}") from None
+        raise InvalidOption(f"option 'args': {error}", "args") from None
     options["env"] = [name for name in values.get("env", "").replace(",", " ").split() if name]
     return options
 

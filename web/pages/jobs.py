@@ -57,8 +57,9 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
         if problem is None:
             raise
         is_of_file = is_zip(script) and not isinstance(error, InvalidOption | StoreError)
-        refused = replace(draft, error=problem.detail, is_of_file=is_of_file)
-        return _form(refused), problem.status, problem.headers
+        faults = error.names if isinstance(error, InvalidOption) else ()
+        refused = forms.refused(draft, problem.detail, faults, here.settings)
+        return _form(replace(refused, is_of_file=is_of_file)), problem.status, problem.headers
     asked_before = True if not created and job.status.is_final else None
     return redirect(url_for("pages.job", job_id=job.id, asked_before=asked_before), 303)
 

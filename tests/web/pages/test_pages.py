@@ -78,8 +78,8 @@ def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     [
         ({"source": " "}, 422, "There is no script yet"),
         ({"source": "def f(:"}, 422, "is not Python"),
-        ({"source": "x = 1", "budget": "soon"}, 422, "&#39;budget&#39;"),
-        ({"source": "x = 1", "args": "'"}, 422, "&#39;args&#39;"),
+        ({"source": "x = 1", "budget": "soon"}, 422, "Time budget: &#39;soon&#39; is no whole number"),
+        ({"source": "x = 1", "args": "'"}, 422, "Arguments: No closing quotation"),
         ({"source": "x = 1\n" * 1000}, 413, "at most 4,096"),
     ],
 )
@@ -94,6 +94,16 @@ def test_refused_form_keeps_what_was_typed(
     for name in ("budget", "args"):
         if name in fields:
             assert f'value="{fields[name]}"'.replace("'", "&#39;") in response.text
+
+
+def test_the_field_of_an_option_that_is_refused_is_marked(client: FlaskClient) -> None:
+    fields = {"source": "x = 1", "budget": "90000", "env": "NO-NAME", "witness": "on", "diagnosis": "on"}
+    page = client.post("/jobs", data=fields).text
+    assert "Time budget: &#39;90000&#39; is too large: at most 86,400; Environment: " in page
+    assert re.search(r'<details class="options"\s+open', page), "a field that is to be mended is seen"
+    invalid = re.findall(r'<(?:input|textarea|select)[^>]*aria-invalid="true"[^>]*>', page)
+    assert [re.findall(r'name="(\w+)"', field)[0] for field in invalid] == ["budget", "env"]
+    assert all('aria-describedby="refusal h-' in field for field in invalid)
 
 
 def test_refused_file_is_not_lost(client: FlaskClient) -> None:
@@ -220,7 +230,7 @@ def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskCli
     response = send_zip(client, {"main.py": "x = 1"}, budget="1")
     assert response.status_code == 422
     before, _, chooser = response.text.partition("data-drop>")
-    assert "option &#39;budget&#39;" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
+    assert "Time budget: &#39;1&#39; is too small: at least 10" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
