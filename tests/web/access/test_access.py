@@ -666,6 +666,7 @@ def test_without_access_control_there_is_nothing_to_log_into(settings: Settings,
         page = client.get("/", headers={"Accept": "text/html"}).text
         assert "Sign out" not in page and "Tokens" not in page
         refused(client.post("/api/v1/tokens", json={"name": "x"}), 409, "Access control is off")
+        refused(client.get("/tokens"), 409, "Access control is off")
         upload = {"script": (io.BytesIO(SCRIPT), "model.py")}
         assert client.post("/api/v1/jobs", data=upload).get_json()["submitted_by"] == ""
     assert store.users() == []

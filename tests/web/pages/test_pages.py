@@ -230,7 +230,10 @@ def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskCli
     response = send_zip(client, {"main.py": "x = 1"}, budget="1")
     assert response.status_code == 422
     before, _, chooser = response.text.partition("data-drop>")
-    assert "Time budget: &#39;1&#39; is too small: at least 10" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
+    assert (
+        "Time budget: &#39;1&#39; is too small: at least 10" in before
+        and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
+    )
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
