@@ -34,7 +34,10 @@ def require_apart(option: str, script: Path, folder: Path) -> None:
 
 
 class Sink(Protocol):
-    """What the engine needs of the outside world."""
+    """What the engine needs of the outside world.
+
+    An event may come from any thread, and no two at once.
+    """
 
     def event(self, type_: str, **data: Any) -> None:
         """Tell of progress.

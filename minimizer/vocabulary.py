@@ -118,6 +118,10 @@ class Step(StrEnum):
         "diagnose", "Diagnose", "looking for the part of that stage to blame and a workaround",
         "Finding the part of that stage that is at fault, and a way around it",
     )  # fmt: skip
+    CODE = (
+        "code", "Code", "reading the code that the compiler generates",
+        "Reading the code that the compiler generates for repro.py",
+    )  # fmt: skip
     LAYERS = "layers", "Layers", "measuring layers", "Measuring every layer, and the graph around the culprit"
     HEALTH = "health", "Health", "measuring the compiled code", "Measuring the health of what was compiled"
     COMPARE = (

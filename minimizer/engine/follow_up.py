@@ -23,6 +23,7 @@ from minimizer.engine.graph_search import FINISH_SECONDS
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
+from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
@@ -34,7 +35,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 WITNESS_SECONDS = 120.0
 """PyTorch's own tools have their time whatever the repro took: they come last, and whoever does not want to wait stops before them."""
@@ -43,8 +44,9 @@ FIRMER = (
     "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
 )
 SHARES: dict[Step, float] = {
-    Step.DIAGNOSE: 0.35,
-    Step.LAYERS: 0.20,
+    Step.DIAGNOSE: 0.30,
+    Step.CODE: 0.10,
+    Step.LAYERS: 0.15,
     Step.HEALTH: 0.20,
     Step.COMPARE: 0.10,
     Step.FURTHER: 0.15,
@@ -53,6 +55,8 @@ SHARES: dict[Step, float] = {
 before it have left, too. Together they are 1: they take at most as long as the repro has taken."""
 LEAST_SECONDS = 90.0
 """What they have together where the repro came sooner: a run of the script and a search among the compiler's parts take that."""
+CODE_SECONDS = 30.0
+"""What a run of the repro has at least: it imports torch, and compiles a few operators."""
 CHEAP_SECONDS = 60.0
 """A survey that took no longer is worth a run more of a script without a repro, to see how healthy the compiled code is."""
 SURVEY_RUNS = 2
@@ -79,7 +83,7 @@ class FollowUp:
 
         Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
         """
-        verification, complaints = self._verified(result)
+        verification, complaints, result = self._verified(result)
         never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
         if never_fails and (firm := self._firmer(result)) is not None:
             self.journal.note(FIRMER)
@@ -98,8 +102,10 @@ class FollowUp:
         report.verification = None
         with suppress(BudgetExceeded, ChildFailed):
             firm = result.firmer(self._fails)
-            if firm is not None and self._verified(firm)[0].holds:
-                return firm
+            if firm is not None:
+                verification, _, firm = self._verified(firm)
+                if verification.holds:
+                    return firm
         for name in ("failure", "culprits", "ladder", "reduction", "verification"):
             setattr(report, name, getattr(known, name))
         result.keep(self.journal)
@@ -116,16 +122,16 @@ class FollowUp:
             sandbox=self.place.sandbox,
             python=self.place.python,
             scratch=self.place.private("verify"),
-            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.left)),
+            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.clock.left)),
             **more,
         )
 
-    def _verified(self, result: Result) -> tuple[Verification, list[str]]:
-        """The verification, and what its runs complained of."""
+    def _verified(self, result: Result) -> tuple[Verification, list[str], Result]:
+        """The verification, what its runs complained of, and the result with the repro that they ran in the end."""
         with self.journal.step(Step.VERIFY):
             return self._run(result)
 
-    def _run(self, result: Result) -> tuple[Verification, list[str]]:
+    def _run(self, result: Result) -> tuple[Verification, list[str], Result]:
         repro, complaints = result.repro, list[str]()
         check = partial(
             self._check, data=result.data, runs=VERIFY_RUNS, watch=self.journal.watch_owner, on_note=complaints.append
@@ -135,7 +141,8 @@ class FollowUp:
         if missing is not None:
             # Our processes have imported more than the script has, so that the reduction could do without an import.
             repro = repro.importing(missing)
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
@@ -143,14 +150,15 @@ class FollowUp:
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
             repro = repro.importing(missing) if missing is not None else repro
-            replace(result, repro=repro).keep(self.journal)
+            result = replace(result, repro=repro)
+            result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
         report, reduction = self.report, self.report.reduction
         assert reduction is not None
         report.verification = verification
         self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
-        return verification, complaints
+        return verification, complaints, result
 
     def _decide(self, result: Result) -> None:
         report, verification = self.report, self.report.verification
@@ -173,9 +181,9 @@ class FollowUp:
 
         Behind a verified repro the owner of the job may skip it. It has ``least`` seconds where its share is smaller and the budget allows for it.
         """
-        seconds = max(self.share(step), min(least, self.journal.left))
+        seconds = max(self.share(step), min(least, self.journal.clock.left))
         may_skip = nullcontext() if self._verified_at is None else self.journal.skippable(step)
-        with self.journal.within(seconds), self.journal.step(step), may_skip, suppress(ChildFailed):
+        with self.journal.clock.within(seconds), self.journal.step(step), may_skip, suppress(ChildFailed):
             try:
                 yield
             except Skipped:
@@ -189,18 +197,18 @@ class FollowUp:
         """How many seconds a step may take that begins now: `SHARES` behind a verified repro, else what is left of the budget."""
         verified = self._verified_at
         if step is Step.WITNESS:
-            return self.journal.left if verified is None else min(WITNESS_SECONDS, self.journal.left)
+            return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
         if verified is None:
-            return max(0.0, self.journal.left - FINISH_SECONDS)
-        whole = min(max(verified, LEAST_SECONDS), self.journal.budget - verified)
+            return max(0.0, self.journal.clock.left - FINISH_SECONDS)
+        whole = min(max(verified, LEAST_SECONDS), self.journal.clock.budget - verified)
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
-        return max(0.0, until - self.journal.elapsed)
+        return max(0.0, until - self.journal.clock.elapsed)
 
     def has_time(self, step: Step) -> bool:
         """Whether a step that runs the script once more may come to its end; it is noted where it may not."""
         survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
         if self._verified_at is None:
-            return survey <= max(CHEAP_SECONDS, self.journal.left / 4)
+            return survey <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
         fits = survey / SURVEY_RUNS <= self.share(step)
         if not fits:
             self.journal.note(f"Not begun for want of time, since it runs the script once more: {step.doing}.")
@@ -219,10 +227,21 @@ class FollowUp:
         if patient is not None:
             with self.adding(Step.DIAGNOSE):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
-                diagnose(patient, self.journal, seconds=min(seconds, self.journal.left))
+                diagnose(patient, self.journal, seconds=min(seconds, self.journal.clock.left))
         elif find_workaround is not None:
             with self.adding(Step.DIAGNOSE):
                 find_workaround()
+
+    def read_code(self, result: Result) -> None:
+        """The code that Inductor generates for the culprit, where it is that code which is wrong."""
+        report, verification = self.report, self.report.verification
+        if verification is None or not verification.holds or report.failure is None:
+            return
+        if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
+            return
+        seconds = max(self.share(Step.CODE), min(CODE_SECONDS, self.journal.clock.left))
+        with self.adding(Step.CODE, least=CODE_SECONDS):
+            report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
 
     def describe(self, result: Result) -> list[Region]:
         """The table of layers, and the graph around the culprit. Returns regions of it that turn out to be wrong by themselves too."""
@@ -276,7 +295,7 @@ class FollowUp:
             self.script.resolve(),
             self.options.args,
             failure.kind if failure is not None else Kind.WRONG_OUTPUT,
-            seconds=lambda: min(WITNESS_SECONDS, self.journal.left),
+            seconds=lambda: min(WITNESS_SECONDS, self.journal.clock.left),
             parallel=self.settings.trial_jobs,
             watch=self.journal.watch_owner,
             nproc=self.options.nproc,

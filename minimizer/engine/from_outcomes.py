@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from minimizer.engine.child.outcome import Difference, Ending, Outcome
+from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.emit import Details
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
@@ -52,7 +52,7 @@ def error_of(outcome: Outcome | None) -> Error | None:
         return None
     verdict = outcome.verdict
     worst = max(verdict.differences, key=lambda d: d.max_abs or 0.0)
-    is_finite = all(difference.what not in NONFINITE for difference in verdict.differences)
+    is_finite = not _is_nonfinite(verdict)
     return Error(
         max_abs=worst.max_abs,
         max_rel=worst.max_rel,
@@ -179,12 +179,18 @@ def failure_of(outcome: Outcome, signature: Signature) -> Failure:
     )
 
 
+def _is_nonfinite(verdict: Verdict | None) -> bool:
+    """Whether a side has NaN or an infinity where the other has none."""
+    return verdict is not None and any(difference.what in NONFINITE for difference in verdict.differences)
+
+
 def dispute(shown: Outcome, judged: Outcome) -> str | None:
-    """What is in dispute where only the script's own check calls the difference a failure; None if our rule does too.
+    """What is in dispute where only the script's own check calls the difference a failure; None if our rule does too, and of NaN or
+    infinities on one side alone, which no tolerance lets pass.
 
     ``shown``: the failure as the script's tolerance has it. ``judged``: the same program by the rule for its dtype.
     """
-    if judged.ending is not Ending.SAME:
+    if judged.ending is not Ending.SAME or _is_nonfinite(shown.verdict):
         return None
     if judged.verdict is not None and judged.verdict.rule == "undefined":
         return f"Disputed: {judged.verdict.note}."

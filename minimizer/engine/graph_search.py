@@ -96,7 +96,7 @@ class Search:
         if not always(seen):
             oracle.expect(seen)
         try:
-            with self._journal.reserving(finish):
+            with self._journal.clock.reserving(finish):
                 repeats = repeat(seen, 2)  # beside the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
                     start = self._resume() or self._localize()
@@ -111,7 +111,7 @@ class Search:
             measured = self._blame(reduced.best, located)
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
-                with self._journal.reserving(finish), suppress(BudgetExceeded, Cancelled):
+                with self._journal.clock.reserving(finish), suppress(BudgetExceeded, Cancelled):
                     repeats = repeat(seen, FLAKY_RUNS)
                     reduced = self._reduce_again(start, reduced.best)
                     seen = repeats.result()
@@ -124,7 +124,7 @@ class Search:
                 for s, n in oracle.also_seen.most_common(20)
             ]
         self._count(seen, measured.rate)
-        with self._journal.undisturbed(finish), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(finish), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
             result = self._writer.result(reduced.best, measured, measured.rate if is_measured else seen)
         wants_gradients = located.window.grad or self._trains
@@ -144,7 +144,7 @@ class Search:
         alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
         before, failure = self._report.reduction, self._report.failure
         assert before is not None and failure is not None
-        with self._journal.reserving(self._finish), self._journal.step(Step.REDUCE):
+        with self._journal.clock.reserving(self._finish), self._journal.step(Step.REDUCE):
             reached = last_that_fails(way, alone.check)
             if reached is None:
                 return None
@@ -153,7 +153,7 @@ class Search:
             save(start, self._case, self._journal.sink)
             reduced = self._reduce(start, alone.check)
         measured = self._blame(reduced.best, found.located)
-        with self._journal.undisturbed(self._finish), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(self._finish), self._journal.step(Step.EMIT):
             rate = failure.reproducibility if measured.is_steady else measured.rate
             result = self._writer.result(reduced.best, measured, rate)
         return replace(result, found=replace(found, reduced=reduced.best))
@@ -343,7 +343,7 @@ class Search:
         if oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
             return program
         seen = oracle.also_seen.copy()
-        polished = polish(program, check, jobs=self._jobs)
+        polished = polish(program, check, jobs=self._jobs, watch=self._journal.watch)
         oracle.also_seen = seen  # how a pass fails that lacks a statement says nothing about the script
         return polished
 
@@ -373,7 +373,7 @@ class Search:
     def _blame(self, program: Program, located: Localized) -> Measured:
         report, oracle = self._report, self._oracle
         assert report.failure is not None and report.reduction is not None
-        with self._journal.undisturbed(self._finish), self._journal.step(Step.BLAME):
+        with self._journal.clock.undisturbed(self._finish), self._journal.step(Step.BLAME):
             report.failure.stage, report.ladder, measured = climb(program, oracle)
             operators = oracle.operators(program)
             if report.reduction.level == "dynamo":

@@ -1,12 +1,14 @@
-"""The record of one job: what is told to the sink, what is kept for ``run.log`` and the report's timings, and the budget."""
+"""The record of one job: what is told to the sink, and what is kept for ``run.log`` and the report's timings."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
+from minimizer.engine.clock import Clock
 from minimizer.errors import BudgetExceeded, Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened
@@ -20,12 +22,11 @@ TICK_SECONDS = 5.0
 
 
 class Journal:
-    """Wraps a sink. ``budget`` is in seconds, counted from construction."""
+    """Wraps a sink. Several threads may tell it things, and the sink is asked by one of them at a time."""
 
-    def __init__(self, sink: Sink, report: Report, budget: float) -> None:
-        self.sink, self.report = sink, report
-        self._budget, self._whole, self._started = budget, budget, time.monotonic()
-        self._reserve = self._undisturbed_until = 0.0
+    def __init__(self, sink: Sink, report: Report, clock: Clock) -> None:
+        self.sink, self.report, self.clock = sink, report, clock
+        self._telling = RLock()
         self._shown: set[str] = set()
         self._lines: list[str] = []
         self.redact: Callable[[str], str] = str
@@ -38,7 +39,7 @@ class Journal:
         """What the steps are about, once that is known: a graph."""
         self.last_step: Step | None = None
         """The step that was begun last."""
-        self._step_started = self._started
+        self._step_started = time.monotonic()
         self.decided_at: float | None = None
         """When the verdict was reached, in seconds since the job began: from there on a job that is stopped keeps it."""
         self._skippable: Step | None = None
@@ -46,67 +47,9 @@ class Journal:
         self._told_at = 0.0
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the job began."""
-        return time.monotonic() - self._started
-
-    @property
-    def budget(self) -> float:
-        """Seconds in all."""
-        return self._budget
-
-    @property
     def step_seconds(self) -> float:
         """Seconds since the last step began."""
         return time.monotonic() - self._step_started
-
-    @property
-    def left(self) -> float:
-        """Seconds of the budget that are left."""
-        return max(0.0, self._budget - self.elapsed)
-
-    @property
-    def spare(self) -> float:
-        """Those of them that are not reserved."""
-        return max(0.0, self.left - self._reserve)
-
-    @contextmanager
-    def reserving(self, seconds: float) -> Iterator[None]:
-        """Inside, the budget ends this much earlier (at most a quarter of it), to leave time for what comes after."""
-        self._reserve = min(seconds, self._budget / 4)
-        try:
-            yield
-        finally:
-            self._reserve = 0.0
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Inside, the budget ends after this many seconds, if not before."""
-        before, self._budget = self._budget, min(self._budget, self.elapsed + seconds)
-        try:
-            yield
-        finally:
-            self._budget = before
-
-    @contextmanager
-    def skippable(self, step: Step) -> Iterator[None]:
-        """Inside, the owner of the job may skip this step, and is told so."""
-        self._skippable = step
-        self._tell()
-        try:
-            yield
-        finally:
-            self._skippable = None
-            self._tell()
-
-    @contextmanager
-    def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Inside, neither a cancellation nor the budget is noticed, for at most this long: the result so far is written."""
-        self._undisturbed_until = self.elapsed + seconds
-        try:
-            yield
-        finally:
-            self._undisturbed_until = 0.0
 
     def watch(self) -> None:
         """Called while waiting.
@@ -117,12 +60,12 @@ class Journal:
             BudgetExceeded: the time is used up.
         """
         self._tick()
-        if self.elapsed < self._undisturbed_until:
+        if self.clock.is_undisturbed:
             self.sink.cancelled()  # all the same: a worker takes an engine that never asks for stuck
             return
         self.watch_owner()
-        if not self.spare:
-            raise BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
+        if not self.clock.spare:
+            raise BudgetExceeded(f"the budget of {self.clock.budget:.0f} seconds is used up")
 
     def watch_owner(self) -> None:
         """`watch` for what has a time limit of its own, and may overrun the budget by that.
@@ -139,9 +82,24 @@ class Journal:
             raise Skipped(f"{self._skippable} was skipped")
         self.guard()
 
+    @contextmanager
+    def skippable(self, step: Step) -> Iterator[None]:
+        """Inside, the owner of the job may skip this step, and is told so."""
+        self._offer(step)
+        try:
+            yield
+        finally:
+            self._offer(None)
+
+    def _offer(self, step: Step | None) -> None:
+        with self._telling:
+            self._skippable = step
+            self._tell()
+
     def event(self, type_: str, **data: Any) -> None:
         """Tell the sink and the log."""
-        self.sink.event(type_, **data)
+        with self._telling:
+            self.sink.event(type_, **data)
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
 
     def show(self, name: str, content: bytes) -> None:
@@ -181,24 +139,27 @@ class Journal:
 
     def progress(self, **data: Any) -> None:
         """How far the work is."""
-        self._progress = {name: value for name, value in data.items() if name != "message"}
-        self._tell(**data)
+        with self._telling:
+            self._progress = {name: value for name, value in data.items() if name != "message"}
+            self._tell(**data)
         self.log(f"progress {' '.join(f'{key}={value}' for key, value in data.items())}")
 
     def decide(self) -> None:
         """The verdict is reached; what follows only adds to the report."""
-        self.decided_at = self.elapsed
-        self._tell()
+        self.decided_at = self.clock.elapsed
+        with self._telling:
+            self._tell()
 
     def _tick(self) -> None:
-        if self.elapsed - self._told_at >= TICK_SECONDS:
-            self._tell()
+        with self._telling:
+            if self.clock.elapsed - self._told_at >= TICK_SECONDS:
+                self._tell()
 
     def _tell(self, **data: Any) -> None:
         """Tell how far the work is: what was told before still holds, and the clock goes on."""
-        self._told_at = self.elapsed
+        self._told_at = self.clock.elapsed
         decided = self.decided_at is not None
-        times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self._whole, "decided": decided}
+        times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self.clock.whole, "decided": decided}
         if decided:
             times["skippable"] = self._skippable
         self.sink.event("progress", **times, **{**self._progress, **data})
@@ -207,12 +168,12 @@ class Journal:
         """Lines for ``run.log`` only, without what would move the cursor of a terminal that they are shown in."""
         for line in self.redact(text).splitlines():
             shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in line[:2000])
-            self._lines.append(f"{self.elapsed:8.1f}  {shown}")
+            self._lines.append(f"{self.clock.elapsed:8.1f}  {shown}")
         del self._lines[:-LOG_LINES]
 
     def keep(self) -> None:
         """Write the report so far and the log to the sink."""
-        self.report.timings["total"] = round(self.elapsed, 2)
+        self.report.timings["total"] = round(self.clock.elapsed, 2)
         self.sink.report(self.report)
         self.sink.artifact("run.log", ("\n".join(self._lines) + "\n").encode())
 

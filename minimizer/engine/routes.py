@@ -210,7 +210,7 @@ class Routes:
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
         repro = None
         try:
-            with self.journal.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
+            with self.journal.clock.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
                 repro = self._python_level().repro(same) if self.options.nproc == 1 else None
         finally:
             reduction = report.reduction

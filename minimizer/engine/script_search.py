@@ -117,7 +117,7 @@ class PythonLevel:
             self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
             return None
         self.patient = self._patient(reduced.text, target, rate)
-        with self._journal.undisturbed(FINISH_SECONDS):
+        with self._journal.clock.undisturbed(FINISH_SECONDS):
             with self._journal.step(Step.BLAME):
                 self._blame(reduced.text, target)
             with self._journal.step(Step.EMIT):
@@ -173,8 +173,10 @@ class PythonLevel:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
-        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
-            reduced = reduce_script(script, check=self._check, on_step=record, jobs=self._jobs)
+        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
+            reduced = reduce_script(
+                script, check=self._check, on_step=record, jobs=self._jobs, watch=self._journal.watch
+            )
         report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
         report.also_seen = [
             AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)

@@ -49,7 +49,7 @@ class _Second:
         self._case, self._triage, self._routes, self._follow_up = case, triage, routes, follow_up
         self._journal, self._report = routes.journal, routes.report
         self._aside = Aside(self._journal.sink)
-        self._inner = Journal(self._aside, Report(environment=dict(self._report.environment)), self._journal.spare)
+        self._inner = Journal(self._aside, Report(environment=dict(self._report.environment)), self._journal.clock)
         self._inner.redact, self._inner.guard = self._journal.redact, self._journal.watch_owner
 
     def reduce(self) -> None:
@@ -80,7 +80,7 @@ class _Second:
         if verification is None or not verification.holds:
             return None
         if follow_up.options.diagnosis:
-            patient = made.patient if result is made.result else routes.patient(result)
+            patient = made.patient if result.found is made.result.found else routes.patient(result)
             follow_up.diagnose(patient, made.find_workaround)
         return self._inner.repro
 

@@ -114,9 +114,9 @@ class _Further:
             Kind.HANG in kinds or found.oracle.sequential is not None
         ):  # each would have to be awaited, or asked many times
             return ()
-        half = journal.spare / 2
+        half = journal.clock.spare / 2
         equal = equal_windows(
-            found.program, found.located, found.oracle, is_over=lambda: journal.spare < half, tell=self._tell
+            found.program, found.located, found.oracle, is_over=lambda: journal.clock.spare < half, tell=self._tell
         )
         if equal.instances is not None:
             journal.report.culprits[0].instances = equal.instances
@@ -132,7 +132,7 @@ class _Further:
         if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
             return
         self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
-        known = surveys.each_instance(case, seconds=self._journal.spare / 2)
+        known = surveys.each_instance(case, seconds=self._journal.clock.spare / 2)
         if known is not None:
             self._journal.report.culprits[0].instances = known
 
@@ -204,7 +204,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         sandbox=place.sandbox,
         python=place.python,
         scratch=place.private("verify"),
-        timeout=min(VERIFY_SECONDS, journal.left),
+        timeout=min(VERIFY_SECONDS, journal.clock.left),
         runs=VERIFY_RUNS,
         watch=journal.watch_owner,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.report import issue_sections, maintainers, measurements, sections
+from minimizer.report import generated_code, issue_sections, maintainers, measurements, sections
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
 from minimizer.report.side_by_side import side_by_side
@@ -32,6 +32,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Necessary conditions", maintainers.conditions(report, repro)),
             ("Replay", maintainers.replay(report, repro)),
             ("Workaround", sections.workaround(report)),
+            ("Generated code", generated_code.blocks(report.generated_code)),
             ("Layers", measurements.layers(report)),
             ("What was tried", sections.attempts(report)),
             ("Health", measurements.health(report)),
@@ -56,6 +57,7 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
         ("Necessary conditions", maintainers.conditions(report, repro)),
         ("Replay", maintainers.replay(report, repro)),
         ("Workaround", issue_sections.workaround(report)),
+        ("", issue_sections.generated(report, cut)),
         ("", issue_sections.closing(report, repro, cut)),
     ]
     asked = (_document("####", bug), issue_sections.logs(report, cut), issue_sections.versions(report))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlencode
 
 from minimizer.report.as_markdown import render_issue
@@ -16,9 +16,11 @@ from minimizer.vocabulary import Kind, Reason
 TRACKER = "https://github.com/pytorch/pytorch/issues"
 MAX_URL = 8000
 """Characters of a link: GitHub refuses a request line of 8 KiB and more."""
+CODELESS = Cut(code="none")
 CUTS = (
-    Cut(), Cut(has_settings=False), Cut(40, has_settings=False), Cut(20, has_settings=False), Cut(10, has_settings=False),
-    Cut(10, has_settings=False, has_repro=False), Cut(3, has_settings=False, has_repro=False),
+    Cut(), Cut(code="kernel"), Cut(code="lines"), CODELESS, replace(CODELESS, has_settings=False),
+    *(replace(CODELESS, has_settings=False, log_lines=lines) for lines in (40, 20, 10)),
+    *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip
 """What is left out, the first with which the link is short enough. Whatever it is lies in a file, and the body says in which."""
 SEARCHED = {
@@ -56,12 +58,12 @@ def issue_of(report: Report, repro: str | None) -> Issue | None:
     name = title(report, repro)
     for cut in CUTS:
         body = render_issue(report, repro, cut)
-        # Labels are no part of the link: GitHub takes them from members only.
-        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': body}, quote_via=quote)}"
+        # Labels are no part of the link: GitHub takes them from members only. Spaces are plus signs: code has many, and %20 is longer.
+        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': body})}"
         if len(url) <= MAX_URL:
             break
     else:
-        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': 'The text is in issue.md.'}, quote_via=quote)}"
+        url = f"{TRACKER}/new?{urlencode({'title': name, 'body': 'The text is in issue.md.'})}"
     return Issue(name, body, wanted, url, _search(report))
 
 

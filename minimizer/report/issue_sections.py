@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import minimizer
 from minimizer.report import sections
 from minimizer.report.figures import differences
+from minimizer.report.generated_code import Shown, blocks
 from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
 from minimizer.report.outcomes import in_words
-from minimizer.report.safe_markdown import block, code, escape, table, without_folders
+from minimizer.report.safe_markdown import block, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Stage, counted
 
@@ -64,6 +65,8 @@ class Cut:
     has_settings: bool = True
     """Those that change nothing."""
     has_repro: bool = True
+    code: Shown = "all"
+    """How much is shown of what Inductor has generated."""
 
 
 def title(report: Report, repro: str) -> str:
@@ -145,6 +148,12 @@ def workaround(report: Report) -> str:
         return ""
     does = f"\n\nWhat it does: {escape(found.what)}." if found.what else ""
     return without_paths(f"With this the script passes:\n\n{block(found.code, 'python')}{does}")
+
+
+def generated(report: Report, cut: Cut) -> str:
+    """The code that Inductor generates for the repro, folded."""
+    found = blocks(report.generated_code, cut.code)
+    return folded("Generated code", without_paths(found)) if found else ""
 
 
 def logs(report: Report, cut: Cut) -> str:

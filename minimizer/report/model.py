@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances, compared, others, places
 from minimizer.report.part import Part
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -397,6 +398,9 @@ class Report(Part):
     flags: list[Flag] = Field(default_factory=list)
     blame: Blame | None = None
     workaround: Workaround | None = None
+    generated_code: GeneratedCode | None = Field(
+        None, description="Of a repro that Inductor compiles: its code of the culprit."
+    )
     reduction: Reduction | None = None
     verification: Verification | None = None
     witnesses: list[Witness] = Field(default_factory=list)

@@ -55,6 +55,8 @@ def test_the_page_leads_a_newcomer_to_four_repros(tmp_path: Path) -> None:
     subprocess.run(["git", "clone", "--quiet", ROOT, checkout], check=True)
     shutil.copy(ROOT / "docs" / "start.md", checkout / "docs")
     home.mkdir()
+    # The newcomer's folders have no settings of pytest above them; ours may, where temporary folders lie below a project.
+    (home / "pytest.ini").write_text("[pytest]\n")
     port = free_port()
     newcomer = Newcomer(checkout, home, port)
     printed: list[str] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sample_reports
 from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
@@ -605,6 +606,37 @@ def test_pictures_of_a_real_diagnosis(page: Page, store: Store, complaints: list
     assert page.evaluate(OUT_OF_REACH) == []
     for part in (".layer-chart .tick", "text.offender", ".node-graph .shape", ".node-graph .op"):
         assert page.evaluate(CONTRAST, part) >= 4.5, part
+    assert complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_generated_code_is_shown_with_the_culprits_line(
+    page: Page, store: Store, complaints: list[str], screenshot: Screenshot, width: int, scheme: str
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    hands.artifact("repro.py", REPRO)
+    hands.artifact("tlparse.zip", b"PK")
+    hands.finish(minimized_report().model_copy(update={"generated_code": sample_reports.kernel()}))
+    page.goto(f"/jobs/{hands.claim.job_id}")
+
+    card = page.locator("#generated-code")
+    expect(card).to_contain_text("cpp_fused_relu_0")
+    expect(card).to_contain_text("C++ kernel. 1 line marked: the kernel computes nothing but the culprit.")
+    kernel, graph = card.get_by_role("region", name="Generated code"), card.get_by_role("region", name="ATen graph")
+    expect(kernel.locator(".marked")).to_have_text("    auto tmp1 = at::vec::clamp_min(tmp0, decltype(tmp0)(0));")
+    expect(graph.locator(".marked")).to_contain_text("torch.ops.aten.relu.default(arg0_1)")
+    for one in (kernel, graph):
+        plain = one.locator(".ln:not(.marked)").first.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert one.locator(".marked").evaluate("e => getComputedStyle(e).backgroundColor") != plain
+    link = card.get_by_role("button", name="tlparse's pages")
+    assert page.request.get(str(link.get_attribute("href"))).body() == b"PK"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(OUT_OF_REACH) == []
+    card.scroll_into_view_if_needed()
+    screenshot(f"generated-code-{width}-{scheme}")
     assert complaints == []
 
 

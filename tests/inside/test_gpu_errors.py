@@ -233,6 +233,7 @@ def test_a_script_that_runs_out_of_memory_by_itself_fails_in_eager(triage: Triag
     assert found.reason is Reason.FAILS_IN_EAGER
 
 
+@pytest.mark.quality("slow")
 def test_what_runs_out_of_memory_when_it_is_compared_and_ends_well_by_itself_is_no_failure(tmp_path: Path) -> None:
     """Nothing of ours holds memory beside a plain run; only our own runs are told of the caches."""
     text = f"""

@@ -98,6 +98,7 @@ def test_compiled_code_that_does_not_come_back(run: Callable[..., Survey]) -> No
     assert (found.phase.doing, found.phase.graph, found.phase.call) == ("run", 0, 0)
 
 
+@pytest.mark.quality("slow")
 def test_a_backward_whose_compiler_does_not_come_back(run: Callable[..., Survey]) -> None:
     text = """
 from torch._dynamo.backends.common import aot_autograd
@@ -116,6 +117,7 @@ torch.compile(lambda x: x.sin(), backend=backend)(x).sum().backward()
     assert found.phase.graph == 0
 
 
+@pytest.mark.quality("slow")
 def test_dynamo_that_does_not_come_back_before_there_is_a_graph(
     run: Callable[..., Survey], child: Executor, home: Path
 ) -> None:
@@ -141,6 +143,7 @@ torch.compile(lambda x: x * scale(), backend="eager")(torch.ones(3))
     assert again.check(sources) == [True, False]
 
 
+@pytest.mark.quality("slow")
 def test_a_lock_that_is_never_released(run: Callable[..., Survey]) -> None:
     text = "import threading\nimport torch\ndef backend(gm, example):\n    threading.Lock().acquire() and threading.Event().wait()\n"
     found = run(text + "torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
-    "slow": 1,
+    "slow": 3,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,10 @@ from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.sent_program import parse_program
+from minimizer.engine.output_code.choose import choose
+from minimizer.engine.output_code.trace import graphs_in
 from minimizer.errors import Busy, ChildFailed, InvalidScript
+from minimizer.report.generated_code import blocks
 from minimizer.script_text import check_script
 from minimizer.service import archive
 
@@ -45,6 +49,10 @@ TOKENS = st.sampled_from(["def f(x):\n", "class A:\n ", "    ", "\n", "(", ")", 
                           "=", "lambda ", "async ", "await ", "match x:\n case ", "try:\n", "finally:\n", "0x", "1e999", "a.b", "*", "@", "\0", "\ufeff"])  # fmt: skip
 NAMES = st.sampled_from(["main.py", "a.py", "lib/b.py", "lib", "../x", "/x", "a//b", "é.py", "x" * 300]) | st.text(
     min_size=1, max_size=30
+)
+TRACES = [path.read_text() for path in sorted((ROOT / "tests/unit/engine/output_code/traces").glob("*.log"))]
+PIECES = st.text(max_size=20) | st.sampled_from(
+    ["\n", "\n\t", "'''", '"""', "] {", "async_compile.triton(", "# AOT ID", " = ", "tmp0", "aten."]
 )
 slow_is_fine = settings(suppress_health_check=list(HealthCheck))
 
@@ -153,3 +161,23 @@ def zipped(entries: list[tuple[str, bytes]], how: int) -> bytearray:
         for name, content in entries:
             file.writestr(zipfile.ZipInfo(name.replace("\0", "0") or "0"), content, how)
     return bytearray(buffer.getvalue())
+
+
+@for_as_long_as_asked
+@slow_is_fine
+@given(
+    st.sampled_from(TRACES),
+    st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 200), PIECES), max_size=8),
+    st.sampled_from(["relu", "_softmax", "gelu", "mm", "cos"]),
+    st.booleans(),
+)
+def test_a_trace_of_the_compiler(
+    trace: str, changes: list[tuple[int, int, str]], operator: str, backward: bool
+) -> None:
+    for at, length, piece in changes:
+        trace = trace[:at] + piece + trace[at + length :]
+    found = choose(graphs_in(trace), [f"aten.{operator}"], is_backward=backward, blamed=["tanh"], output=trace[-5000:])
+    if found is not None:
+        assert all(0 < line <= len(found.code.split("\n")) for line in found.marked)
+        assert all(0 < line <= len(found.aten.split("\n")) for line in found.aten_marked)
+        assert len(found.code) + len(found.aten) <= 40_000 and blocks(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import (
     Blame,
     Culprit,
@@ -88,6 +89,28 @@ def value() -> Report:
         Layer(path="head", order=4, local_error=0.0, propagated_error=0.51, verdict="propagated"),
     ]
     return found
+
+
+def kernel() -> GeneratedCode:
+    """The kernel of a repro that calls relu."""
+    return GeneratedCode(
+        language="cpp",
+        kernel="cpp_fused_relu_0",
+        code=(
+            'extern "C"  void  kernel(const float* in_ptr0,\n                       float* out_ptr0)\n{\n'
+            "    auto tmp0 = at::vec::Vectorized<float>::loadu(in_ptr0 + static_cast<int64_t>(0L), static_cast<int64_t>(1L));\n"
+            "    auto tmp1 = at::vec::clamp_min(tmp0, decltype(tmp0)(0));\n"
+            "    tmp1.store(out_ptr0 + static_cast<int64_t>(0L), static_cast<int64_t>(1L));\n}"
+        ),
+        marked=[5],
+        why_marked="the kernel computes nothing but the culprit",
+        aten=(
+            'class <lambda>(torch.nn.Module):\n    def forward(self, arg0_1: "f32[1][1]cpu"):\n'
+            "        # File: /home/ada/repro.py:6 in f, code: return torch.relu(x)\n"
+            '        relu: "f32[1][1]cpu" = torch.ops.aten.relu.default(arg0_1);  arg0_1 = None\n        return (relu,)'
+        ),
+        aten_marked=[4],
+    )
 
 
 def gradient() -> Report:

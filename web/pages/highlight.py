@@ -8,7 +8,6 @@ from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
-from pygments.lexers.python import PythonLexer
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
@@ -17,8 +16,14 @@ MAX_CHARS = 200_000
 
 
 def python(source: str, marked: Collection[int] = ()) -> Markup:
-    """Highlight ``source``; the lines ``marked`` (from 1) stand out. Line numbers come from a CSS counter."""
-    html = highlight(source[:MAX_CHARS].rstrip("\n"), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))
+    """Highlight Python; see `numbered`."""
+    return numbered(source, "python", marked)
+
+
+def numbered(text: str, language: str, marked: Collection[int] = ()) -> Markup:
+    """Highlight ``text``; the lines ``marked`` (from 1) stand out. Line numbers come from a CSS counter."""
+    lexer = get_lexer_by_name(language, stripnl=False)
+    html = highlight(text[:MAX_CHARS].rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
     # Pygments closes its spans at the end of every line, so that each line can be wrapped.
     lines = html.removesuffix("\n").split("\n")
     return Markup("\n".join(_line(line, number in marked) for number, line in enumerate(lines, 1)))  # Pygments escapes

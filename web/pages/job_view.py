@@ -65,6 +65,11 @@ class JobView:
         return min(2 * self.job.options.budget, MAX_BUDGET) if self.job.reason is Reason.BUDGET else None
 
     @property
+    def has_pages(self) -> bool:
+        """Whether there are tlparse's pages of the script's trace."""
+        return any(artifact.name == "tlparse.zip" for artifact in self.artifacts)
+
+    @property
     def stop(self) -> str:
         """What the button says that ends a job."""
         if self.job.cancel_requested:

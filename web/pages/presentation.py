@@ -31,6 +31,7 @@ def install(app: Flask) -> None:
         size=size,
         issue_name=issue_name,
         python=highlight.python,
+        numbered=highlight.numbered,
         tone=verdict.tone,
         label=verdict.label,
         kind_tone=verdict.kind_tone,

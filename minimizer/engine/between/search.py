@@ -62,12 +62,20 @@ class BetweenGraphs:
         return self._runs.compare(self._text)
 
     def repro(self, found: Found) -> Repro | None:
-        """Reduce the script and write its repro; None where what is left cannot be asserted."""
+        """Reduce the script and write its repro; None where what is left cannot be asserted.
+
+        The report speaks of the failure from the beginning: it is confirmed, however this ends.
+
+        Raises:
+            BudgetExceeded: the time is over.
+            ChildFailed: the child went away.
+        """
+        self._announce(found)
         mechanism = mechanism_of(found, self._runs, self._text)
-        self._announce(found, mechanism)
+        self._explain(found, mechanism)
         reduced, oracle = self._reduce(found, mechanism)
         self._blame(reduced)
-        with self._journal.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
             return self._emit(reduced, oracle)
 
     def look_for_workaround(self, found: Found) -> None:
@@ -78,7 +86,9 @@ class BetweenGraphs:
             ChildFailed: the child went away.
         """
         failure = self._report.failure
-        assert failure is not None and failure.mechanism is not None
+        assert failure is not None
+        if failure.mechanism is None:  # the child went away before it was known
+            return
         line = failure.source.line if failure.source is not None else None
         with suppress(SyntaxError):
             is_own = self._text == self._script.read_text("utf-8-sig")
@@ -88,7 +98,7 @@ class BetweenGraphs:
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 
-    def _announce(self, found: Found, mechanism: Mechanism) -> None:
+    def _announce(self, found: Found) -> None:
         report = self._report
         named = found.difference.first
         raised = next((change for change in found.difference.changes if change.path == "raised"), None)
@@ -97,16 +107,22 @@ class BetweenGraphs:
             kind=words.kind_of(found.difference),
             stage=Stage.DYNAMO,
             message=words.message(found),
-            signature=f"between graphs: {mechanism} {words.object_of(named)} {named.field}",
-            mechanism=mechanism,
+            signature=f"between graphs: {words.object_of(named)} {named.field}",
             object=words.object_of(named),
             source=self._source(found),
             reproducibility=Reproducibility(failed=2, runs=2),
         )
         report.observed = words.observed(found)
-        report.culprits = [Culprit(what=words.what(mechanism, named), source=report.failure.source)]
         report.environment.setdefault("device", "cpu")
-        self._journal.event("failure", failure=report.failure.model_dump(mode="json"))
+
+    def _explain(self, found: Found, mechanism: Mechanism) -> None:
+        """How what was announced came about."""
+        failure, named = self._report.failure, found.difference.first
+        assert failure is not None
+        failure.mechanism = mechanism
+        failure.signature = f"between graphs: {mechanism} {words.object_of(named)} {named.field}"
+        self._report.culprits = [Culprit(what=words.what(mechanism, named), source=failure.source)]
+        self._journal.event("failure", failure=failure.model_dump(mode="json"))
 
     def _blame(self, reduced: Source) -> None:
         """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
@@ -136,14 +152,22 @@ class BetweenGraphs:
             report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
-        with self._journal.step(Step.REDUCE), self._journal.reserving(FINISH_SECONDS):
-            reduced = reduce_script(script, check=oracle.check, on_step=record, jobs=self._jobs, further=PASSES)
-        report.reduction = reduction_of(
-            reduced,
-            lines_before=before,
-            nodes_before=self._rerun.observed(self._text).calls,
-            nodes_after=self._rerun.observed(reduced.best.text).calls,
-        )
+        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
+            reduced = reduce_script(
+                script,
+                check=oracle.check,
+                on_step=record,
+                jobs=self._jobs,
+                further=PASSES,
+                watch=self._journal.watch,
+            )
+        with self._journal.clock.undisturbed(FINISH_SECONDS):
+            report.reduction = reduction_of(
+                reduced,
+                lines_before=before,
+                nodes_before=self._rerun.observed(self._text).calls,
+                nodes_after=self._rerun.observed(reduced.best.text).calls,
+            )
         return reduced.best, oracle
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:

@@ -61,6 +61,8 @@ class Task:
     messages: Inbox = field(default_factory=Inbox)
     taken: int = 0
     """Bytes."""
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    """Held by who asks, until there is an answer: another who takes messages meanwhile would take it away."""
 
     def wake(self) -> None:
         """Tell who waits that nothing more will come; whoever has messages left to take finds out by itself."""
@@ -146,8 +148,9 @@ class Connection:
             if self._listener is not None:
                 self._listener.join()
             self._process = None
-            os.close(self._to_child)
-            self._to_child = -1
+            with self._writing:  # else another thread writes into what gets this number next
+                os.close(self._to_child)
+                self._to_child = -1
 
     def send(self, op: str, request: Message, timeout: float) -> Task:
         """Hand in a task, which may take so many seconds; the child is started again first if it died.
@@ -185,27 +188,31 @@ class Connection:
             ChildFailed: it is gone for another reason.
         """
         number = self.number()
-        try:
-            self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
-        except ChildFailed:
-            task.life.is_over.wait(ANSWER_SECONDS)
-            _refuse_killed(task.life.was_killed)
-            raise
-        while (message := self.next(task, ANSWER_SECONDS)) is not None:
-            if "end" in message:
-                _refuse_killed(parse(protocol.End, message["end"]).signal == signal.SIGKILL)
-                break
-            body = message["message"]
-            if body.get("type") == "answer" and body.get("ask") == number:
-                if "error" in body:
-                    raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
-                return dict(body)
+        with task.asking:
+            try:
+                self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
+            except ChildFailed:
+                task.life.is_over.wait(ANSWER_SECONDS)
+                _refuse_killed(task.life.was_killed)
+                raise
+            while (message := self.next(task, ANSWER_SECONDS)) is not None:
+                if "end" in message:
+                    _refuse_killed(parse(protocol.End, message["end"]).signal == signal.SIGKILL)
+                    raise ChildFailed("the holder of the graph is gone")
+                body = message["message"]
+                if body.get("type") == "answer" and body.get("ask") == number:
+                    if "error" in body:
+                        raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
+                    return dict(body)
         _refuse_killed(task.life.was_killed)
-        raise ChildFailed("the holder of the graph is gone")
+        if task.life.is_over.is_set():
+            raise ChildFailed("the holder of the graph is gone")
+        raise ChildFailed(f"the holder of the graph has not answered within {ANSWER_SECONDS:.0f} s")
 
     def kill(self, task: Task) -> None:
-        """End a task. Harmless when it is over."""
-        self._write({"op": Action.KILL.value, "to": task.number})
+        """End a task. Harmless when it is over, or the child is."""
+        with suppress(ChildFailed):
+            self._write({"op": Action.KILL.value, "to": task.number})
 
     def _restart(self) -> None:
         self._stop()

@@ -156,8 +156,7 @@ class Executor:
         try:
             yield
         except BaseException:
-            with suppress(ChildFailed):
-                self._connection.kill(task)
+            self._connection.kill(task)
             raise
 
     @contextmanager

@@ -17,6 +17,9 @@ from minimizer.errors import ChildFailed
 
 MAX_DATA = 256 << 20
 """Bytes of golden values that may become ``data.pt``."""
+KEPT_FILES = 64
+"""Files of golden values that are kept. Each set of inputs of a candidate has one, with all their values, weights among them: a reduction
+that asks for hundreds of sets would fill the job's disk."""
 
 
 class Survey:
@@ -47,11 +50,23 @@ class Survey:
 
     def golden(self, keys: frozenset[str]) -> Path:
         """A file with the golden values of ``keys``, readable by trials."""
-        if keys not in self._files:
+        if keys in self._files:
+            self._files[keys] = self._files.pop(keys)  # the last in their order
+        else:
             path = self._connection.place.folder("golden") / f"{self._connection.number()}.pt"
             self._connection.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
             self._files[keys] = path
         return self._files[keys]
+
+    def trim(self) -> None:
+        """Delete the files of golden values that were asked for longest ago, beyond `KEPT_FILES`.
+
+        To be called where no trial is about to read one.
+        """
+        oldest = list(self._files)[:-KEPT_FILES]
+        if oldest:
+            files = [str(self._files.pop(keys)) for keys in oldest]
+            self._connection.ask(self._task, {"what": "forget", "files": files})
 
     def data(self, names: dict[str, str]) -> bytes:
         """The content of a file with golden values under new names: ``{golden key: name}``."""

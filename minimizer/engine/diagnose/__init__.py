@@ -57,7 +57,7 @@ class Patient:
 def diagnose(patient: Patient, journal: Journal, *, seconds: float) -> None:
     """Fill in ``blame``, ``flags`` and ``workaround`` of the report, for up to ``seconds``; nothing else of it changes."""
     try:
-        with journal.within(seconds):
+        with journal.clock.within(seconds):
             _Diagnosis(patient, journal).run()
     except BudgetExceeded:
         journal.note(f"The diagnosis ran out of its time ({seconds:.0f} s at most): what it found until then holds.")
@@ -96,7 +96,7 @@ class _Diagnosis:
     @contextmanager
     def _half(self) -> Iterator[None]:
         """A search that may take half of the time that is left: a workaround is worth more than to know it all."""
-        with suppress(BudgetExceeded), self._journal.within(self._journal.left / 2):
+        with suppress(BudgetExceeded), self._journal.clock.within(self._journal.clock.left / 2):
             yield
 
     def _tell_blame(self) -> None:

@@ -1,6 +1,6 @@
 """How healthy the compiled code is, from a run of the script of its own: late, niced, on a cold cache, and timed.
 
-The trace of that run (what ``TORCH_TRACE`` writes) is kept, and made into pages by tlparse where that is installed.
+The trace of that run (what ``TORCH_TRACE`` writes) is kept, and made into pages by tlparse.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def report_of(found: protocol.Health, *, is_crowded: bool) -> Health:
 
 
 def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:
-    """The pages that tlparse makes of a trace, as a zip; None where it is not installed or does not understand it."""
+    """The pages that tlparse makes of a trace, as a zip; None where it does not understand it, or its program cannot be found."""
     program = shutil.which("tlparse", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
     if program is None:
-        journal.log("tlparse is not installed: no pages are made of the trace")
+        journal.log("the program tlparse is neither beside this Python nor on PATH: no pages are made of the trace")
         return None
     folder = place.private("tlparse")
     (folder / TRACE).write_bytes(trace)

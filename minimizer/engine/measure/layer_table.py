@@ -91,12 +91,12 @@ def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]
     culprit = report.culprits[0].nodes if report.culprits else []
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
         return []  # every layer would have to be awaited
-    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.left / 2))
+    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.clock.left / 2))
     if table is not None:
         report.layers = _with_known(table.layers(), report.layers)
         for note in _doubts(table, program, culprit, oracle):
             journal.note(note)
-    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.left / 2))
+    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.clock.left / 2))
     return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
 
 

@@ -339,6 +339,8 @@ class Oracle:
                 (again,) = self._run([{**requests[index], "environ": clean}])
                 trials[index] = [o.model_copy(update={"ending": Ending.LOST}) if is_noise(o) else o for o in again]
         self.trials += len(trials)
+        if any(request["golden_files"] for request in requests):
+            self.survey.trim()
         return trials
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:

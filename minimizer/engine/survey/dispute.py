@@ -79,16 +79,25 @@ def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]
         text: the script.
         error: what ended it.
         checks: comparisons of the script's by ``assert_close`` that failed, the last one last; ``tolerable`` is 0 where no tolerance
-            would have let it pass (see ``inside/watch/tolerances.py``).
+            would have let it pass, ``of_values`` 1 where only values differ (see ``inside/watch/tolerances.py``).
     """
     if not is_own_check(error):
         return None
     if reads_compiler(text, error):
         return Ground.READING
-    if error.frames and error.frames[-1][0].startswith("torch/testing/"):
+    if _is_assert_close(error):
         is_excusable = not checks or checks[-1].get("tolerable", 1.0) != 0.0
         return Ground.VALUES if is_excusable else None
     return None if _is_of_structure(text, error) else Ground.VALUES
+
+
+def is_of_values(error: ExceptionInfo, checks: Sequence[Mapping[str, float]]) -> bool:
+    """Whether ``assert_close`` failed by values alone, NaN in the place of a number among them, which no tolerance excuses."""
+    return is_own_check(error) and _is_assert_close(error) and bool(checks) and checks[-1].get("of_values", 0.0) != 0.0
+
+
+def _is_assert_close(error: ExceptionInfo) -> bool:
+    return bool(error.frames) and error.frames[-1][0].startswith("torch/testing/")
 
 
 def names_clock(reduced: str) -> bool:

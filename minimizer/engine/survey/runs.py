@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minimizer.engine.budget import doing, larger
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Limits, Silence, Watchdog, crowding
 from minimizer.engine.coverage import Extent
+from minimizer.engine.early_end import doing, larger
 from minimizer.engine.oracle.oracle import OOM_SIGNALS
 from minimizer.engine.survey.cases import (
     Case,
@@ -241,8 +241,8 @@ class Surveys:
         return self._watched(request, timeout, limits) if was_killed else survey
 
     def _watched(self, request: dict[str, Any], timeout: float, limits: Limits | None) -> Survey:
-        self._watchdog = Watchdog(limits) if limits is not None else None
-        return self._executor.survey(request, timeout=timeout, watchdog=self._watchdog)
+        watchdog = self._watchdog = Watchdog(limits) if limits is not None else None
+        return self._executor.survey(request, timeout=timeout, watchdog=watchdog)
 
     def _request(self, *, compiled: bool) -> dict[str, Any]:
         return {

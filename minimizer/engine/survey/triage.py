@@ -302,7 +302,8 @@ class Triage:
             is_layout = bool(finished.layouts) and checks_layout(error)
             if is_layout and (case := self._first_layout()) is not None:
                 return replace(case, is_asserted=True)
-            held = self._own_check(finished.checks) if doubt is Ground.VALUES else None
+            is_of_values = doubt is Ground.VALUES or dispute.is_of_values(error, finished.checks)
+            held = self._own_check(finished.checks) if is_of_values else None
             if held is not None:
                 return held
             if finished.overwritten:

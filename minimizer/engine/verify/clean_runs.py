@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -100,8 +100,11 @@ def run_once(
     limit: float,
     watch: Callable[[], None],
     extra: Mapping[str, str] | None = None,
+    write: Sequence[Path] = (),
 ) -> Run:
     """One run in a folder of its own, with caches that nothing has touched; ``extra`` is added to its environment.
+
+    ``write``: folders beside its own that it may write to, and that stay.
 
     One that is killed is made once more: that says nothing of the repro, which would do it again.
     """
@@ -120,7 +123,7 @@ def run_once(
                 work=work,
                 output=folder / "output",
                 read=runtime_paths(python),
-                write=[work, home],
+                write=[work, home, *write],
                 environment={**_environment(home), **(extra or {})},
                 limit=limit,
                 watch=watch,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from minimizer.engine.child import scratch_disk
+from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
@@ -19,6 +18,9 @@ from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 ASK = "import torch; print(torch.__version__)"
 ASK_SECONDS = 60.0
+LEAST_SECONDS, MOST_SECONDS = 5.0, 180.0
+"""How long a repro may take in one of them; none is begun with less time than the first."""
+NO_TIME = "there was no time left for it"
 OWN = "this job's"
 
 
@@ -44,8 +46,10 @@ def compare(
 def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place, journal: Journal) -> Version:
     folder = place.private("versions") / name.replace("/", "_")
     try:
-        torch = _torch(python, place.sandbox, folder)
-        limit = min(max(journal.spare, 1.0), 180.0)
+        if journal.clock.spare < LEAST_SECONDS:
+            return Version(name=name, outcome="cannot_run", note=NO_TIME)
+        torch = _torch(python, place.sandbox, folder, journal.watch_owner)
+        limit = min(max(journal.clock.spare, LEAST_SECONDS), MOST_SECONDS)
         run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch_owner)
     except MissingTool as error:
         return Version(name=name, outcome="cannot_run", note=str(error)[:300])
@@ -64,24 +68,22 @@ def _why(run: Run, torch: str) -> str:
     return f"{'fails in another way: ' if fails_otherwise else ''}{run.last_line}"[:300]
 
 
-def _torch(python: Path, sandbox: Sandbox, folder: Path) -> str:
+def _torch(python: Path, sandbox: Sandbox, folder: Path, watch: Callable[[], None]) -> str:
     """The version of torch there; empty if there is none."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = sandbox.start(
+    asked = run_clean(
         [str(real_interpreter(python)), "-c", ASK],
-        cwd=folder,
+        sandbox,
+        work=folder,
+        output=folder.with_name(f"{folder.name}.txt"),
         read=runtime_paths(python),
         write=[folder],
-        env={"HOME": str(folder), "PYTHONNOUSERSITE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        environment={"HOME": str(folder), "PYTHONNOUSERSITE": "1"},
+        limit=ASK_SECONDS,
+        watch=watch,
     )
-    said = b""
-    with suppress(subprocess.TimeoutExpired):
-        said, _ = process.communicate(timeout=ASK_SECONDS)
-    sandbox.kill(process)
     scratch_disk.remove(folder)
-    return said.decode("utf-8", "replace").strip()[:50]
+    return asked.last_line[:50] if asked.status == 0 else ""
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -60,7 +60,7 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
     except Unusable as error:
         journal.note(f"{begin} was not taken up: {error}.")
         return False
-    if journal.left < UPTAKE_SECONDS:
+    if journal.clock.left < UPTAKE_SECONDS:
         journal.note(f"{begin} was not taken up for want of time: a larger --budget may reduce it.")
         return False
     aside = Aside(journal.sink, tells=frozenset({"step"}))

@@ -48,6 +48,8 @@ class GoldenGraph:
         snapshot.set_rng_state(self._rng)
         try:
             collector.run(*snapshot.clone(self._inputs))
+        except _AllFound:
+            pass
         except Exception as error:  # eager's own, where it is the compiler that misses the error
             if device_error(error) == LOST:
                 raise
@@ -62,6 +64,10 @@ class GoldenGraph:
         return None if value is None else literal(value) or nonfinite(value)
 
 
+class _AllFound(Exception):
+    """Ends a run: the nodes that are left make nothing that was asked for."""
+
+
 class _Collector(fx.Interpreter):
     def __init__(
         self,
@@ -73,6 +79,8 @@ class _Collector(fx.Interpreter):
         self._moments, self._after = moments, after
         self.found: dict[str, torch.Tensor] = {}
         self._given: list[tuple[str, torch.Tensor]] = []
+        self._ahead = {*moments, *after}
+        """Nodes that the run must still come to."""
         wanted = {node for pairs in moments.values() for _, node in pairs}
         # A value asked for at a later moment must outlive its last use.
         for dying in self.user_to_last_uses.values():
@@ -84,7 +92,12 @@ class _Collector(fx.Interpreter):
             self._given = []
         early = [(key, self.env[node]) for key, node in self._moments.get(n, ())]
         self._keep([(key, value) for key, value in early if isinstance(value, torch.Tensor)])
+        if n not in self._after:
+            self._ahead.discard(n)
+        if n.op != "placeholder" and not self._ahead:
+            raise _AllFound
         result = super().run_node(n)
+        self._ahead.discard(n)
         if isinstance(result, torch.Tensor):
             found = [(key, result) for key in self._after.get(n, ())]
             if n.op == "placeholder":

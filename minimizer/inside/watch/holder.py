@@ -9,6 +9,7 @@ import contextlib
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -129,6 +130,10 @@ class HeldCall:
             found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
             torch.save(storable(found), question["file"])
             return {"saved": sorted(found)}
+        if what == "forget":
+            for file in question["files"]:
+                Path(file).unlink(missing_ok=True)
+            return {}
         if what == "literal":
             return {"text": self._golden.literal(question["key"])}
         if what == "calls":

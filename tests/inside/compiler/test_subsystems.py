@@ -87,6 +87,7 @@ def test_a_pass_that_does_not_return_is_blamed(child: Executor, statement: str, 
     assert (blame.items, blame.confirmed) == (["post_grad_passes/post_grad_custom_post_pass"], True)
 
 
+@pytest.mark.quality("slow")
 def test_trap_15_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Executor) -> None:
     """It would change the backend of whatever is compiled next."""
     state = child.cache / "bisect"

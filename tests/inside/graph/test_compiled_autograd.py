@@ -106,6 +106,7 @@ with compiled_autograd._enable(torch.compile):
 """
 
 
+@pytest.mark.quality("slow")
 def test_hooks_of_all_kinds_and_gradients_that_add_up_are_no_alarm(child: Executor, home: Path) -> None:
     found = finished(child, home, AROUND)
     assert found.checked.calls >= 6
@@ -136,6 +137,7 @@ step(torch.randn(4, 8))
 """
 
 
+@pytest.mark.quality("slow")
 def test_a_conversion_of_a_weight_in_a_lowered_backward_is_no_alarm(child: Executor, home: Path) -> None:
     assert finished(child, home, CONVERTS).checked.calls > 2
 

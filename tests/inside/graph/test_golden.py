@@ -26,6 +26,35 @@ def test_inputs_keep_the_storage_they_share() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "ran"),
+    [
+        (["whole"], []),
+        (["first"], ["first"]),
+        (["first@second"], ["first"]),
+        (["third", "first"], ["first", "second", "third"]),
+    ],
+)
+def test_a_run_ends_behind_the_last_value_that_is_asked_for(keys: list[str], ran: list[str]) -> None:
+    """A cut at the beginning of a large model costs no run of the whole."""
+    seen: list[str] = []
+
+    def noted(value: torch.Tensor, name: str) -> torch.Tensor:
+        seen.append(name)
+        return value + 1
+
+    graph = fx.Graph()
+    value = graph.placeholder("whole")
+    names = {"whole": value}
+    for name in ("first", "second", "third", "fourth"):
+        names[name] = value = graph.call_function(noted, (value, name))
+    graph.output(value)
+    found = GoldenGraph(fx.GraphModule({}, graph), [torch.zeros(2)], rng_state(), names).values(keys)
+    assert (sorted(found), seen) == (sorted(keys), ran)
+    steps = {"whole": 0.0, "first": 1.0, "first@second": 1.0, "third": 3.0}
+    assert {key: value[0].item() for key, value in found.items()} == {key: steps[key] for key in keys}
+
+
+@pytest.mark.parametrize(
     ("special", "dtype", "text"),
     [
         ([float("nan"), float("inf")], torch.float32, 'torch.full((9, 9), float("nan"))'),

@@ -9,6 +9,7 @@ import pytest
 from children import script, survey
 from surveyed import BACKENDS, targets
 
+from minimizer.engine.child import survey as handle
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program import render
@@ -32,6 +33,23 @@ torch.compile(lambda x, t: torch.func.jvp(torch.sin, (x,), (t,)), backend=wrong)
     values = [node.name for node in program.nodes if node.meta is not None]
     late = [f"{name}@{program.nodes[-1].name}" for name in values]
     assert found.golden(frozenset([*values, *late, "l_x_"])).exists()
+    found.close()
+
+
+def test_files_of_golden_values_do_not_add_up(child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those asked for last stay, and one that is gone is written anew."""
+    monkeypatch.setattr(handle, "KEPT_FILES", 2)
+    found = survey(
+        child, script(home, BACKENDS + "torch.compile(lambda x: x.sin().cos(), backend=wrong)(torch.ones(3))\n")
+    )
+    program = found.program("dynamo")
+    first, second, third = (frozenset([name]) for name in ("l_x_", *(node.name for node in program.nodes)))
+    files = [found.golden(keys) for keys in (first, second, first, third)]
+    found.trim()
+    assert [file.exists() for file in files] == [True, False, True, True]
+    assert found.golden(first) == files[0]
+    again = found.golden(second)
+    assert again not in files and again.exists()
     found.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 from children import executor, script, survey
 
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import TRACE, examine
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
@@ -44,7 +45,7 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
 
 
 def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path: Path) -> None:
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), 600)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     surveys = Surveys(child, script(tmp_path, SCRIPT), args=[], steps=None, hang_after=HANG_AFTER, values=True)
 
     examine(surveys, child.place, journal)

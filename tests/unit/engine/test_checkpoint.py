@@ -17,6 +17,7 @@ from toy_programs import META, chain
 from minimizer.engine.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.sent_program import parse_program
+from minimizer.engine.clock import Clock
 from minimizer.engine.emit import emit
 from minimizer.engine.emit.layout import code_lines
 from minimizer.engine.journal import Journal
@@ -69,7 +70,7 @@ class Attempt:
         self.oracle = cast(Oracle, self.fake)
         self.sink = FolderSink(self.folder)
         report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction())
-        self.journal = Journal(self.sink, report, 900)
+        self.journal = Journal(self.sink, report, Clock(900))
         survey = SimpleNamespace(data=lambda names: self.data, program=lambda level: self.program)
         self.case = cast(
             Case, SimpleNamespace(program=self.program, signature=self.signature, survey=survey, tolerance=None)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import venv
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sample_reports
 
-from minimizer.engine.follow_up import FIRMER, SHARES, FollowUp
+from minimizer.engine.child.environment import Place
+from minimizer.engine.clock import Clock
+from minimizer.engine.draft import Result
+from minimizer.engine.emit import Repro
+from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Failure, Reduction, Report, Verification
+from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
 PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
@@ -46,11 +55,11 @@ class Found:
 @pytest.fixture
 def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
-    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
 
-    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str]]:
+    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str], Any]:
         report.verification = result.seen
-        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"]
+        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"], result
 
     monkeypatch.setattr(FollowUp, "_run", run)
     none = cast(Any, None)
@@ -93,19 +102,19 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     """Each gets its share, and what those before it have left; PyTorch's own tools, which come last, have their time."""
     assert [*SHARES, Step.WITNESS] == list(Step)[list(Step).index(Step.VERIFY) + 1 :]
     assert sum(SHARES.values()) == pytest.approx(1)
-    journal = Journal(follow_up.journal.sink, follow_up.report, budget)
+    journal = Journal(follow_up.journal.sink, follow_up.report, Clock(budget))
     follow_up = replace(follow_up, journal=journal)
     follow_up.report.verification, journal.decided_at = HOLDS, verified
     now = [verified]
-    monkeypatch.setattr(Journal, "elapsed", property(lambda self: now[0]))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: now[0]))
     assert follow_up.share(Step.DIAGNOSE) == pytest.approx(whole * SHARES[Step.DIAGNOSE])
     assert follow_up.share(Step.FURTHER) == pytest.approx(whole), "where nothing else has taken any"
-    both = whole * (SHARES[Step.DIAGNOSE] + SHARES[Step.LAYERS])
+    so_far = whole * sum(SHARES[step] for step in (Step.DIAGNOSE, Step.CODE, Step.LAYERS))
     with follow_up.adding(Step.LAYERS):
-        now[0] += both
+        now[0] += so_far
         journal.watch_owner()
         journal.watch()
-    assert follow_up.report.notes == ["Stopped while measuring layers: its share of the time (" f"{both:.0f} s) was used up. "
+    assert follow_up.report.notes == ["Stopped while measuring layers: its share of the time (" f"{so_far:.0f} s) was used up. "
         "What was not known by then stays unknown."]  # fmt: skip
     assert follow_up.share(Step.HEALTH) == pytest.approx(whole * SHARES[Step.HEALTH])
     now[0] = verified + whole
@@ -139,7 +148,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
 ) -> None:
     events: list[dict[str, Any]] = []
     follow_up = replace(
-        follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, budget=600)
+        follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, Clock(600))
     )
     follow_up.report.verification = HOLDS
     follow_up.journal.decide()
@@ -159,7 +168,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
 
 def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_path: Path) -> None:
     """What a witness finds may be all there is."""
-    follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, budget=600))
+    follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, Clock(600)))
     follow_up.report.verification = PASSES
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
@@ -171,7 +180,7 @@ def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) ->
     """It may be the only one that finds something."""
     follow_up.report.verification = PASSES
     follow_up.journal.decide()
-    assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.left, abs=1)
+    assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.clock.left, abs=1)
 
 
 @pytest.mark.parametrize(("survey", "fits"), [(20.0, True), (50.0, False)])
@@ -180,7 +189,7 @@ def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
 ) -> None:
     follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 100.0
     follow_up.report.timings = {"survey": survey}
-    monkeypatch.setattr(Journal, "elapsed", property(lambda self: 160.0))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 160.0))
     assert follow_up.has_time(Step.HEALTH) == fits
     assert bool(follow_up.report.notes) != fits
 
@@ -201,3 +210,62 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report.failure = Failure(kind=Kind.CRASH)
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
+
+
+@pytest.mark.parametrize(
+    ("stage", "seen", "is_read"),
+    [
+        (Stage.INDUCTOR, HOLDS, True),
+        (Stage.DECOMPOSITION, HOLDS, True),
+        (Stage.DYNAMO, HOLDS, False),
+        (Stage.CUSTOM_OP, HOLDS, False),
+        (Stage.INDUCTOR, FLICKERS, False),
+    ],
+)
+def test_generated_code_is_read_where_it_may_be_wrong(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, stage: Stage, seen: Verification, is_read: bool
+) -> None:
+    kernel, asked = sample_reports.kernel(), list[float]()
+
+    def read(*_: object, seconds: float) -> GeneratedCode:
+        asked.append(seconds)
+        return kernel
+
+    monkeypatch.setattr("minimizer.engine.follow_up.generated_code", read)
+    follow_up.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
+    follow_up.report.verification = seen
+    follow_up.journal.decide()
+    follow_up.read_code(cast(Any, SimpleNamespace(repro=None, data=None)))
+    assert follow_up.report.generated_code == (kernel if is_read else None)
+    assert asked == ([pytest.approx(max(CODE_SECONDS, follow_up.share(Step.CODE)), abs=1)] if is_read else [])
+    assert (Step.CODE.value in follow_up.report.timings) == is_read
+
+
+def test_a_repro_that_lacked_an_import_is_the_result_from_there_on(tmp_path: Path) -> None:
+    """Our own processes have imported what it uses: all that runs it later is to run what was verified."""
+    source = """
+import os, types
+import torch
+if not hasattr(torch, "part"):
+    raise SystemExit("cannot run here: module 'torch' has no attribute 'part'")
+if "TORCHDYNAMO_DISABLE" not in os.environ:
+    raise AssertionError("wrong")
+"""
+    package = tmp_path / "packages" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "part.py").touch()
+    scratch = tmp_path / "job"
+    scratch.mkdir()
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    (next((tmp_path / "env" / "lib").glob("python*")) / "site-packages" / "own.pth").write_text(str(package.parent))
+    place = Place(python=python, sandbox=choose_sandbox("off"), scratch=scratch)
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
+    none = cast(Any, None)
+    first = Result(Repro(source=source, lines=6, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "))
+    result = FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verify(first)
+    assert report.verification is not None and report.verification.holds
+    assert "import torch\nimport torch.part\n" in result.repro.source
+    assert journal.repro == result.repro.source

@@ -60,6 +60,12 @@ def test_what_only_the_script_calls_a_failure_is_in_dispute() -> None:
     assert "eager is the less accurate side" in eager_is_worse
 
 
+def test_nan_in_the_place_of_a_number_is_not_in_dispute() -> None:
+    nan = Difference(where="grad[0]", kind="wrong_gradient", what="nan", expected="-6.125", actual="nan")
+    shown = Outcome(ending=Ending.DIFFERENT, verdict=Verdict(fault=True, differences=[nan]))
+    assert dispute(shown, differs("same")) is None
+
+
 @pytest.mark.parametrize(("expected", "actual"), [("Tensor(4,) float32", "None"), ("None", "Tensor(4,) float32")])
 def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, actual: str) -> None:
     meta = TensorMeta((4,), "torch.float32", (1,), requires_grad=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import Report
@@ -21,19 +22,19 @@ class Stopped(FolderSink):
 
 def test_a_used_up_budget_stops_the_job(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded, match="0 seconds"):
-        Journal(FolderSink(tmp_path), Report(), budget=0).watch()
+        Journal(FolderSink(tmp_path), Report(), Clock(0)).watch()
 
 
 def test_a_cancelled_job_stops(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
-        Journal(Stopped(tmp_path), Report(), budget=60).watch()
+        Journal(Stopped(tmp_path), Report(), Clock(60)).watch()
 
 
 def test_a_guard_stops_the_job_wherever_it_waits(tmp_path: Path) -> None:
     def full() -> None:
         raise BudgetExceeded("the disk is full")
 
-    journal = Journal(FolderSink(tmp_path), Report(), budget=60)
+    journal = Journal(FolderSink(tmp_path), Report(), Clock(60))
     journal.guard = full
     for wait in (journal.watch, journal.watch_owner):
         with pytest.raises(BudgetExceeded, match="the disk is full"):
@@ -43,12 +44,12 @@ def test_a_guard_stops_the_job_wherever_it_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wanted", "kept_free"), [(100, 100), (2000, 250)])
 def test_the_search_ends_before_the_budget_does(tmp_path: Path, wanted: int, kept_free: int) -> None:
     """At most a quarter is kept free, however much is asked for."""
-    journal = Journal(FolderSink(tmp_path), Report(), budget=1000)
+    journal = Journal(FolderSink(tmp_path), Report(), Clock(1000))
 
     def stand_at(seconds: float) -> None:
-        journal._started = time.monotonic() - seconds
+        journal.clock._started = time.monotonic() - seconds
 
-    with journal.reserving(wanted):
+    with journal.clock.reserving(wanted):
         stand_at(1000 - kept_free - 30)
         journal.watch()
         stand_at(1000 - kept_free + 1)
@@ -59,9 +60,9 @@ def test_the_search_ends_before_the_budget_does(tmp_path: Path, wanted: int, kep
 
 @pytest.mark.parametrize("sink", [FolderSink, Stopped])
 def test_writing_the_result_is_not_disturbed(tmp_path: Path, sink: type[FolderSink]) -> None:
-    journal = Journal(sink(tmp_path), Report(), budget=0)
+    journal = Journal(sink(tmp_path), Report(), Clock(0))
 
-    with journal.undisturbed(3600):
+    with journal.clock.undisturbed(3600):
         journal.watch()
     with pytest.raises((BudgetExceeded, Cancelled)):
         journal.watch()
@@ -76,8 +77,8 @@ def test_a_job_that_is_not_disturbed_is_seen_to_live(tmp_path: Path) -> None:
             asked.append(True)
             return True
 
-    journal = Journal(Asked(tmp_path), Report(), budget=60)
-    with journal.undisturbed(3600):
+    journal = Journal(Asked(tmp_path), Report(), Clock(60))
+    with journal.clock.undisturbed(3600):
         journal.watch()
     assert asked == [True]
 
@@ -85,7 +86,7 @@ def test_a_job_that_is_not_disturbed_is_seen_to_live(tmp_path: Path) -> None:
 def test_steps_are_timed_and_told(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()
-    journal = Journal(FolderSink(tmp_path, events.append), report, budget=60)
+    journal = Journal(FolderSink(tmp_path, events.append), report, Clock(60))
 
     with pytest.raises(ValueError, match="inside"), journal.step(Step.REDUCE):
         raise ValueError("inside")
@@ -96,10 +97,11 @@ def test_steps_are_timed_and_told(tmp_path: Path) -> None:
 
 def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And all steps together took as long as the job."""
-    now = iter((0.0, 0.0, 2.0, 2.0, 5.0, 5.0, 9.0, 9.0))
-    monkeypatch.setattr("minimizer.engine.journal.time", type("Clock", (), {"monotonic": lambda: next(now)}))
+    now = iter((0.0, 0.0, 0.0, 2.0, 2.0, 5.0, 5.0, 9.0, 9.0))
+    for module in ("journal", "clock"):
+        monkeypatch.setattr(f"minimizer.engine.{module}.time", type("Time", (), {"monotonic": lambda: next(now)}))
     report = Report()
-    journal = Journal(FolderSink(tmp_path), report, budget=60)
+    journal = Journal(FolderSink(tmp_path), report, Clock(60))
     monkeypatch.setattr(journal, "log", lambda text: None)
     for step in (Step.REDUCE, Step.BLAME, Step.REDUCE):
         with journal.step(step):
@@ -111,14 +113,14 @@ def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.
 def test_the_clock_goes_on_whatever_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nothing is written but the result; what was told of the reduction stays beside it."""
     events: list[dict[str, object]] = []
-    journal = Journal(FolderSink(tmp_path, events.append), Report(), budget=600)
+    journal = Journal(FolderSink(tmp_path, events.append), Report(), Clock(600))
     journal.progress(nodes=3, nodes_before=40, trials=7, message="guess")
 
     def stand_at(seconds: float) -> None:
-        journal._started = time.monotonic() - seconds
+        journal.clock._started = time.monotonic() - seconds
 
     stand_at(100)
-    with journal.undisturbed(30), journal.within(200):
+    with journal.clock.undisturbed(30), journal.clock.within(200):
         journal.watch()
         journal.watch()
     first, second = events
@@ -135,7 +137,7 @@ def test_the_clock_goes_on_whatever_is_done(tmp_path: Path, monkeypatch: pytest.
 def test_a_note_is_told_once(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
     report = Report()
-    journal = Journal(FolderSink(tmp_path, events.append), report, budget=60)
+    journal = Journal(FolderSink(tmp_path, events.append), report, Clock(60))
 
     journal.note("twice")
     journal.note("twice")
@@ -145,7 +147,7 @@ def test_a_note_is_told_once(tmp_path: Path) -> None:
 
 
 def test_the_log_moves_no_cursor(tmp_path: Path) -> None:
-    journal = Journal(FolderSink(tmp_path, lambda event: None), Report(), budget=60)
+    journal = Journal(FolderSink(tmp_path, lambda event: None), Report(), Clock(60))
 
     journal.log("\x1b]0;owned\x07 caf\N{LATIN SMALL LETTER E WITH ACUTE}\tend")
     journal.keep()
@@ -159,7 +161,7 @@ def test_progress_is_told_of_the_whole_budget_inside_of_a_share_of_it(tmp_path: 
             heard.append(data.get("budget"))
 
     heard: list[object] = []
-    journal = Journal(Heard(tmp_path), Report(), budget=900)
-    with journal.within(20.0):
+    journal = Journal(Heard(tmp_path), Report(), Clock(900))
+    with journal.clock.within(20.0):
         journal.progress(message="looking")
     assert heard == [900]

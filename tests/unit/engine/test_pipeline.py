@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,40 +11,48 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
+from minimizer.engine import pipeline
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Verdict
+from minimizer.engine.clock import Clock
+from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.graph_search import Unreduced
+from minimizer.engine.job import Job, Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import verdict_signature
-from minimizer.engine.pipeline import _end, _Job, minimize
+from minimizer.engine.pipeline import minimize
 from minimizer.engine.program.model import Program
-from minimizer.engine.routes import Made, Routes
+from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
+
+NONE = cast(Any, None)
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> _Job:
+def job(tmp_path: Path) -> Job:
     (tmp_path / "a.py").write_text("import torch\n")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
-    scratch = cast(Any, SimpleNamespace(path=tmp_path))
-    return _Job(tmp_path / "a.py", Options(), Settings(), journal, scratch, Path("python"), [], False)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    return Job(tmp_path / "a.py", Options(), Settings(), journal, Path("python"))
 
 
-def follow_up_of(job: _Job) -> FollowUp:
-    none = cast(Any, None)
-    return FollowUp(job._script, none, none, job._journal, job._options, job._settings)
+def parts_of(job: Job, **others: Any) -> Parts:
+    """What a job works with: an exact comparison of its script, what follows a repro, and ``others``."""
+    between = BetweenGraphs(NONE, job.script, [], job.journal, jobs=1, timeout=60)
+    follow_up = FollowUp(job.script, NONE, NONE, job.journal, job.options, job.settings)
+    parts = Parts(job, NONE, between, NONE, NONE, NONE, follow_up, NONE)
+    return replace(parts, **others)
 
 
 class Unfinished:
@@ -81,11 +90,12 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
     """And does not speak of a best result where there is none."""
     unfinished = cast(Any, Unfinished(error))
 
-    def run(job: _Job) -> None:
+    def run(job: Job, disk: object) -> None:
         with ThreadPoolExecutor(1) as beside:
-            job._made(unfinished, unfinished, unfinished, job._routes(unfinished, unfinished, beside))
+            parts = parts_of(job, executor=unfinished, surveys=unfinished, triage=unfinished, beside=beside)
+            pipeline.reduce_graphs(parts, parts.routes(NO_ANSWER))
 
-    monkeypatch.setattr(_Job, "run", run)
+    monkeypatch.setattr(pipeline, "run", run)
     (tmp_path / "a.py").write_text("import torch\n")
     sink = FolderSink(tmp_path / "out")
     report = minimize(tmp_path / "a.py", options=Options(budget=10), settings=Settings(), sink=sink)
@@ -95,14 +105,14 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
 @pytest.mark.parametrize("status", [Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL])
 def test_a_verdict_outlives_what_comes_after_it(status: Status) -> None:
     report = Report(status=status, summary="So it is.")
-    _end(report, Status.PARTIAL, Reason.BUDGET, "Stopped.")
+    end(report, Status.PARTIAL, Reason.BUDGET, "Stopped.")
     assert (report.status, report.reason, report.summary) == (status, None, "So it is.")
 
 
-def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: _Job) -> None:
-    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT)
-    job._settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."))
-    assert job._report.failure is None
+def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: Job) -> None:
+    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT)
+    settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."), NO_ANSWER, job.journal)
+    assert job.report.failure is None
 
 
 @pytest.mark.parametrize(
@@ -118,10 +128,10 @@ def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: _Job) 
 def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, reason: Reason | None, stays: bool
 ) -> None:
-    def end(job: _Job) -> None:
-        job._report.status, job._report.reason = status, reason
+    def ended(job: Job, disk: object) -> None:
+        job.report.status, job.report.reason = status, reason
 
-    monkeypatch.setattr(_Job, "run", end)
+    monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
     script.write_text("import torch\n")
     FolderSink(out).artifact("repro.py", b"raise SystemExit(1)\n")
@@ -134,12 +144,12 @@ def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
 def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(job: _Job) -> None:
-        job._journal.show("repro.py", b"# new\n")
-        job._journal.show("repro-2.py", b"# new, without data\n")
-        job._report.status = Status.MINIMIZED
+    def ended(job: Job, disk: object) -> None:
+        job.journal.show("repro.py", b"# new\n")
+        job.journal.show("repro-2.py", b"# new, without data\n")
+        job.report.status = Status.MINIMIZED
 
-    monkeypatch.setattr(_Job, "run", end)
+    monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
     script.write_text("import torch\n")
     for name in ("repro.py", "repro-2.py", "repro-2.zip", "repro-3.py"):
@@ -150,7 +160,7 @@ def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
 
 
 def test_behind_verify_the_steps_are_taken_in_their_order(
-    job: _Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each with a time of its own, whatever comes of it."""
     seen: list[Step] = []
@@ -161,17 +171,17 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     def over(*_: object, **__: object) -> None:
         raise BudgetExceeded("over")
 
-    for name in ("diagnose", "describe", "examine", "compare", "write_further"):
+    for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
         monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
-    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: verified(self, holds))
-    job._settings = job._settings.model_copy(update={"toolchains": "other=/usr/bin/python3"})
-    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT)
-    job._report.reduction = Reduction(one_minimal=True)
+    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
+    job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
+    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
+    job.report.reduction = Reduction(one_minimal=True)
     found = Result(cast(Any, None), found=cast(Any, SimpleNamespace(program=None, oracle=None)))
-    job._follow(Made(found, cast(Any, None), over), follow_up_of(job), cast(Any, None))
-    assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
+    pipeline.follow(Made(found, NONE, over), parts_of(job), NONE)
+    assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.CODE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
     assert list(Step)[list(Step).index(Step.VERIFY) :] == [*seen, Step.WITNESS]
-    assert [name for name in job._report.timings if name != "total"] == seen
+    assert [name for name in job.report.timings if name != "total"] == seen
 
 
 def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verification, list[str]]:
@@ -184,18 +194,17 @@ def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verificat
 def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_file_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(job: _Job) -> None:
+    def ended(job: Job, disk: object) -> None:
         found = sample_reports.value()
         for name in ("status", "failure", "verification"):
-            setattr(job._report, name, getattr(found, name))
-        job._journal.repro = sample_reports.REPRO
+            setattr(job.report, name, getattr(found, name))
+        job.journal.repro = sample_reports.REPRO
 
     script, out = tmp_path / "a.py", tmp_path / "out"
     script.write_text("import torch\n")
     for stays in (True, False):
-        monkeypatch.setattr(
-            _Job, "run", end if stays else lambda job: _end(job._report, Status.HEALTHY, Reason.BUDGET, "")
-        )
+        healthy = lambda job, disk: end(job.report, Status.HEALTHY, Reason.BUDGET, "")  # noqa: E731
+        monkeypatch.setattr(pipeline, "run", ended if stays else healthy)
         minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
         assert (out / "issue.md").exists() == stays
 
@@ -226,7 +235,7 @@ class Layouts:
         return of_layout() if otherwise.kind is None else otherwise
 
 
-def ended_by(job: _Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Exception) -> tuple[Report, Layouts]:
+def ended_by(job: Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Exception) -> tuple[Report, Layouts]:
     """The report of a job whose search for a layout ends so, and whose plain runs come to this verdict."""
     layouts = Layouts()
 
@@ -234,17 +243,20 @@ def ended_by(job: _Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Ex
         routes._announce(case)
         raise end
 
-    monkeypatch.setattr(job, "_against", lambda *_: plain)
+    monkeypatch.setattr(pipeline, "against_plain_runs", lambda *_: plain)
     monkeypatch.setattr(Routes, "by_graph", give_up)
-    none = cast(Any, None)
     with ThreadPoolExecutor(1) as beside:
-        job._made(none, none, none, job._routes(cast(Any, Unfinished(Cancelled())), cast(Any, layouts), beside))
-    return job._report, layouts
+        unfinished = cast(Any, Unfinished(Cancelled()))
+        parts = parts_of(job, executor=unfinished, triage=cast(Any, layouts), beside=beside)
+        found = pipeline.reduce_graphs(parts, parts.routes(NO_ANSWER))
+    assert isinstance(found, Settled)
+    pipeline.conclude(found, NO_ANSWER, parts)
+    return job.report, layouts
 
 
 @pytest.mark.parametrize("end", [Unreduced(WELL), ChildFailed("gone")])
 def test_another_memory_layout_without_a_repro_is_partial(
-    job: _Job, monkeypatch: pytest.MonkeyPatch, end: Exception
+    job: Job, monkeypatch: pytest.MonkeyPatch, end: Exception
 ) -> None:
     report, _ = ended_by(job, monkeypatch, WELL, end)
     assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
@@ -253,27 +265,74 @@ def test_another_memory_layout_without_a_repro_is_partial(
     assert report.summary.startswith("Values equal, memory layout differs")
 
 
-def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: _Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     raised = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
     report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
     assert layouts.against is raised
     assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)
 
 
-@pytest.mark.parametrize(
-    ("found", "repro", "is_between", "status"),
-    [(None, None, False, Status.RUNNING), (Found, None, True, Status.PARTIAL), (Found, Repro, True, Status.RUNNING)],
-)
+@pytest.mark.parametrize("repro", [None, Repro])
 def test_a_fault_between_graphs_without_a_repro_is_partial(
-    job: _Job, monkeypatch: pytest.MonkeyPatch, found: Any, repro: Any, is_between: bool, status: Status
+    job: Job, monkeypatch: pytest.MonkeyPatch, repro: Any
 ) -> None:
-    job._report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
-    monkeypatch.setattr(BetweenGraphs, "compare", lambda self: exact_runs.Answer(found))
+    """And has its workaround at once; with a repro, one is looked for when that is verified."""
+    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
     monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
     asked: list[Any] = []
     monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: asked.append(found))
-    seen, result = job._between_graphs(cast(Any, None), follow_up_of(job))
-    assert bool(asked) == (is_between and repro is None), (
-        "with a repro, a workaround is looked for once that is verified"
+    found = pipeline.reduce_between(parts_of(job), cast(Any, Found))
+    if repro is not None:
+        assert (isinstance(found, Made), asked) == (True, [])
+        return
+    assert asked == [Found]
+    assert isinstance(found, Settled)
+    pipeline.conclude(found, NO_ANSWER, parts_of(job))
+    assert (job.report.status, job.report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert job.report.failure is not None, "what was announced stays"
+
+
+def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what they could not look at is told."""
+    shares: list[float] = []
+
+    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+        shares.append(job.journal.clock.left)
+        raise BudgetExceeded("the budget of 360 seconds is used up")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", compare)
+    answer = pipeline.compare_exactly(parts_of(job))
+    assert answer.found is None
+    assert shares == [pytest.approx(360, abs=5)]
+    assert job.journal.clock.left == pytest.approx(600, abs=5)
+    assert answer.not_compared == (
+        "what lies between graphs: the exact runs came to no answer in their share of the time",
     )
-    assert (seen, result is not None, job._report.status) == (is_between, repro is not None, status)
+
+
+def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+        raise DiskExceeded("the disk is full")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", compare)
+    with pytest.raises(DiskExceeded):
+        pipeline.compare_exactly(parts_of(job))
+
+
+@pytest.mark.parametrize("mechanism", ["lost_mutation", None])
+def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
+    job: Job, monkeypatch: pytest.MonkeyPatch, mechanism: Any
+) -> None:
+    """The graphs are looked at all the same; a workaround needs to know how the failure came about."""
+
+    def repro(between: BetweenGraphs, found: Any) -> None:
+        job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
+        raise ChildFailed("the child is gone")
+
+    monkeypatch.setattr(BetweenGraphs, "repro", repro)
+    if mechanism is not None:
+        monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: None)
+    found = pipeline.reduce_between(parts_of(job), cast(Any, Found))
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert found.summary.startswith("It differs.")

@@ -15,6 +15,7 @@ from minimizer.engine.between import exact_runs
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
+from minimizer.engine.clock import Clock
 from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import Answer
@@ -44,7 +45,7 @@ class Kept:
 @pytest.fixture
 def routes(tmp_path: Path) -> Iterator[Routes]:
     (tmp_path / "a.py").write_text("import torch\n")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=600)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     with ThreadPoolExecutor(1) as beside:
         none = cast(Any, None)
         yield Routes(none, cast(Any, Suspects()), journal, Options(), tmp_path / "a.py", 1, beside)

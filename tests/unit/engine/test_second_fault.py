@@ -14,6 +14,7 @@ from minimizer.engine.between.exact_runs import Answer, Found
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.outcome import Verdict
+from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
@@ -59,7 +60,7 @@ def job(tmp_path: Path) -> Iterator[tuple[Routes, FollowUp]]:
         kind=Kind.WRONG_OUTPUT, message="lost", signature="between graphs", mechanism="lost_mutation"
     )
     report.culprits = [Culprit(what="a change of entries that is lost")]
-    journal = Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
     journal.repro = BETWEEN
     journal.show("repro.py", BETWEEN.encode())
     journal.decide()
@@ -112,6 +113,23 @@ def test_a_graph_that_fails_later_stands_behind(job: tuple[Routes, FollowUp], mo
     assert (job[0].script.parent / "out" / "repro-2.zip").read_bytes() == b"with its data"
     assert [one.signature for one in report.also_seen] == ["in a graph"]
     assert (report.culprits[1].ops, report.culprits[1].what) == (["aten.relu"], "fails by itself too: repro-2.py")
+
+
+def test_the_second_fault_goes_by_the_clock_that_its_trials_go_by(
+    job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reserve that only the job within the job knew of kept no trial from using it up."""
+    outer, spare = job[0].journal.clock, []
+
+    def follow(routes: Routes, found: Case) -> Settled:
+        with routes.journal.clock.reserving(40):
+            spare.append(outer.left - outer.spare)
+        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "")
+
+    monkeypatch.setattr(Triage, "run", lambda self: case_at(1))
+    monkeypatch.setattr(Routes, "follow", follow)
+    see_graphs(*job)
+    assert spare == [pytest.approx(40, abs=1)]
 
 
 def test_a_graph_that_fails_earlier_is_the_job_s(job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch) -> None:

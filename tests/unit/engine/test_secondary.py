@@ -10,6 +10,7 @@ import pytest
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
+from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
@@ -137,7 +138,7 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
             given.append(seconds)
             return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
 
-    journal = Journal(sink, report, seconds)
+    journal = Journal(sink, report, Clock(seconds))
     write_further(found, (), surveys=cast(Any, Surveys()), place=cast(Any, None), journal=journal, jobs=1)
     return sink, report, given
 

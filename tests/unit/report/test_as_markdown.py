@@ -7,6 +7,7 @@ import math
 import re
 
 import pytest
+import sample_reports
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -404,3 +405,23 @@ def test_the_row_of_the_culprits_layer_is_marked_and_a_number_has_its_class() ->
         False,
     ]
     assert "`net.1 (ReLU)`, call 2 of 2" in rows[1] and "`net.2 (ReLU)`" in rows[2] and "culprit" not in rows[2]
+
+
+def test_the_generated_code_stands_with_its_marks_beside_the_graph_it_is_made_from() -> None:
+    report = full().model_copy(update={"generated_code": sample_reports.kernel()})
+    text = render(report, script_name="a.py", repro=None)
+    section = text.split("## Generated code\n")[1].split("\n## ")[0]
+    assert "`cpp_fused_relu_0`, C++ kernel. 1 line marked: the kernel computes nothing but the culprit." in section
+    (kernel,) = re.findall(r"(?s)```cpp\n(.*?)```", section)
+    assert [line.strip() for line in kernel.splitlines() if "<-- the culprit" in line] == [
+        "auto tmp1 = at::vec::clamp_min(tmp0, decltype(tmp0)(0));  // <-- the culprit"
+    ]
+    (aten,) = re.findall(r"(?s)```python\n(.*?)```", section)
+    assert "torch.ops.aten.relu.default" in aten
+    assert "## Generated code" not in render(full(), script_name="a.py", repro=None)
+
+
+def test_a_kernel_cannot_end_its_block() -> None:
+    hostile = sample_reports.kernel().model_copy(update={"code": "```\n</details><script>x</script>", "marked": [1]})
+    text = render(full().model_copy(update={"generated_code": hostile}), script_name="a.py", repro=None)
+    assert "````cpp\n```  // <-- the culprit\n</details><script>x</script>\n````" in text

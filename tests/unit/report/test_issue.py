@@ -65,7 +65,12 @@ def test_nothing_of_the_users_program_or_environment_is_in_it(make: Callable[[],
 
 
 def test_what_is_too_long_for_a_link_loses_idle_settings_and_outer_frames_and_says_where_they_are() -> None:
-    found = issue(sample_reports.compile_error())
+    report = sample_reports.compile_error()
+    assert report.failure is not None
+    report.failure.traceback = sample_reports.STACK.replace(
+        "_the_whole_graph_", "_the_whole_graph_that_dynamo_has_traced_"
+    )
+    found = issue(report)
     assert "`simdlen = 1`" not in found.body and "`fallback_by_default`" in found.body
     assert "lines before" in found.body and "KeyError: 'buf1'\n```" in found.body
     assert "Attached: `report.md`" in found.body
@@ -161,3 +166,31 @@ def test_a_compile_error_is_shown_once() -> None:
     text = render(sample_reports.compile_error(), script_name="model.py", repro=REPRO)
     assert text.count("KeyError: 'buf1'") == 1 and "What the reproducer printed" not in text
     assert "expected 1\nactual   2" in render(sample_reports.value(), script_name="model.py", repro=REPRO)
+
+
+def test_generated_code_is_folded_and_the_first_to_be_left_out() -> None:
+    report = sample_reports.value()
+    report.generated_code = sample_reports.kernel()
+    found = issue(report)
+    check_form(found)
+    folded = found.body.split("<details><summary>Generated code</summary>")[1].split("</details>")[0]
+    assert "cpp_fused_relu_0" in folded and "clamp_min(tmp0, decltype(tmp0)(0));  // <-- the culprit" in folded
+    assert "torch.ops.aten.relu.default" in folded and "Attached" not in found.body
+    assert "/home/ada" not in found.body
+
+    report.generated_code.aten += "\n# and so on" * 600
+    graphless = issue(report)
+    assert "cpp_fused_relu_0" in graphless.body and "torch.ops.aten.relu" not in graphless.body
+    assert "Attached: `report.md`" in graphless.body
+
+    report.generated_code.code += "\n// and so on" * 600
+    excerpt = issue(report)
+    check_form(excerpt)
+    (kernel,) = re.findall(r"(?s)```cpp\n(.*?)```", excerpt.body)
+    assert kernel.count("\n") == 7 and "// <-- the culprit" in kernel and "void" not in kernel
+
+    report.generated_code.marked = list(range(1, 600))
+    long = issue(report)
+    check_form(long)
+    assert "Generated code" not in long.body and "Attached: `report.md`" in long.body
+    assert "`simdlen = 1`" in long.body, "nothing else is left out for it"

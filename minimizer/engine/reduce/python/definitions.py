@@ -24,13 +24,16 @@ WIDTH = 84
 """How long a statement may become by a ``lambda`` in it: it is indented in the repro, and a longer one is wrapped."""
 
 
-def polish(program: Program, check: Check, *, jobs: int = 1) -> Program:
-    """Leave out what is inside of the definitions in ``program.setup`` and not needed for the failure."""
+def polish(program: Program, check: Check, *, jobs: int = 1, watch: Callable[[], None] = lambda: None) -> Program:
+    """Leave out what is inside of the definitions in ``program.setup`` and not needed for the failure.
+
+    Where ``check`` or ``watch`` raises BudgetExceeded or Cancelled, what was left out by then stays so.
+    """
     program = replace(program, setup=render.setup(program), bodies=())
     for text in program.setup:
         source = Source.parse(text)
         if source.level(1):
-            program = _polished(program, program.setup.index(text), source, check, jobs)
+            program = _polished(program, program.setup.index(text), source, check, jobs, watch)
     with suppress(BudgetExceeded, Cancelled):
         for change in (_without_unread, _with_lambda):
             for text in program.setup:
@@ -105,14 +108,18 @@ def _changed(program: Program, lines: dict[str, str]) -> Program:
     return replace(program, setup=tuple(_without_orphans(program.setup, setup)))
 
 
-def _polished(program: Program, index: int, source: Source, check: Check, jobs: int) -> Program:
+def _polished(
+    program: Program, index: int, source: Source, check: Check, jobs: int, watch: Callable[[], None]
+) -> Program:
     before, after = program.setup[:index], program.setup[index + 1 :]
 
     def holding(candidate: Source) -> Program:
         setup = _without_orphans(program.setup, [*before, candidate.text.rstrip(), *after])
         return replace(program, setup=tuple(setup))
 
-    smallest = reduce_definitions(source, check=lambda sources: check([holding(s) for s in sources]), jobs=jobs)
+    smallest = reduce_definitions(
+        source, check=lambda sources: check([holding(s) for s in sources]), jobs=jobs, watch=watch
+    )
     return program if smallest is source else holding(smallest)
 
 

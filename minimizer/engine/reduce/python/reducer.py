@@ -24,13 +24,15 @@ def reduce_script(
     on_step: OnStep[Source] = lambda step, best: None,
     jobs: int = 1,
     further: Sequence[Pass] = (),
+    watch: Callable[[], None] = lambda: None,
 ) -> Reduced[Source]:
     """Reduce a failing script until no single statement, argument, element, name or number can go.
 
     ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best script so
-    far is returned. ``further`` passes come in each round behind those over whole statements.
+    far is returned; so it is when ``watch`` does, which is asked where there is no trial to wait for. ``further`` passes come in each
+    round behind those over whole statements.
     """
-    problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs)
+    problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs, watch=watch)
     return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
 
 
@@ -49,13 +51,15 @@ def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: i
     )
 
 
-def reduce_definitions(source: Source, *, check: Check, jobs: int = 1) -> Source:
+def reduce_definitions(
+    source: Source, *, check: Check, jobs: int = 1, watch: Callable[[], None] = lambda: None
+) -> Source:
     """Drop what functions and classes hold, statement by statement, and inline; they themselves, and how they are used, stay.
 
-    ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best so far is
-    returned.
+    ``source`` is taken to fail: it is not tried again. When ``check`` or ``watch`` raises BudgetExceeded or Cancelled the best so
+    far is returned.
     """
-    problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=jobs)
+    problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=jobs, watch=watch)
 
     def inner() -> None:
         _statements(problem, depth=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sample_script import SCRIPT
 
+from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import KNOBS, groups, turned
@@ -78,7 +79,7 @@ def diagnosed(tmp_path: Path) -> Callable[..., Report]:
             culprits=[Culprit(module="act", ops=["aten.relu"], source=Source(file="script.py", line=6))],
             ladder=[Rung(backend="aot_eager", outcome="passes", seconds=1.0)],
         ).model_copy(update=changes)
-        journal = Journal(FolderSink(tmp_path / "out"), report, 900)
+        journal = Journal(FolderSink(tmp_path / "out"), report, Clock(900))
         diagnose(Patient(trials, original, path), journal, seconds=60)
         return report
 
@@ -320,19 +321,19 @@ def test_a_script_that_is_gone_has_its_part_to_blame_all_the_same(tmp_path: Path
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
     patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "gone.py")
 
-    diagnose(patient, Journal(FolderSink(tmp_path), report, 900), seconds=60)
+    diagnose(patient, Journal(FolderSink(tmp_path), report, Clock(900)), seconds=60)
 
     assert report.blame is not None and report.blame.items == [RELU]
     assert any("cut short" in note for note in report.notes)
 
 
 def test_the_budget_ends_early_within_a_limit(tmp_path: Path) -> None:
-    journal = Journal(FolderSink(tmp_path), Report(), 900)
+    journal = Journal(FolderSink(tmp_path), Report(), Clock(900))
 
-    with journal.within(0.0), pytest.raises(BudgetExceeded):
+    with journal.clock.within(0.0), pytest.raises(BudgetExceeded):
         journal.watch()
     journal.watch()
-    assert journal.left > 800
+    assert journal.clock.left > 800
 
 
 def test_a_flaky_script_must_pass_more_often() -> None:

@@ -12,6 +12,7 @@ import pytest
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
@@ -228,5 +229,5 @@ def test_a_check_of_time_leaves_no_reduction_behind(tmp_path: Path) -> None:
 def python_level(folder: Path, executor: Scripted) -> tuple[PythonLevel, Report]:
     (folder / "script.py").write_text(CALLS)
     report = Report(failure=Failure(kind=Kind.CRASH), reduction=Reduction(level="python", nodes_before=1))
-    journal = Journal(FolderSink(folder / "out"), report, 600)
+    journal = Journal(FolderSink(folder / "out"), report, Clock(600))
     return PythonLevel(cast(Executor, executor), folder / "script.py", [], journal, jobs=1), report

@@ -285,6 +285,17 @@ def test_what_no_tolerance_lets_pass_is_not_judged_by_one() -> None:
     assert len(executor.compiled) == 1
 
 
+def test_nan_that_no_tolerance_lets_pass_is_held_at_its_graph() -> None:
+    """Whether the check of a script compares values, and whether it is disputed, are two questions."""
+    check = {**error("AssertionError"), "frames": [["torch/testing/_comparison.py", "assert_close", "raise"]]}
+    checks = [{"rtol": 0.1, "atol": 0.1, "tolerable": 0.0, "of_values": 1.0}]
+    found, executor, _ = triage(
+        finished(exception=check, checks=checks), held(kind="wrong_output", verdict=WRONG), eager=[finished()]
+    )
+    assert isinstance(found, Case)
+    assert [request["tolerance"] for request in executor.compiled] == [None, {"rtol": 0.1, "atol": 0.1}]
+
+
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
     nothing = {"frames": 1, "calls": 0}
     found = unshown(

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.child.environment import Place
+from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.other_torches import compare
+from minimizer.errors import Cancelled
 from minimizer.report.model import Report, Version
 from minimizer.report.version_span import Span, span
 from minimizer.sandbox import choose_sandbox
@@ -49,7 +51,7 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
     report = Report(environment={"torch": "2.13.0+cpu"})
     (tmp_path / "job").mkdir()
     place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
-    found = compare(REPRO, None, place, toolchains, Journal(FolderSink(tmp_path / "out"), report, 600), jobs=2)
+    found = compare(REPRO, None, place, toolchains, Journal(FolderSink(tmp_path / "out"), report, Clock(600)), jobs=2)
     assert [(v.name, v.torch, v.outcome) for v in found] == [
         ("this job's", "2.13.0+cpu", "fails"),
         ("old", "2.11.0", "passes"),
@@ -67,9 +69,24 @@ def test_the_end_of_the_budget_takes_nothing_back(tmp_path: Path) -> None:
     old = interpreter(tmp_path / "old", "2.11.0")
     (tmp_path / "job").mkdir()
     place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), budget=0)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(0))
     own, other = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
     assert (own.outcome, other.name) == ("fails", "old")
+    assert other.note == "there was no time left for it"  # which says nothing of that torch
+
+
+def test_a_job_that_is_stopped_does_not_wait_for_other_torches(tmp_path: Path) -> None:
+    class Stopped(FolderSink):
+        def cancelled(self) -> bool:
+            return True
+
+    old = interpreter(tmp_path / "old", None)
+    package = next((old.parents[1] / "lib").glob("python*")) / "site-packages" / "torch.py"
+    package.write_text("import time\ntime.sleep(3600)\n")
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
+    with pytest.raises(Cancelled):
+        compare(REPRO, None, place, {"old": old}, Journal(Stopped(tmp_path / "out"), Report(), Clock(600)), jobs=1)
 
 
 def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
@@ -80,7 +97,7 @@ def test_a_repro_that_fails_in_another_way_says_so(tmp_path: Path) -> None:
     )
     (tmp_path / "job").mkdir()
     place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), 600)
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     _, found = compare(REPRO, None, place, {"old": old}, journal, jobs=1)
     assert (found.torch, found.outcome) == ("2.11.0", "cannot_run")
     assert found.note == "fails in another way: AttributeError: module 'torch' has no attribute 'is_wrong'"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.adopt import Unusable, take_up, write_script
@@ -79,7 +80,7 @@ def minimized(kind: Kind = Kind.WRONG_OUTPUT, error: str | None = None) -> Repor
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
     report = Report(status=Status.FAILED, reason=Reason.NOTHING_COMPILED, summary=OLD)
-    return Journal(FolderSink(tmp_path / "out"), report, budget=600)
+    return Journal(FolderSink(tmp_path / "out"), report, Clock(600))
 
 
 class Job:
@@ -246,7 +247,7 @@ def test_a_job_that_is_cancelled_meanwhile_is_cancelled(tmp_path: Path, journal:
 
 def test_without_time_it_is_not_begun(tmp_path: Path, journal: Journal) -> None:
     job = Job(minimized())
-    with journal.within(5):
+    with journal.clock.within(5):
         assert not take_up(heard(), journal, folder=tmp_path / "new", minimize=job)
     assert not job.scripts
     assert "--budget" in journal.report.notes[0]
@@ -255,7 +256,7 @@ def test_without_time_it_is_not_begun(tmp_path: Path, journal: Journal) -> None:
 def test_progress_of_the_inner_job_is_told_and_its_findings_are_not(tmp_path: Path) -> None:
     told: list[str] = []
     sink = FolderSink(tmp_path / "out", lambda event: told.append(event.get("step") or event["type"]))
-    journal = Journal(sink, Report(status=Status.HEALTHY), budget=600)
+    journal = Journal(sink, Report(status=Status.HEALTHY), Clock(600))
     healthy = Report(status=Status.HEALTHY, summary="Healthy.")
     take_up(heard(), journal, folder=tmp_path / "new", minimize=Job(healthy))
     assert told == ["reduce", "note"]

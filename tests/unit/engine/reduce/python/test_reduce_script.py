@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.source import number_of
+from minimizer.errors import BudgetExceeded
 
 SCRIPT = '''
 """A training script."""
@@ -179,8 +180,6 @@ def test_trap_14_the_calls_that_a_later_one_depends_on_are_kept() -> None:
 
 
 def test_the_best_so_far_survives_a_budget_that_ends() -> None:
-    from minimizer.errors import BudgetExceeded
-
     trials = 0
 
     def check(sources: Sequence[Source]) -> list[bool]:
@@ -194,6 +193,27 @@ def test_the_best_so_far_survives_a_budget_that_ends() -> None:
     assert "keep()" in result.best.text
     assert not result.one_minimal
     assert result.best.size < 5
+
+
+def test_the_time_is_looked_at_where_there_is_nothing_to_wait_for() -> None:
+    """The proof at the end asks mostly for what is known by then."""
+    asked = 0
+
+    def watch() -> None:
+        nonlocal asked
+        asked += 1
+        if tried:
+            raise BudgetExceeded("over")
+
+    tried: list[str] = []
+
+    def check(sources: Sequence[Source]) -> list[bool]:
+        tried.extend(source.text for source in sources)
+        return [False] * len(sources)
+
+    result = reduce_script(Source.parse("a = 1\nb = 2\nkeep()\n"), check=check, watch=watch)
+    assert (asked, len(tried)) == (2, 1)
+    assert not result.one_minimal
 
 
 ANNOTATED = """

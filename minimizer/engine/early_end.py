@@ -32,11 +32,11 @@ def doing(phase: Phase) -> str:
     return f"running the script's own code, with {by_then}"
 
 
-def ended(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
+def summary(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
     """The summary of a job that was ended early: ``why``, in which step, what it had found, and a budget that would do."""
     step = journal.last_step.doing if journal.last_step is not None else "preparing"
     about = f" ({journal.subject})" if journal.subject and journal.last_step is not Step.SURVEY else ""
-    more = larger(journal.budget, journal.step_seconds) if is_time else None
+    more = larger(journal.clock.budget, journal.step_seconds) if is_time else None
     hint = f" --budget {more} may do: an estimate, by how long this step has taken." if more is not None else ""
     return f"Stopped while {step}{about}: {why}. {_found(report, journal)}{hint}"
 

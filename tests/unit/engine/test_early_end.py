@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.budget import doing, ended, larger
 from minimizer.engine.child.protocol import Phase
+from minimizer.engine.clock import Clock
+from minimizer.engine.early_end import doing, larger, summary
 from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
 from minimizer.report.model import Culprit, Failure, Reduction, Report
@@ -17,13 +18,13 @@ from minimizer.vocabulary import Kind, Step
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal(FolderSink(tmp_path, lambda event: None), Report(), 100.0)
+    return Journal(FolderSink(tmp_path, lambda event: None), Report(), Clock(100.0))
 
 
 def test_a_budget_that_ends_without_a_failure_names_the_step_and_a_larger_budget(journal: Journal) -> None:
     with pytest.raises(ZeroDivisionError), journal.step(Step.SURVEY):
         raise ZeroDivisionError
-    said = ended(journal.report, journal, "the budget of 100 seconds is used up, compiling graph 0", is_time=True)
+    said = summary(journal.report, journal, "the budget of 100 seconds is used up, compiling graph 0", is_time=True)
     assert said == (
         "Stopped while running the script: the budget of 100 seconds is used up, compiling graph 0. No failure had been found by then. "
         "--budget 200 may do: an estimate, by how long this step has taken."
@@ -32,7 +33,7 @@ def test_a_budget_that_ends_without_a_failure_names_the_step_and_a_larger_budget
 
 def test_what_was_found_by_then_is_told_with_its_graph(journal: Journal) -> None:
     report, journal.subject = journal.report, "graph 2"
-    assert ended(report, journal, "over", is_time=False).endswith(
+    assert summary(report, journal, "over", is_time=False).endswith(
         "A difference was being examined that may be rounding."
     )
     report.failure = Failure(kind=Kind.WRONG_OUTPUT)
@@ -40,21 +41,23 @@ def test_what_was_found_by_then_is_told_with_its_graph(journal: Journal) -> None
         pass
     assert (
         "Stopped while localizing the failure (graph 2): over. Found by then: wrong_output; there is no repro yet."
-        in (ended(report, journal, "over", is_time=False))
+        in (summary(report, journal, "over", is_time=False))
     )
     report.culprits = [Culprit(ops=["aten.relu"], nodes=["relu"], module="layers.3")]
     report.reduction = Reduction(nodes_before=750, nodes_after=12)
     journal.repro = "import torch\n"
     with journal.step(Step.REDUCE):
         pass
-    assert ended(report, journal, "over", is_time=False) == (
+    assert summary(report, journal, "over", is_time=False) == (
         "Stopped while reducing (graph 2): over. Found by then: wrong_output in aten.relu of layers.3, 750 nodes down to 12; the best repro "
         "so far is kept."
     )
 
 
 def test_an_end_before_the_first_step_has_words(journal: Journal) -> None:
-    assert ended(journal.report, journal, "cancelled", is_time=False).startswith("Stopped while preparing: cancelled.")
+    assert summary(journal.report, journal, "cancelled", is_time=False).startswith(
+        "Stopped while preparing: cancelled."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Verdicts in a report: a job that is settled without a repro, and one that is ended early."""
+
+from __future__ import annotations
+
+from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.journal import Journal
+from minimizer.engine.oracle.oracle import exception_signature
+from minimizer.engine.routes import checked_of
+from minimizer.engine.survey.cases import Settled
+from minimizer.report.model import Failure, Report, Reproducibility, ScriptError, Source
+from minimizer.vocabulary import Reason, Status
+
+
+def end(report: Report, status: Status, reason: Reason, summary: str) -> None:
+    """Close a report early; a verdict that was reached before stays."""
+    if not report.status.is_final:
+        report.status, report.reason, report.summary = status, reason, f"{report.summary} {summary}".strip()
+
+
+def settle(found: Settled, exact: Answer, journal: Journal) -> None:
+    """Write a verdict into the report, with what was compared. ``exact``: what the exact runs said."""
+    report = journal.report
+    report.status, report.reason, report.summary = found.status, found.reason, found.summary
+    report.checked = checked_of(found.checked, exact)
+    for note in found.notes:
+        journal.note(note)
+    if found.status is not Status.PARTIAL:
+        report.failure = None  # announced, and taken back
+    error = found.exception
+    if error is not None and found.kind is None and found.status is not Status.HEALTHY:
+        report.error = ScriptError(
+            exception_type=error.root_type,
+            message=error.root_message[:2000],
+            traceback=journal.stack(found.stack),
+            source=Source.of(error.source, error.library),
+        )
+    if found.kind is not None:
+        report.failure = Failure(
+            kind=found.kind,
+            exception_type=error.root_type if error else None,
+            message=error.root_message[:2000] if error else found.summary,
+            traceback=journal.stack(found.stack),
+            signature=exception_signature(found.kind, error).text,
+            layout_only=found.layout_only,
+            reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
+        )

@@ -1,0 +1,182 @@
+"""A job, and what it works with: its sandbox, then the warm child in it, each opened before what needs it and closed behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.search import BetweenGraphs
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.gpu_memory import devices_of, freed
+from minimizer.engine.child.prepare import granted, open_place
+from minimizer.engine.child.requirements import require_modules
+from minimizer.engine.child.scratch_disk import Scratch
+from minimizer.engine.child.warden import Warden
+from minimizer.engine.follow_up import FollowUp
+from minimizer.engine.journal import Journal
+from minimizer.engine.routes import Routes
+from minimizer.engine.survey.plain_runs import PlainRuns
+from minimizer.engine.survey.runs import HANG_AFTER, Surveys
+from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
+from minimizer.errors import ChildFailed, MissingTool, WorkerTrouble
+from minimizer.options import Options
+from minimizer.report.model import Report
+from minimizer.sandbox import choose_sandbox, without_bytecode
+from minimizer.settings import Settings
+from minimizer.vocabulary import counted
+
+EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
+"""How long one exact run may take: so many seconds, or this share of the budget where that is more."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of the engine, and where it writes down what it finds.
+
+    ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network`` whether it may
+    use the network.
+    """
+
+    script: Path
+    options: Options
+    settings: Settings
+    journal: Journal
+    python: Path
+    binds: Sequence[Path] = ()
+    network: bool = False
+
+    @property
+    def report(self) -> Report:
+        return self.journal.report
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a job works with while its child lives. ``beside`` runs what need not be waited for."""
+
+    job: Job
+    executor: Executor
+    between: BetweenGraphs
+    surveys: Surveys
+    plain: PlainRuns
+    triage: Triage
+    follow_up: FollowUp
+    beside: ThreadPoolExecutor
+
+    def routes(self, exact: Answer) -> Routes:
+        """The ways from a failure to a repro, for a script of which the exact runs said ``exact``."""
+        job = self.job
+        jobs = job.settings.trial_jobs
+        return Routes(self.executor, self.triage, job.journal, job.options, job.script, jobs, self.beside, exact)
+
+
+@contextmanager
+def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
+    """Open the sandbox of a job, with its bounds of memory, processes and disk; the job with as many trials at once as its devices take.
+
+    Raises:
+        MissingTool: a sandbox, an interpreter or a device that was asked for is not there.
+    """
+    note = job.journal.note
+    devices = devices_of(job.options, note)
+    jobs = devices.at_once(job.settings.trial_jobs, job.settings.gpu_jobs)
+    settings = job.settings.model_copy(update={"trial_jobs": jobs})
+    sandbox = choose_sandbox(settings.sandbox, settings.trial_memory_bytes, devices, settings.job_memory_bytes)
+    shared = disk.path / "shared"
+    shared.mkdir()
+    with Warden(sandbox, disk) as warden, freed(devices, note):  # left when all children have ended
+        job.journal.guard = warden.watch
+        if sandbox.notice:
+            note(sandbox.notice)
+        place = open_place(
+            job.script,
+            sandbox=sandbox,
+            scratch=shared,
+            python=job.python,
+            binds=job.binds,
+            network=job.network,
+            memory_bytes=settings.trial_memory_bytes,
+            environment=granted(job.options, settings, note),
+        )
+        job.journal.redact = place.redacted
+        require_modules(job.script.resolve(), place, job.binds, watch=job.journal.watch, on_note=note)
+        if (bare := without_bytecode(place.python)) is not None:
+            note(
+                "torch is installed here without bytecode: every process compiles what it imports of it, and all takes several times "
+                f"as long. Mend it once: {place.python} -m compileall -q {bare}"
+            )
+        yield replace(job, settings=settings), place
+
+
+@contextmanager
+def started(job: Job, place: Place) -> Iterator[Parts]:
+    """Start the warm child, and have at hand what runs the script in it.
+
+    Raises:
+        MissingTool: its torch has no CUDA, which was asked for.
+        WorkerTrouble: the child does not start.
+    """
+    journal, options = job.journal, job.options
+    with ExitStack() as stack:
+        beside = ThreadPoolExecutor(1)
+        stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
+        executor = stack.enter_context(Executor(place, jobs=job.settings.trial_jobs, watch=journal.watch))
+        _start(executor, job)
+        timeout = max(min(EXACT_SECONDS, options.budget / 4), EXACT_SHARE * options.budget)
+        trials = job.settings.trial_jobs
+        between = BetweenGraphs(executor, job.script.resolve(), options.args, journal, jobs=trials, timeout=timeout)
+        surveys = Surveys(
+            executor,
+            job.script.resolve(),
+            args=options.args,
+            nproc=options.nproc,
+            steps=options.steps,
+            hang_after=options.hang_after or HANG_AFTER,
+            budget=options.budget,
+            values=options.expect in ("auto", "accuracy"),
+        )
+        plain = stack.enter_context(
+            PlainRuns(
+                place,
+                job.script.resolve(),
+                options.args,
+                nproc=options.nproc,
+                left=lambda: journal.clock.left,
+                watch=journal.watch_owner,
+                on_note=journal.note,
+            )
+        )
+        triage = Triage(
+            surveys,
+            on_note=journal.note,
+            on_healthy=plain.begin,
+            repeat_seconds=max(REPEAT_SECONDS, options.budget / 10),
+        )
+        follow_up = FollowUp(job.script, place, surveys, journal, options, job.settings)
+        try:
+            yield Parts(job, executor, between, surveys, plain, triage, follow_up, beside)
+        finally:
+            _tell_of_gpu_memory(executor, journal)
+
+
+def _start(executor: Executor, job: Job) -> None:
+    try:
+        ready = executor.start()
+    except ChildFailed as error:  # the script has not had a say yet
+        raise WorkerTrouble(str(error)) from None
+    if job.options.device == "cuda" and not ready.gpu:
+        raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
+    job.report.environment = dict(ready.environment)
+
+
+def _tell_of_gpu_memory(executor: Executor, journal: Journal) -> None:
+    if executor.ran_out:
+        journal.note(
+            f"{counted(executor.ran_out, 'trial')} ran out of GPU memory with no other beside: what the script itself holds is missing "
+            "there. They count for nothing, neither for the failure nor against it."
+        )

@@ -1,0 +1,6 @@
+"""The code that Inductor has generated for a repro, read from a structured trace (``TORCH_TRACE``) of one more run of it.
+
+`generated_code` makes that run; `choose` finds the kernel that computes the culprit, `marks` its lines.
+"""
+
+from minimizer.engine.output_code.run import generated_code as generated_code
