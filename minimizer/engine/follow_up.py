@@ -99,17 +99,18 @@ class FollowUp:
         if result.firmer is None:
             return None
         report, known = self.report, self.report.model_copy(deep=True)
-        report.verification = None
-        with suppress(BudgetExceeded, ChildFailed):
-            firm = result.firmer(self._fails)
-            if firm is not None:
-                verification, _, firm = self._verified(firm)
-                if verification.holds:
-                    return firm
-        for name in ("failure", "culprits", "ladder", "reduction", "verification"):
-            setattr(report, name, getattr(known, name))
-        result.keep(self.journal)
-        return None
+        report.verification, holds = None, False
+        try:
+            with suppress(BudgetExceeded, ChildFailed):
+                firm = result.firmer(self._fails)
+                if firm is not None:
+                    verification, _, firm = self._verified(firm)
+                    holds = verification.holds
+            return firm if holds else None
+        finally:  # also where the owner stops it in its middle
+            if not holds:
+                report.take(known)
+                result.keep(self.journal)
 
     def _fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether a repro of a step on the way holds in two clean processes."""

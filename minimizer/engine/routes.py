@@ -32,7 +32,7 @@ from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, 
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
-from minimizer.report.model import Attempt, Checked, Failure, Report, Reproducibility, Workaround
+from minimizer.report.model import OF_THE_FAULT, Attempt, Checked, Failure, Report, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")
@@ -214,8 +214,7 @@ class Routes:
                 repro = self._python_level().repro(same) if self.options.nproc == 1 else None
         finally:
             reduction = report.reduction
-            for name in Report.model_fields:
-                setattr(report, name, getattr(known, name))
+            report.take(known, (*OF_THE_FAULT, "also_seen"))
         is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
         if repro is None or reduction is None or known.reduction is None or not is_better:
             result.keep(self.journal)

@@ -23,11 +23,6 @@ from minimizer.vocabulary import Step
 LEAST_SECONDS = 180.0
 """What it may take to see and reduce the graph's fault, however quickly the first one had its repro."""
 SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
-OF_THE_FAULT = (
-    "failure", "culprits", "graph", "ladder", "flags", "blame", "workaround", "reduction", "verification", "observed",
-    "status", "reason", "summary",
-)  # fmt: skip
-"""The fields of a report that speak of one fault."""
 
 
 def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
@@ -121,8 +116,7 @@ class _Second:
         other = self._journal.repro if before.verification is not None and before.verification.holds else None
         if other is not None:
             files[SECOND_FILE] = called(other, SECOND_FILE).encode()
-        for name in OF_THE_FAULT:
-            setattr(report, name, getattr(self._inner.report, name))
+        report.take(self._inner.report)
         for note in self._inner.report.notes:
             self._journal.note(note)
         self._tell_of(before.failure, before.culprits if other is not None else [])

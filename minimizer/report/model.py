@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -380,6 +380,13 @@ class AlsoSeen(Part):
     times: int = 1
 
 
+OF_THE_FAULT = (
+    "failure", "culprits", "graph", "ladder", "flags", "blame", "workaround", "generated_code", "reduction", "verification",
+    "observed", "versions", "status", "reason", "summary",
+)  # fmt: skip
+"""The fields of a report that speak of one fault; the others speak of the script, or of the work on it."""
+
+
 class Report(Part):
     """All that one job answers. Filled step by step; any prefix of the pipeline leaves a valid report."""
 
@@ -429,6 +436,11 @@ class Report(Part):
         """What a notebook shows: `report.md`, where it was written."""
         written = self._folder / "report.md" if self._folder else None
         return written.read_text("utf-8") if written is not None and written.is_file() else str(self)
+
+    def take(self, other: Report, fields: Sequence[str] = OF_THE_FAULT) -> None:
+        """Have these fields as another report has them."""
+        for name in fields:
+            setattr(self, name, getattr(other, name))
 
     @property
     def folder(self) -> Path | None:

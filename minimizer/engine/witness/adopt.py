@@ -152,8 +152,7 @@ def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
         report.failure = found.failure
     report.failure.stage = found.failure.stage
     report.culprits = [culprit.model_copy(update={"source": None, "module": ""}) for culprit in found.culprits]
-    for name in ("ladder", "flags", "blame", "graph", "reduction", "verification", "also_seen", "versions"):
-        setattr(report, name, getattr(found, name))
+    report.take(found, ("ladder", "flags", "blame", "graph", "reduction", "verification", "also_seen", "versions"))
     if report.blame is not None:
         report.blame.confirmed_on_script = None
     if found.workaround is not None:

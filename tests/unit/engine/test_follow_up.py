@@ -18,7 +18,7 @@ from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, SHARES, FollowUp
 from minimizer.engine.journal import Journal
-from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded, MemoryExceeded
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Failure, Reduction, Report, Verification
@@ -82,6 +82,15 @@ def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -
     assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
     assert (report.notes, first.kept) == (["1 nodes passed"], 1)
+
+
+def test_a_search_for_one_that_the_owner_stops_leaves_the_first_result(follow_up: FollowUp) -> None:
+    report = follow_up.report
+    first = Found(report, 1, PASSES, Cancelled("enough"))
+    with pytest.raises(Cancelled):
+        follow_up.verify(cast(Any, first))
+    assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
+    assert first.kept == 1
 
 
 @pytest.mark.parametrize("seen", [HOLDS, PASSES])
