@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -19,7 +20,7 @@ from minimizer.report.model import Checked, Report
 from minimizer.script_text import check_script
 from minimizer.settings import Settings
 from minimizer.sink import Event, FolderSink, require_apart
-from minimizer.vocabulary import Reason, Status, counted
+from minimizer.vocabulary import Reason, Status, Step, counted
 
 Subject = str | os.PathLike[str] | Callable[..., Any]
 
@@ -53,12 +54,13 @@ def minimize(
         sandbox: as ``--sandbox`` of the command line.
         bind: further paths the script may read.
         network: whether the script may use the network.
-        on_event: is told of progress, event by event (docs/report.md has their fields).
+        on_event: is told of progress, event by event (docs/report.md has their fields); by default the steps are printed to stderr
+            where somebody watches, in a notebook or at a prompt.
         options: ``budget`` and all others that a job has (docs/cli.md), but ``toolchain``, such as ``args`` of a script.
 
     Raises:
         UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
-        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter.
+        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter that has torch.
     """
     if "toolchain" in options:
         raise InvalidOption("option 'toolchain': names an interpreter of a service; here it is python=PATH")
@@ -84,13 +86,13 @@ def minimize(
         raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
 
     from minimizer.engine.pipeline import minimize as run
-    from minimizer.sandbox import choose_sandbox, real_interpreter
+    from minimizer.sandbox import choose_sandbox, require_torch
 
     choose_sandbox(sandbox)
     if interpreter is not None:
-        real_interpreter(interpreter)  # which says so at once if it is none
+        require_torch(interpreter)  # which says at once if it is none, too
     try:
-        sink = FolderSink(folder, on_event or (lambda event: None))
+        sink = FolderSink(folder, on_event or (_tell_steps if _is_watched() else lambda event: None))
     except OSError as error:
         raise InvalidOption(f"option 'out': {folder} cannot be made: {error.strerror}") from None
     report = run(
@@ -108,6 +110,16 @@ def minimize(
         )
     report.folder = folder
     return report
+
+
+def _is_watched() -> bool:
+    """Whether this is a session of somebody who waits: a prompt, or a notebook."""
+    return hasattr(sys, "ps1") or "ipykernel" in sys.modules
+
+
+def _tell_steps(event: Event) -> None:
+    if event["type"] == "step" and event["state"] == "started":
+        print(f"{Step(event['step']).what} ...", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def default_folder(name: str) -> Path:

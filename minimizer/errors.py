@@ -37,7 +37,11 @@ class InvalidScript(UserError):
 
 
 class InvalidOption(UserError):
-    """An option is unknown or its value is out of range."""
+    """An option is unknown or its value is out of range; ``names``: which options, where that is known."""
+
+    def __init__(self, message: str, *names: str) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class MissingTool(UserError):
@@ -69,6 +73,10 @@ class Busy(MinimizerError):
 
 class Cancelled(MinimizerError):
     """The job was cancelled by its owner."""
+
+
+class Skipped(MinimizerError):
+    """The owner of the job does not want to wait for a step that only adds to the report."""
 
 
 class ChildFailed(MinimizerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
 from minimizer.errors import InvalidOption
 
@@ -86,15 +87,26 @@ def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:
     try:
         options = Options.model_validate(raw, strict=strict)
     except ValidationError as error:
-        raise InvalidOption("; ".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())) from None
+        faults = error.errors()
+        raise InvalidOption("; ".join(map(_explain, faults)), *(str(fault["loc"][0]) for fault in faults)) from None
     # Not a rule of the model: jobs that are stored must stay readable.
     if any("\0" in arg for arg in options.args):
-        raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it")
+        raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it", "args")
     return options
 
 
-def _explain(loc: tuple[int | str, ...], message: str, kind: str) -> str:
-    name = ".".join(map(str, loc)) or "options"
-    if kind == "extra_forbidden":
-        return f"unknown option {name!r}; known are {', '.join(Options.model_fields)}"
-    return f"option {name!r}: {message}"
+def _explain(fault: ErrorDetails) -> str:
+    name, limits = ".".join(map(str, fault["loc"])), fault.get("ctx", {})
+    given = f"{fault['input']!r}"[:60]
+    match fault["type"]:
+        case "extra_forbidden":
+            return f"unknown option {name!r}; known are {', '.join(Options.model_fields)}"
+        case "int_parsing" | "int_from_float":
+            said = f"{given} is no whole number"
+        case "greater_than_equal":
+            said = f"{given} is too small: at least {limits['ge']:,}"
+        case "less_than_equal":
+            said = f"{given} is too large: at most {limits['le']:,}"
+        case _:
+            said = fault["msg"]
+    return f"option {name!r}: {said}"

@@ -60,6 +60,9 @@ class Sink(Protocol):
     def cancelled(self) -> bool:
         """Whether somebody asked for the job to stop. Cheap: called all along, and whoever does not call it any more is taken for stuck."""
 
+    def skipped(self) -> str | None:
+        """The step that somebody asked not to wait for, None if there is none; it counts only while that step is at work. Cheap, too."""
+
 
 class FolderSink:
     """Writes artifacts into a folder, each one whole or not at all, and hands events to a callback.
@@ -105,3 +108,6 @@ class FolderSink:
 
     def cancelled(self) -> bool:
         return False
+
+    def skipped(self) -> str | None:
+        return None

@@ -12,7 +12,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 import minimizer
 from minimizer.settings import Settings
 from minimizer.store import Store
-from web import problems
+from web import compression, problems
 from web.access import audit, oidc, security, table
 from web.access.sign_in import sign_in_pages
 from web.api.account import account
@@ -105,6 +105,7 @@ def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | 
     security.protect(app, settings)
     table.install(app, settings, here.store)
     audit.install(app, here.store)
+    compression.install(app)
     presentation.install(app)
     for blueprint in (api, files, failures, account, webhooks, operations):
         app.register_api(blueprint)

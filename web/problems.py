@@ -22,6 +22,7 @@ from minimizer.store import (
     IdempotencyConflict,
     InvalidCursor,
     JobActive,
+    NothingToSkip,
     NotInGroup,
     QueueFull,
     QuotaExceeded,
@@ -94,6 +95,8 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(
                 404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."
             )
+        case NothingToSkip():
+            return Problem(409, "nothing-to-skip", str(error))
         case JobActive():
             return Problem(409, "job-active", str(error))
         case QueueFull():

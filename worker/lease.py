@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from minimizer.settings import Settings
-from minimizer.store import Claim, LeaseLost, Store
+from minimizer.store import Claim, LeaseLost, Store, Wish
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Lease:
         self._settings = settings
         self._done = threading.Event()
         self._lost = threading.Event()
-        self._cancelled = threading.Event()
+        self._wish = Wish()
         # In a copy of our context: what it logs belongs to the same job.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -54,7 +54,12 @@ class Lease:
     @property
     def cancelled(self) -> bool:
         """Whether the owner of the job wants it to stop."""
-        return self._cancelled.is_set()
+        return self._wish.cancel
+
+    @property
+    def skipped(self) -> str | None:
+        """The step that the owner of the job does not want to wait for."""
+        return self._wish.skip
 
     def write(self, what: Callable[[], T]) -> T | None:
         """Write about the job: waits for a database that is away, and does nothing once the lease is lost.
@@ -88,8 +93,7 @@ class Lease:
         renewed = time.monotonic()
         while not self._done.wait(self._settings.heartbeat_seconds) and not self.lost:
             try:
-                if self._store.heartbeat(self._claim, self._settings.lease_seconds):
-                    self._cancelled.set()
+                self._wish = self._store.heartbeat(self._claim, self._settings.lease_seconds)
                 renewed = time.monotonic()
             except LeaseLost:
                 log.warning("job %s: the lease was lost", self._claim.job_id)

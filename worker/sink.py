@@ -67,6 +67,9 @@ class DatabaseSink:
         self._tell_progress_in_time()  # the engine asks all along, and what it told last may stand for minutes
         return self._lease.cancelled or self._lease.lost or self._stopping.is_set()
 
+    def skipped(self) -> str | None:
+        return self._lease.skipped
+
     def _tell_progress_in_time(self) -> None:
         if time.monotonic() - self._told >= _PROGRESS_SECONDS:
             self._tell_progress()

@@ -27,11 +27,16 @@ class View(Protocol):
 
 
 KEPT = "The verdict stands. What follows only adds to the report: Ctrl-C ends here, and keeps it."
+SKIP_KEY = "s"
+SKIPS = f"{SKIP_KEY} skips this step."
 
 
-def open_view(*, decided: str = "") -> View:
-    """The view that fits stderr; ``decided`` is said once the verdict of the job is reached, and work on it goes on."""
-    return LiveView(decided) if sys.stderr.isatty() else PlainView(decided)
+def open_view(*, decided: str = "", skips: str = "") -> View:
+    """The view that fits stderr.
+
+    ``decided`` is said once the verdict of the job is reached, and work on it goes on; ``skips`` while a step can be skipped.
+    """
+    return LiveView(decided, skips) if sys.stderr.isatty() else PlainView(decided)
 
 
 def printable(text: object, limit: int = 2000) -> str:
@@ -127,7 +132,7 @@ class PlainView:
 class LiveView:
     """The steps with a tick each, the node count and the clock, redrawn in place; findings scroll above."""
 
-    def __init__(self, decided: str = "") -> None:
+    def __init__(self, decided: str = "", skips: str = "") -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -135,7 +140,7 @@ class LiveView:
         self._steps: dict[Step, float | None] = {}
         self._begun: dict[Step, float] = {}
         self._progress: Event = {}
-        self._decided = decided
+        self._decided, self._skips = decided, skips
         self._live = Live(
             console=Console(stderr=True), get_renderable=self._render, refresh_per_second=4, redirect_stdout=False
         )
@@ -177,6 +182,8 @@ class LiveView:
         rows.append(Text(self._numbers(now - self._started)))
         if self._progress.get("decided") and self._decided:
             rows.append(Text(self._decided))
+        if self._progress.get("skippable") and self._skips:
+            rows.append(Text(self._skips))
         return Group(*rows)
 
     def _numbers(self, elapsed: float) -> str:

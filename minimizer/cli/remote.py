@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urljoin
 
 import click
 
@@ -15,11 +16,11 @@ from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.parcel import parcel_of
 from minimizer.cli.progress import View, open_view, printable
-from minimizer.cli.verdict import verdict_lines
+from minimizer.cli.verdict import NAME, on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
 from minimizer.sink import REPROS, FolderSink, require_apart
-from minimizer.vocabulary import Exit, Status, counted
+from minimizer.vocabulary import Exit, Status, Step, counted
 
 RESULTS = Path("minimizer-out")
 """Where the results of a job go, in a folder of its own, if nothing else is said."""
@@ -152,8 +153,14 @@ def status(job_id: str | None, server: str, limit: int, as_json: bool) -> None:
     """List the latest jobs of a service, or show JOB."""
     client = Client(server, pause=_pause)
     jobs = [client.job(job_id)] if job_id else client.jobs(limit)
-    for job in jobs:
-        click.echo(json.dumps(job) if as_json else _row(job))
+    if as_json:
+        lines = [json.dumps(job) for job in jobs]
+    elif job_id:
+        lines = list(on_terminal(_details(jobs[0], server)))
+    else:
+        lines = _table(jobs)
+    for line in lines:
+        click.echo(line)
 
 
 @click.command()
@@ -272,17 +279,57 @@ def _is_known(client: Client, job: Job, report: Report, *, decides: bool) -> boo
 
 
 def _show(report: Report, folder: Path, as_json: bool) -> None:
-    for line in [json.dumps(report)] if as_json else verdict_lines(report, folder):
+    for line in [json.dumps(report)] if as_json else on_terminal(verdict_lines(report, folder)):
         click.echo(line)
 
 
-def _row(job: Job) -> str:
-    failure, progress = job.get("failure") or {}, job.get("progress") or {}
-    state = job["status"] + (f" ({job['reason']})" if job.get("reason") else "")
-    parts = [job["id"], state, job.get("filename") or "", failure.get("kind") or ""]
-    if progress.get("nodes") is not None and progress.get("nodes_before"):
-        parts.append(f"nodes {progress['nodes_before']} to {progress['nodes']}")
-    return printable("  ".join(part for part in parts if part))
+def _table(jobs: Sequence[Job]) -> list[str]:
+    """The jobs as a table, each with when it was submitted."""
+    rows = [("JOB", "SUBMITTED", "STATUS", "SCRIPT", "FAILURE"), *map(_row, jobs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    failure = str((job.get("failure") or {}).get("kind") or "")
+    kind = f"{failure}, {nodes}" if failure and (nodes := _nodes(job)) else failure or _nodes(job)
+    cells = (job["id"], _moment(job), _state(job), job.get("filename") or "", kind)
+    return tuple(printable(cell, 100) for cell in cells)
+
+
+def _details(job: Job, server: str) -> list[str]:
+    """All that is to be said of one job: how it stands, or its verdict, and where its page is."""
+    lines = [_named("job", f"{job['id']}, submitted {_moment(job)}"), _named("script", job.get("filename") or "")]
+    if Status(job["status"]).is_final:
+        # What the job says of its status counts, whatever the report of another version has.
+        told = {"status": job["status"], "reason": job.get("reason"), "summary": job.get("summary")}
+        lines += verdict_lines({**(job.get("report") or {}), **told})
+    else:
+        doing = [Step(job["stage"]).doing] if job.get("stage") in list(Step) else []
+        lines.append(_named("status", ", ".join(filter(None, (_state(job), *doing, _nodes(job))))))
+        lines += [summary] if (summary := printable(job.get("summary") or "")) else []
+    page = (job.get("links") or {}).get("html")
+    return [*lines, _named("page", urljoin(server, page))] if isinstance(page, str) else lines
+
+
+def _named(name: str, text: str) -> str:
+    return f"{name:<{NAME}}{printable(text)}"
+
+
+def _state(job: Job) -> str:
+    return f"{job['status']} ({job['reason']})" if job.get("reason") else str(job["status"])
+
+
+def _nodes(job: Job) -> str:
+    """How far the reduction is, or came."""
+    found = job.get("reduction") or {}
+    progress = job.get("progress") or {}
+    before, left = (
+        (found["nodes_before"], found["nodes_after"])
+        if found.get("nodes_before") is not None
+        else (progress.get("nodes_before"), progress.get("nodes"))
+    )
+    return f"nodes {before} to {left}" if before and left is not None else ""
 
 
 def _default_folder(job_id: str) -> Path:

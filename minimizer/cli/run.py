@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minimizer.api import default_folder
+from minimizer.cli import keys
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
-from minimizer.cli.progress import KEPT, View, open_view
-from minimizer.cli.verdict import verdict_lines
+from minimizer.cli.progress import KEPT, SKIP_KEY, SKIPS, View, open_view
+from minimizer.cli.verdict import on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
@@ -103,21 +104,22 @@ def run(
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     interpreter = find_interpreter(python) if python else None
     _require_tools(sandbox, interpreter)
-    view = open_view(decided=KEPT)
+    view = open_view(decided=KEPT, skips=SKIPS if keys.are_heard() else "")
     try:
         with _stop_on_signal() as stopped:
             sink = RunSink(folder, _listener(view, as_json), stopped)
             from minimizer.engine.pipeline import minimize
 
-            report = minimize(
-                script.resolve(),
-                options=options,
-                settings=settings,
-                sink=sink,
-                python=interpreter,
-                binds=bind,
-                network=network,
-            )
+            with keys.pressed(sink.key):
+                report = minimize(
+                    script.resolve(),
+                    options=options,
+                    settings=settings,
+                    sink=sink,
+                    python=interpreter,
+                    binds=bind,
+                    network=network,
+                )
     except KeyboardInterrupt:
         view.close()
         click.echo(f"Stopped. What was found so far is in {folder}", err=True)
@@ -129,14 +131,29 @@ def run(
 
 
 class RunSink(FolderSink):
-    """A folder whose owner can be asked to stop."""
+    """A folder whose owner can ask to stop, and to skip a step."""
 
     def __init__(self, folder: Path, on_event: Callable[[Event], None], stopped: threading.Event) -> None:
         super().__init__(folder, on_event)
         self._stopped = stopped
+        self._skippable: str | None = None
+        self._skipped: str | None = None
 
     def cancelled(self) -> bool:
         return self._stopped.is_set()
+
+    def skipped(self) -> str | None:
+        return self._skipped
+
+    def event(self, type_: str, **data: Any) -> None:
+        if type_ == "progress" and self._skippable != (step := data.get("skippable")):
+            self._skippable, self._skipped = step, None
+        super().event(type_, **data)
+
+    def key(self, key: str) -> None:
+        """Take a key that was pressed: one of them skips the step that is at work, where that can be skipped."""
+        if key.lower() == SKIP_KEY:
+            self._skipped = self._skippable
 
 
 @contextmanager
@@ -171,7 +188,7 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return
-    for line in verdict_lines(report.to_json(), folder):
+    for line in on_terminal(verdict_lines(report.to_json(), folder)):
         click.echo(line)
 
 
@@ -179,13 +196,13 @@ def _require_tools(mode: Mode, interpreter: Path | None) -> None:
     """Refuse at once, and not in a report, what was asked for and cannot be had here.
 
     Raises:
-        MissingTool: bubblewrap is required and does not work, or the interpreter is none.
+        MissingTool: bubblewrap is required and does not work, or the interpreter is none or has no torch.
     """
-    from minimizer.sandbox import choose_sandbox, real_interpreter
+    from minimizer.sandbox import choose_sandbox, require_torch
 
     choose_sandbox(mode)
     if interpreter is not None:
-        real_interpreter(interpreter)
+        require_torch(interpreter)
 
 
 def _require_set(names: list[str]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,9 @@ from minimizer.report.figures import differences
 from minimizer.report.instances import others
 from minimizer.report.model import Largest, Report, line_of, module_of, operators_of
 from minimizer.vocabulary import Status
+
+NAME = 11
+"""Characters in front of what a line says: the name of it, padded."""
 
 HEADLINES = {
     Status.MINIMIZED: "MINIMIZED",
@@ -64,6 +71,23 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     return lines
 
 
+def on_terminal(lines: Iterable[str]) -> Iterator[str]:
+    """The lines as a terminal shows them whole: broken between words, behind the name in front of them. A program stays as it is."""
+    if not sys.stdout.isatty():
+        yield from lines
+        return
+    width = shutil.get_terminal_size().columns
+    for line in lines:
+        if line.startswith("    ") or len(line) <= width:
+            yield line
+            continue
+        is_named = line[NAME - 1] == " " and " " not in line[: NAME - 1].rstrip()
+        indent = " " * NAME if is_named else ""
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+        )
+
+
 def _difference(report: dict[str, Any]) -> list[str]:
     """The largest difference, and of what; nothing of a report that a service of another version has written."""
     with suppress(ValidationError):
@@ -84,8 +108,11 @@ def _workaround(workaround: dict[str, Any]) -> list[str]:
     diff = workaround.get("diff")
     code = [_code(line) for line in (diff or workaround["code"]).splitlines()]
     if len(code) == 1:
-        return [f"workaround {code[0]} ({where})"]
-    return [f"workaround {printable(workaround['what'], 400) if diff else where}:", *(f"    {line}" for line in code)]
+        return [f"workaround {code[0]}  # {where}" if where else f"workaround {code[0]}"]
+    return [
+        f"workaround {printable(workaround['what'], 400) if diff else f'insert these lines {where}'}:",
+        *(f"    {line}" for line in code),
+    ]
 
 
 def _code(line: str) -> str:

@@ -9,7 +9,7 @@ from minimizer.sink import Sink
 
 
 class Aside:
-    """Keeps artifacts to itself and asks ``outer`` whether to stop; ``tells``: the events that pass."""
+    """Keeps artifacts to itself and asks ``outer`` whether to stop or to skip; ``tells``: the events that pass."""
 
     def __init__(self, outer: Sink, *, tells: frozenset[str] = frozenset()) -> None:
         self._outer, self._tells = outer, tells
@@ -33,3 +33,6 @@ class Aside:
 
     def cancelled(self) -> bool:
         return self._outer.cancelled()
+
+    def skipped(self) -> str | None:
+        return self._outer.skipped()

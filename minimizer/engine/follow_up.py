@@ -7,7 +7,7 @@ unknown there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, miss
 from minimizer.engine.verify.other_torches import compare
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
@@ -180,12 +180,15 @@ class FollowUp:
     def adding(self, step: Step, *, least: float = 0.0) -> Iterator[None]:
         """Inside, a step that only adds to the report: what it does not come to in its share of the time stays unknown, and that is told.
 
-        It has ``least`` seconds where its share is smaller and the budget allows for it.
+        Behind a verified repro the owner of the job may skip it. It has ``least`` seconds where its share is smaller and the budget allows for it.
         """
         seconds = max(self.share(step), min(least, self.journal.clock.left))
-        with self.journal.clock.within(seconds), self.journal.step(step), suppress(ChildFailed):
+        may_skip = nullcontext() if self._verified_at is None else self.journal.skippable(step)
+        with self.journal.clock.within(seconds), self.journal.step(step), may_skip, suppress(ChildFailed):
             try:
                 yield
+            except Skipped:
+                self.journal.note(f"Skipped by request while {step.doing}. What was not known by then stays unknown.")
             except BudgetExceeded as error:
                 why = f"its share of the time ({seconds:.0f} s) was used up" if error.is_time else error
                 self.journal.note(f"Stopped while {step.doing}: {why}. What was not known by then stays unknown.")

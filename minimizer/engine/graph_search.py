@@ -30,6 +30,7 @@ from minimizer.engine.program.regions import cut, split
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
+from minimizer.engine.reduce.words import said
 from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
@@ -271,7 +272,10 @@ class Search:
 
         oracle, target = self._oracle, self._target
         self._journal.progress(
-            nodes=program.size, nodes_before=program.size, trials=oracle.trials, message="judging regions"
+            nodes=program.size,
+            nodes_before=program.size,
+            trials=oracle.trials,
+            message="asking each module whether it fails by itself",
         )
         located = localize(program, oracle, target=target, on_region=show)
         if target is not None and find_root(located.roots, target) is None:
@@ -282,7 +286,10 @@ class Search:
             located = named or located
         self._report.layers = list(located.layers)
         self._journal.progress(
-            nodes=located.window.size, nodes_before=program.size, trials=oracle.trials, message="localized"
+            nodes=located.window.size,
+            nodes_before=program.size,
+            trials=oracle.trials,
+            message="the operations that fail are found",
         )
         return located
 
@@ -310,7 +317,7 @@ class Search:
         def record(step: HistoryStep, best: Program) -> None:
             trials = earlier + step.trial
             report.reduction = self._reduction(program, step.nodes, trials)
-            self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=step.by)
+            self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
             keeper.step(step, best)
             self._accepted.append(best)
 

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 
 from minimizer.engine.clock import Clock
-from minimizer.errors import BudgetExceeded, Cancelled
+from minimizer.errors import BudgetExceeded, Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened
 from minimizer.sink import REPROS, Sink
@@ -42,6 +42,7 @@ class Journal:
         self._step_started = time.monotonic()
         self.decided_at: float | None = None
         """When the verdict was reached, in seconds since the job began: from there on a job that is stopped keeps it."""
+        self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
 
@@ -55,6 +56,7 @@ class Journal:
 
         Raises:
             Cancelled: the owner asked for it.
+            Skipped: the owner does not want to wait for this step.
             BudgetExceeded: the time is used up.
         """
         self._tick()
@@ -70,12 +72,29 @@ class Journal:
 
         Raises:
             Cancelled: the owner asked for it.
+            Skipped: the owner does not want to wait for this step.
             BudgetExceeded: the job takes more of something else than it may.
         """
         self._tick()
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
+        if self._skippable is not None and self.sink.skipped() == self._skippable:
+            raise Skipped(f"{self._skippable} was skipped")
         self.guard()
+
+    @contextmanager
+    def skippable(self, step: Step) -> Iterator[None]:
+        """Inside, the owner of the job may skip this step, and is told so."""
+        self._offer(step)
+        try:
+            yield
+        finally:
+            self._offer(None)
+
+    def _offer(self, step: Step | None) -> None:
+        with self._telling:
+            self._skippable = step
+            self._tell()
 
     def event(self, type_: str, **data: Any) -> None:
         """Tell the sink and the log."""
@@ -140,7 +159,9 @@ class Journal:
         """Tell how far the work is: what was told before still holds, and the clock goes on."""
         self._told_at = self.clock.elapsed
         decided = self.decided_at is not None
-        times = {"elapsed": round(self._told_at, 1), "budget": self.clock.whole, "decided": decided}
+        times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self.clock.whole, "decided": decided}
+        if decided:
+            times["skippable"] = self._skippable
         self.sink.event("progress", **times, **{**self._progress, **data})
 
     def log(self, text: str) -> None:

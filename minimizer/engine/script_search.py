@@ -32,6 +32,7 @@ from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.python.inline import bundled
+from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.syntax import full_name, imported
@@ -170,7 +171,7 @@ class PythonLevel:
 
         def record(step: HistoryStep, best: Script) -> None:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
-            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
+            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
         with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
             reduced = reduce_script(

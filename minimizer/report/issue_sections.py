@@ -12,6 +12,7 @@ from minimizer.report.figures import differences
 from minimizer.report.generated_code import Shown, blocks
 from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
+from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Stage, counted
@@ -126,7 +127,9 @@ def reproducer(report: Report, repro: str, cut: Cut) -> str:
 
 def ablation(report: Report, cut: Cut) -> str:
     """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
-    ladder = table(("backend", "outcome"), [(code(rung.backend), escape(rung.outcome)) for rung in report.ladder])
+    ladder = table(
+        ("backend", "outcome"), [(code(rung.backend), escape(in_words(rung.outcome))) for rung in report.ladder]
+    )
     telling, without_effect = sections.settings(report)
     parts = [ladder, sections.part(report), telling, without_effect if cut.has_settings else ""]
     return without_paths("\n\n".join(filter(None, parts)))

@@ -426,6 +426,17 @@ class Report(Part):
     timings: dict[str, float] = Field(default_factory=dict)
     _folder: Path | None = PrivateAttr(None)
 
+    def __str__(self) -> str:
+        """The verdict, and where the results lie: a line or two, for `print`."""
+        reason = f" ({self.reason})" if self.reason else ""
+        where = f"\n{self._folder}" if self._folder else ""
+        return f"{self.status}{reason}: {self.summary}{where}"
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows: `report.md`, where it was written."""
+        written = self._folder / "report.md" if self._folder else None
+        return written.read_text("utf-8") if written is not None and written.is_file() else str(self)
+
     def take(self, other: Report, fields: Sequence[str] = OF_THE_FAULT) -> None:
         """Have these fields as another report has them."""
         for name in fields:

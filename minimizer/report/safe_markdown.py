@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 def escape(text: str) -> str:
     """Text that stands as it is in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
     text = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*_{}\[\]()#+!|~$-])", r"\\\1", text)
+    # Of the rest some mean something at the beginning of a line only, and an underline nothing within a word.
+    text = re.sub(r"([\\`*{}\[\]#!|~$]|(?<=\])\(|^[+-]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
     return re.sub(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", "\u200b", text)
 
 

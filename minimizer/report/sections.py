@@ -12,6 +12,7 @@ from minimizer.report.confidence import confidence
 from minimizer.report.figures import differences
 from minimizer.report.instances import compared
 from minimizer.report.model import Culprit, Error, Failure, Report, ScriptError, Source, SourceLine
+from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
@@ -224,7 +225,7 @@ def _error(error: Error) -> str:
 def ablation(report: Report) -> str:
     ladder = table(
         ("backend", "outcome", "seconds"),
-        [(code(r.backend), escape(r.outcome), f"{r.seconds:.1f}") for r in report.ladder],
+        [(code(r.backend), escape(in_words(r.outcome)), f"{r.seconds:.1f}") for r in report.ladder],
     )
     parts = filter(None, (ladder, part(report), *settings(report)))
     return "\n\n".join(parts) or ("unknown" if report.failure else "")
@@ -233,7 +234,9 @@ def ablation(report: Report) -> str:
 def settings(report: Report) -> tuple[str, str]:
     """The settings that change something, and those that do not."""
     telling = [flag for flag in report.flags if flag.outcome != "fails"]
-    flags = table(("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(f.outcome)) for f in telling])
+    flags = table(
+        ("setting", "value", "outcome"), [(code(f.name), code(f.value), escape(in_words(f.outcome))) for f in telling]
+    )
     rest = [code(f"{flag.name} = {flag.value}") for flag in report.flags if flag.outcome == "fails"]
     return flags, folded(
         f"The failure stays with each of {counted(len(rest), 'setting')}", ", ".join(rest)
@@ -260,6 +263,12 @@ def part(report: Report) -> str:
     return said + on_script[blame.confirmed_on_script]
 
 
+def _before(where: str) -> str:
+    """The place of a workaround, with the line that it quotes as code."""
+    before, bracket, quoted = where.partition(" (")
+    return f"{escape(before)} ({code(quoted[:-1])})" if before.startswith("before line ") and bracket else escape(where)
+
+
 def workaround(report: Report) -> str:
     if report.workaround is None:
         return "unknown" if report.failure else ""
@@ -267,7 +276,7 @@ def workaround(report: Report) -> str:
     if not workaround.code:
         return escape(workaround.what) or "unknown"
     said = "With this the script passes" if workaround.verified else "Not verified"
-    where = f", {escape(workaround.where)}" if workaround.where and not workaround.diff else ""
+    where = f", {_before(workaround.where)}" if workaround.where and not workaround.diff else ""
     cost = f"\n\nWhat it does: {escape(workaround.what)}." if workaround.what else ""
     shown = block(workaround.diff, "diff") if workaround.diff else block(workaround.code, "python")
     return f"{said}{where}:\n\n{shown}{cost}"

@@ -16,7 +16,7 @@ from minimizer.sandbox.devices import Devices, devices_for
 from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
 from minimizer.sandbox.gpus import Gpu, NoGpus, own_gpus
-from minimizer.sandbox.interpreter import real_interpreter, runtime_paths, without_bytecode
+from minimizer.sandbox.interpreter import real_interpreter, require_torch, runtime_paths, without_bytecode
 from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "free_gpus",
     "own_gpus",
     "real_interpreter",
+    "require_torch",
     "refuse_exposed",
     "runtime_paths",
     "try_bubblewrap",

@@ -41,7 +41,8 @@ if torch and torch.origin:
         fits = False
     if not fits:
         bare = around
-json.dump({"executable": sys.executable, "prefixes": prefixes, "paths": paths, "bare": bare}, sys.stdout)
+answer = {"executable": sys.executable, "prefixes": prefixes, "paths": paths, "bare": bare, "torch": torch is not None}
+json.dump(answer, sys.stdout)
 """
 
 
@@ -83,6 +84,16 @@ def real_interpreter(python: Path) -> Path:
         MissingTool: it does not run.
     """
     return Path(_ask_interpreter(python)["executable"])
+
+
+def require_torch(python: Path) -> None:
+    """Refuse an interpreter that has no torch.
+
+    Raises:
+        MissingTool: it has none, or does not run.
+    """
+    if not _ask_interpreter(python)["torch"]:
+        raise MissingTool(f"{python} has no torch. Install torch 2.11 to 2.15 there, or name another Python.")
 
 
 def runtime_paths(python: Path) -> list[Path]:

@@ -51,15 +51,16 @@ def matching(patterns: Sequence[str], folder: Path) -> dict[str, Path]:
     return _bounded(found.items(), "--files")
 
 
-def pack(files: Mapping[str, Path]) -> bytes:
-    """A zip archive of these files."""
+def pack(files: Mapping[str, Path | bytes]) -> bytes:
+    """A zip archive of these files, each where it is or what it has in it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name)  # of 1980, whenever the file was written
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, files[name].read_bytes())
+            content = files[name]
+            archive.writestr(entry, content.read_bytes() if isinstance(content, Path) else content)
     return buffer.getvalue()
 
 

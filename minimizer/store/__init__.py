@@ -9,6 +9,7 @@ from minimizer.store.errors import (
     JobActive,
     LeaseLost,
     NameTaken,
+    NothingToSkip,
     NotInGroup,
     ProjectNotEmpty,
     QueueFull,
@@ -46,6 +47,7 @@ from minimizer.store.views import (
     User,
     Waiting,
     Webhook,
+    Wish,
     WorkerRow,
 )
 from minimizer.store.work.workers import SILENCE, can_take
@@ -76,6 +78,7 @@ __all__ = [
     "NameTaken",
     "NewJob",
     "NotInGroup",
+    "NothingToSkip",
     "Project",
     "ProjectNotEmpty",
     "QueueFull",
@@ -95,6 +98,7 @@ __all__ = [
     "User",
     "Waiting",
     "Webhook",
+    "Wish",
     "WorkerRow",
     "can_take",
 ]

@@ -141,6 +141,17 @@ class JobActive(StoreError):
         super().__init__(f"job {job_id} is running: cancel it, and {wanted} when it has ended")
 
 
+class NothingToSkip(StoreError):
+    """The job is at no step that its owner may skip, or not at the one that was named."""
+
+    def __init__(self, job_id: str, step: str | None, current: str | None) -> None:
+        if current is not None:
+            why = f"it is not at the step {step}, but at {current}"
+        else:
+            why = "it is at no step that can be skipped, as those that follow a verified repro can"
+        super().__init__(f"job {job_id}: {why}")
+
+
 class LeaseLost(StoreError):
     """The job was taken from this worker; whatever it still has to say about it is not wanted."""
 

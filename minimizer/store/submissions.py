@@ -283,6 +283,7 @@ def _forget_run(session: Session, row: JobRow) -> None:
     row.summary = ""
     row.attempt = 0
     row.cancel_requested = False
+    row.skip_requested = None
 
 
 def _forget_results(session: Session, row: JobRow) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Reduction
-from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
+from minimizer.vocabulary import Kind, Reason, Role, Scope, Status, Step
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,19 @@ class Job:
     version: int
     """Rises with every change that a reader can see."""
     cancel_requested: bool
+    skip_requested: str | None
+    """The step that its owner does not want to wait for."""
 
     @property
     def can_stop(self) -> bool:
         """Whether its verdict is reached, and work on it only adds to the report: stopped now, it keeps all it has."""
         return self.status is Status.RUNNING and not self.cancel_requested and self.progress.get("decided") is True
+
+    @property
+    def skippable(self) -> Step | None:
+        """The step at work, where its owner need not wait for it: the repro is verified, and the step only adds to the report."""
+        step = self.progress.get("skippable") if self.can_stop else None
+        return Step(step) if step in list(Step) else None
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,15 @@ class Claim:
     @property
     def job_id(self) -> str:
         return self.job.id
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the owner of a running job wants of its worker."""
+
+    cancel: bool = False
+    skip: str | None = None
+    """The step not to wait for."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Flag, GraphNode, Layer, Report, Witness, Workaround
-from minimizer.store import Claim, Store
+from minimizer.store import Claim, NewJob, Store
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 
 Screenshot = Callable[[str], None]
@@ -388,6 +390,8 @@ def test_documentation_is_read_in_the_app(page: Page, address: str, complaints: 
     expect(page.get_by_role("heading", name="The command line", level=1)).to_be_visible()
     page.get_by_role("link", name="minimizer doctor", exact=True).click()
     expect(page.get_by_role("heading", name="minimizer doctor")).to_be_in_viewport()
+    page.get_by_role("link", name="The REST interface").click()
+    expect(page.get_by_role("heading", name="Submit", exact=True)).to_be_visible()
     page.get_by_role("link", name="API explorer").click()
     expect(page.get_by_text("Submit a script")).to_be_visible()
     assert all(url.startswith((address, "data:")) for url in asked)
@@ -399,6 +403,39 @@ OUT_OF_REACH = """
   .filter(one => ["auto", "scroll"].includes(getComputedStyle(one).overflowX) && one.tabIndex < 0 && !one.querySelector("a, button"))
   .map(one => one.outerHTML.slice(0, 80))
 """
+
+
+EDGES = """
+table => {
+  const box = table.closest(".scroll");
+  box.style.height = `${box.offsetHeight}px`;
+  table.style.visibility = "hidden";
+  const { left, right, top } = box.getBoundingClientRect();
+  return { left, right, top: top + 10 };
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_shows_at_which_end_it_goes_on(page: Page, store: Store, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": 390, "height": 900})
+    store.submit(SCRIPT, "model.py", Options(device="cuda"))
+    page.goto("/workers")
+    table = page.locator(".scroll table").first
+    edges = table.evaluate(EDGES)
+
+    def at(edge: str) -> bytes:
+        x = edges["left"] + 1 if edge == "left" else edges["right"] - 7
+        return page.screenshot(clip={"x": x, "y": edges["top"], "width": 6, "height": 20}, animations="disabled")
+
+    plain, shaded = at("left"), at("right")
+    assert plain != shaded
+    table.evaluate("table => { const box = table.closest('.scroll'); box.scrollLeft = box.scrollWidth; }")
+    assert at("right") == plain and at("left") not in (plain, shaded), "the shadow is on the other side, and mirrored"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    edges = table.evaluate(EDGES)
+    assert at("left") == at("right"), "where all of it is seen there is none"
 
 
 def test_keyboard_focus_is_seen(page: Page, store: Store) -> None:
@@ -747,6 +784,34 @@ def test_edit_and_run_again(page: Page, store: Store, complaints: list[str]) -> 
     assert complaints == []
 
 
+def test_a_project_is_edited_and_run_again(page: Page, store: Store, complaints: list[str]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("main.py", SCRIPT)
+        archive.writestr("net/model.py", "x = 1\n")
+    ((job, _),) = store.submit_many([NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())])
+    done = Hands(store, job).minimize()
+    page.goto(f"/jobs/{done.id}")
+    page.get_by_role("button", name="Edit and run again").click()
+    with_it = page.get_by_label("Send the 1 other file of its project with it")
+    expect(with_it).to_be_checked()
+    expect(page.get_by_text("net/model.py").first).to_be_visible()
+    page.get_by_label("Script", exact=True).fill("import net.model\n")
+    with_it.uncheck()
+    page.reload()
+    expect(page.get_by_label("Script", exact=True)).to_have_value("import net.model\n")
+    expect(with_it).not_to_be_checked()
+    with_it.check()
+    page.get_by_role("button", name="Minimize it").click()
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    (again,) = (one for one in store.jobs()[0] if one.id != done.id)
+    assert store.script(again.id) == b"import net.model\n"
+    packed = store.archive(again.id)
+    assert packed is not None
+    assert zipfile.ZipFile(io.BytesIO(packed)).namelist() == ["main.py", "net/model.py"]
+    assert complaints == []
+
+
 def test_one_stops_behind_the_verdict_and_the_page_follows(page: Page, store: Store, complaints: list[str]) -> None:
     hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
     page.goto(f"/jobs/{hands.claim.job_id}")
@@ -760,6 +825,57 @@ def test_one_stops_behind_the_verdict_and_the_page_follows(page: Page, store: St
     hands.finish(minimized_report())
     expect(page.get_by_role("heading", name="The compiled code returns wrong values")).to_be_visible()
     assert complaints == []
+
+
+def test_one_skips_the_step_at_work(page: Page, store: Store, complaints: list[str]) -> None:
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    store.put_report(hands.claim, minimized_report())
+    hands.event("step", step="diagnose", state="started")
+    hands.event("progress", nodes=1, elapsed=9.0, decided=True, skippable="diagnose")
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    page.get_by_role("button", name="Skip this step").click()
+    expect(page.get_by_role("button", name="Skipping…")).to_be_disabled()
+    assert store.heartbeat(hands.claim, 60).skip == "diagnose"
+    hands.event("progress", nodes=1, elapsed=10.0, decided=True, skippable="layers")
+    expect(page.get_by_role("button", name="Skip this step")).to_be_enabled()
+    assert complaints == []
+
+
+EXPLORER_CONTRAST = """
+() => {
+  const parts = color => (color.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = rgb => rgb.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = one => {
+    for (; one; one = one.parentElement) {
+      const color = parts(getComputedStyle(one).backgroundColor);
+      if (color.length === 3 || color[3] > 0.5) return color;
+    }
+  };
+  const faint = [];
+  for (const one of document.querySelectorAll("#swagger *")) {
+    const says = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    if (!says || !one.getClientRects().length) continue;
+    const [low, high] = [light(parts(getComputedStyle(one).color)), light(behind(one))].sort((a, b) => a - b);
+    if ((high + 0.05) / (low + 0.05) < 3) faint.push(one.outerHTML.slice(0, 120));
+  }
+  return faint;
+}
+"""
+"""What is hard to read of the explorer, its own buttons and labels aside."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_api_explorer_is_readable(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto("/docs")
+    page.get_by_text("Submit a script").click()
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_role("button", name="Execute")).to_be_visible()
+    own = re.compile(r'class="[^"]*(btn|opblock-summary-method|version|authorize)|<span>Authorize|Execute')
+    assert [one for one in page.evaluate(EXPLORER_CONTRAST) if not own.search(one)] == []
+    turned = page.locator("#swagger").evaluate("one => getComputedStyle(one).filter")
+    assert (turned != "none") == (scheme == "dark")
 
 
 def test_api_documentation_works_without_a_network(

@@ -116,8 +116,10 @@ def writes(client: FlaskClient, job: Job, headers: dict[str, str]) -> Iterator[T
     yield client.post("/api/v1/jobs", json={"script": SCRIPT.decode()}, headers=headers)
     yield client.post("/jobs", data={"source": SCRIPT.decode()}, headers=headers)
     yield client.post(f"/jobs/{job.id}/cancel", headers=headers)
+    yield client.post(f"/jobs/{job.id}/skip", headers=headers)
     yield client.post(f"/jobs/{job.id}/retry", headers=headers)
     yield client.post(f"/api/v1/jobs/{job.id}/cancel", headers=headers)
+    yield client.post(f"/api/v1/jobs/{job.id}/skip", headers=headers)
     yield client.post(f"/api/v1/jobs/{job.id}/retry", headers=headers)
     yield client.post("/api/v1/batches", json={"jobs": [{"script": SCRIPT.decode()}]}, headers=headers)
     yield client.put(f"/api/v1/jobs/{job.id}/pin", headers=headers)
@@ -153,9 +155,9 @@ def test_writes_of_other_pages_change_nothing(
 @pytest.mark.parametrize("headers", FRIENDS)
 def test_own_writes_are_taken(client: FlaskClient, job: Job, headers: dict[str, str]) -> None:
     statuses = [response.status_code for response in writes(client, job, headers)]
-    # There are no users and hence no tokens here; and the last one finds the job deleted by the one before.
+    # A job that waits has nothing to skip, there are no users and hence no tokens here, and the last one finds the job deleted by the one before.
     jobs, keys, webhooks, groups, deletions = (
-        [202, 202, 303, 303, 303, 202, 202, 202, 200, 200],
+        [202, 202, 303, 303, 303, 303, 202, 409, 202, 202, 200, 200],
         [303, 303, 409, 404, 409, 404],
         [201, 404],
         [404] * 5,

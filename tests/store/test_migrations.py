@@ -132,7 +132,7 @@ def test_a_database_of_another_version_is_named_with_both_revisions(empty_databa
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'elder'"))
     engine.dispose()
-    with pytest.raises(SchemaOutdated, match="is at revision elder, this version needs 0006"):
+    with pytest.raises(SchemaOutdated, match="is at revision elder, this version needs 0007"):
         require_current(empty_database_url)
 
 

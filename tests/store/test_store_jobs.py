@@ -20,14 +20,16 @@ from minimizer.store import (
     Job,
     JobActive,
     NewJob,
+    NothingToSkip,
     QueueFull,
     Store,
     UnknownArtifact,
     UnknownJob,
+    Wish,
 )
 from minimizer.store.tables import blobs
 from minimizer.store.tables.models import ArtifactRow, BlobRow, WorkerRecord
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 SCRIPT = b"import torch\n"
 
@@ -271,11 +273,54 @@ def test_a_waiting_job_is_cancelled_at_once(store: Store) -> None:
 def test_a_running_job_is_asked_to_stop(store: Store) -> None:
     submit(store)
     claimed = claim(store)
-    assert store.heartbeat(claimed, 60) is False
+    assert store.heartbeat(claimed, 60) == Wish()
     job = store.request_cancel(claimed.job_id)
     assert (job.status, job.cancel_requested) == (Status.RUNNING, True)
     assert store.request_cancel(job.id) == job
-    assert store.heartbeat(claimed, 60) is True
+    assert store.heartbeat(claimed, 60) == Wish(cancel=True)
+
+
+def test_the_worker_learns_which_step_to_skip_while_it_is_at_it(store: Store) -> None:
+    submit(store)
+    claimed = claim(store)
+    job_id = claimed.job_id
+
+    def tell(**more: object) -> None:
+        store.record_event(claimed, "progress", {"elapsed": 1.0, **more})
+
+    for progress in ({"decided": False}, {"decided": True, "skippable": None}, {"decided": True, "skippable": "odd"}):
+        tell(**progress)
+        with pytest.raises(NothingToSkip):
+            store.request_skip(job_id)
+    tell(decided=True, skippable="layers")
+    with pytest.raises(NothingToSkip, match="not at the step diagnose, but at layers"):
+        store.request_skip(job_id, "diagnose")
+    job = store.request_skip(job_id, "layers")
+    assert (job.skippable, job.skip_requested) == (Step.LAYERS, "layers")
+    assert store.request_skip(job_id) == job, "safe to repeat"
+    assert store.heartbeat(claimed, 60) == Wish(skip="layers")
+
+    tell(decided=True, skippable="layers")
+    assert store.heartbeat(claimed, 60).skip == "layers", "until the step has ended"
+    tell(decided=True, skippable=None)
+    tell(decided=True, skippable="layers")
+    assert store.heartbeat(claimed, 60) == Wish(), "taken again, it is another one"
+
+
+@pytest.mark.parametrize("ends", ["release", "cancel"])
+def test_a_job_that_no_worker_is_at_has_no_step_to_skip(store: Store, ends: str) -> None:
+    submit(store)
+    claimed = claim(store)
+    store.record_event(claimed, "progress", {"decided": True, "skippable": "layers"})
+    store.request_skip(claimed.job_id)
+    if ends == "release":
+        store.release(claimed)
+        assert store.heartbeat(claim(store), 60) == Wish()
+    else:
+        store.request_cancel(claimed.job_id)
+    assert store.job(claimed.job_id).skippable is None
+    with pytest.raises(NothingToSkip):
+        store.request_skip(claimed.job_id)
 
 
 def test_a_job_that_has_ended_is_not_cancelled(store: Store) -> None:

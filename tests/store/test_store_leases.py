@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
-from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob
+from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob, Wish
 from minimizer.store.tables.models import JobRow
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -30,7 +30,7 @@ def claim(store: Store, worker: str = "w") -> Claim:
 
 def expire(store: Store, claimed: Claim) -> None:
     """Let the lease run out, without waiting for it."""
-    assert store.heartbeat(claimed, lease_seconds=-1) is False
+    assert store.heartbeat(claimed, lease_seconds=-1) == Wish()
 
 
 def claim_all(store: Store, worker: str) -> list[str]:
@@ -275,7 +275,7 @@ def test_a_cancelled_job_of_a_silent_worker_is_cancelled(store: Store) -> None:
     submit(store)
     claimed = claim(store)
     store.request_cancel(claimed.job_id)
-    assert store.heartbeat(claimed, lease_seconds=-1) is True
+    assert store.heartbeat(claimed, lease_seconds=-1) == Wish(cancel=True)
     assert store.requeue_expired(max_attempts=3) == []
     assert store.job(claimed.job_id).status is Status.CANCELLED
 

@@ -12,7 +12,7 @@ import pytest
 
 import minimizer
 from minimizer.report.model import Report
-from minimizer.vocabulary import Status
+from minimizer.vocabulary import Reason, Status, Step
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any
     def run(script: Path, **arguments: Any) -> Report:
         found.append({"script": script, **arguments})
         arguments["sink"].event("note", text="here")
+        arguments["sink"].event("step", step="reduce", state="started")
         return Report(status=Status.HEALTHY)
 
     module = types.ModuleType("minimizer.engine.pipeline")
@@ -56,7 +57,7 @@ def test_options_and_paths_reach_the_pipeline(calls: list[dict[str, Any]], tmp_p
     assert (call["settings"].trial_jobs, call["settings"].sandbox) == (3, "off")
     assert call["binds"] == [tmp_path]
     assert report.folder == Path("bug")
-    assert [event["text"] for event in events] == ["here"]
+    assert [event["type"] for event in events] == ["note", "step"]
     assert "folder" not in report.to_json()
 
 
@@ -108,3 +109,29 @@ def test_a_setting_of_the_environment_is_told_from_an_option(
     with pytest.raises(minimizer.UserError, match="MINIMIZER_PORT: Input should be a valid integer"):
         minimizer.minimize("train.py")
     assert calls == []
+
+
+@pytest.mark.parametrize("watched", ["prompt", "notebook", "", "own listener"])
+def test_steps_are_told_where_somebody_watches(
+    calls: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    watched: str,
+) -> None:
+    if watched == "notebook":
+        monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    elif watched:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    minimizer.minimize("train.py", on_event=(lambda event: None) if watched == "own listener" else None)
+    said = capsys.readouterr()
+    assert said.err == (f"{Step.REDUCE.what} ...\n" if watched in ("prompt", "notebook") else "")
+    assert said.out == ""
+
+
+def test_a_report_is_printed_as_its_verdict_and_shown_as_its_document(tmp_path: Path) -> None:
+    report = Report(status=Status.PARTIAL, reason=Reason.BUDGET, summary="It fails.", notes=["a note\n"] * 100)
+    assert str(report) == "partial (budget): It fails." == report._repr_markdown_()
+    report.folder = tmp_path
+    assert str(report) == f"partial (budget): It fails.\n{tmp_path}"
+    (tmp_path / "report.md").write_text("# It fails")
+    assert report._repr_markdown_() == "# It fails"

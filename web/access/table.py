@@ -103,10 +103,12 @@ NEEDS: dict[str, Need] = {
     "api.pin_job": Need.WRITE,
     "api.unpin_job": Need.WRITE,
     "api.cancel_job": Need.WRITE,
+    "api.skip_step": Need.WRITE,
     "api.retry_job": Need.WRITE,
     "api.delete_job": Need.WRITE,
     "pages.submit": Need.WRITE,
     "pages.cancel": Need.WRITE,
+    "pages.skip": Need.WRITE,
     "pages.retry": Need.WRITE,
     "pages.delete": Need.WRITE,
 }

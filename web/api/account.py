@@ -157,14 +157,23 @@ def list_audit(query: AuditQuery) -> dict[str, Any]:
     return AuditBody(entries=entries).model_dump(mode="json")
 
 
-def new_token(body: NewTokenBody) -> tuple[Token, str]:
-    """A token of whoever asks, and its secret. A token makes none that lives longer than itself.
+def require_users() -> None:
+    """Refuse what makes sense only where somebody can sign in.
 
     Raises:
         Problem: there are no users to have tokens.
     """
     if service().settings.access == "off":
         raise Problem(409, "access-off", "Access control is off: there are no users, and nobody needs a token.")
+
+
+def new_token(body: NewTokenBody) -> tuple[Token, str]:
+    """A token of whoever asks, and its secret. A token makes none that lives longer than itself.
+
+    Raises:
+        Problem: there are no users to have tokens.
+    """
+    require_users()
     expires = None if body.days is None else datetime.now(UTC) + timedelta(days=body.days)
     who = identity()
     token, secret = service().store.create_token(who.name, body.name, body.scope, expires, asked_with=who.token)

@@ -1,4 +1,4 @@
-"""REST: submit, list, watch, cancel, retry, pin and delete jobs."""
+"""REST: submit, list, watch, cancel, skip, retry, pin and delete jobs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from web.api.schemas import (
     ListQuery,
     RetryQuery,
     ScriptBody,
+    SkipQuery,
     WaitQuery,
     job_body,
 )
@@ -195,6 +196,21 @@ def get_events(path: JobPath, query: EventsQuery) -> Response:
 )
 def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
     return _body(service().store.request_cancel(path.job_id)).model_dump(mode="json"), 202
+
+
+@api.post(
+    "/jobs/<job_id>/skip",
+    summary="Skip the step that a job is at",
+    description="Of those that only add to the report of a verified repro: the job goes on with the next one, and what the step was "
+    "to find stays unknown, which a note tells. `skippable` of a job names the step, or is null. Safe to repeat.",
+    responses={
+        202: JobBody,
+        409: problem_response("There is nothing to skip, or not the step that is named."),
+        **UNKNOWN,
+    },
+)
+def skip_step(path: JobPath, query: SkipQuery) -> tuple[dict[str, Any], int]:
+    return _body(service().store.request_skip(path.job_id, query.step)).model_dump(mode="json"), 202
 
 
 @api.post(

@@ -13,7 +13,7 @@ from minimizer.errors import InvalidOption
 from minimizer.options import MAX_BUDGET, Options, parse_options
 from minimizer.report.model import Culprit, Failure, Reduction, Report
 from minimizer.store import ArtifactInfo, Job, WorkerRow
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Status, Step
 from web.formats import PYTHON, Cursor, ProjectName
 from web.submission import Handling
 
@@ -81,6 +81,15 @@ class RetryQuery(BaseModel):
         ge=10,
         le=MAX_BUDGET,
         description="Seconds for the next run, which goes on from where the last one stopped.",
+    )
+
+
+class SkipQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    step: Step | None = Field(
+        None,
+        description="The step that is meant, so that a request that comes late skips no other: `skippable` of the job.",
     )
 
 
@@ -175,6 +184,7 @@ class ProgressBody(BaseModel):
     )
     budget: int | None = Field(None, exclude_if=_is_unknown, description="Seconds that it may take.")
     decided: bool | None = Field(None, exclude_if=_is_unknown, description="Whether the verdict is reached.")
+    skippable: Step | None = Field(None, exclude_if=_is_unknown, description="The step that can be skipped now.")
 
 
 class JobBody(BaseModel):
@@ -208,6 +218,10 @@ class JobBody(BaseModel):
         "the status it has earned and all its files, `repro.py` as it was verified among them. Before that a cancelled job keeps "
         "its best so far, and is `cancelled`."
     )
+    skippable: Step | None = Field(
+        description="The step at work, if `links.skip` can end it now: the repro is verified, and the step only adds to the report."
+    )
+    skip_requested: Step | None = Field(description="The step that its worker was asked to skip.")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -307,6 +321,8 @@ def job_body(job: Job, report: Report | None = None, failure: str | None = None)
         worker=job.worker,
         cancel_requested=job.cancel_requested,
         can_stop=job.can_stop,
+        skippable=job.skippable,
+        skip_requested=Step(job.skip_requested) if job.skip_requested in list(Step) else None,
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,
@@ -355,6 +371,7 @@ def _links(job_id: str) -> dict[str, str]:
         "events": url_for("api.get_events", job_id=job_id),
         "artifacts": url_for("files.list_artifacts", job_id=job_id),
         "cancel": url_for("api.cancel_job", job_id=job_id),
+        "skip": url_for("api.skip_step", job_id=job_id),
         "retry": url_for("api.retry_job", job_id=job_id),
         **raw,
     }

@@ -12,17 +12,13 @@ from markupsafe import Markup
 from minimizer.report.confidence import Confidence, confidence
 from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Report
+from minimizer.report.outcomes import in_words
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED
 from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
 
 log = logging.getLogger(__name__)
 
-OUTCOMES = {
-    "passes": "passes", "different": "wrong values", "compile_error": "does not compile", "runtime_error": "raises an error",
-    "missing_error": "raises no error", "crash": "dies", "timeout": "hangs", "setup_error": "cannot run",
-    "eager_error": "fails in eager", "nondeterministic": "not reproducible", "lost": "no answer",
-}  # fmt: skip
 ADDS = {
     "eager": "Dynamo alone",
     "aot_eager": "with AOTAutograd",
@@ -96,11 +92,6 @@ def drawn(draw: Callable[[], Markup | None]) -> Markup | None:
         return None
 
 
-def outcome(word: str) -> str:
-    """The outcome of a trial, in words for a person."""
-    return OUTCOMES.get(word, word.replace("_", " "))
-
-
 def sign(word: str) -> str:
     """``good``, ``bad`` or ``unknown``, for an outcome."""
     return "good" if word in ("passes", "pass", "ok") else "unknown" if word in UNJUDGED else "bad"
@@ -112,7 +103,7 @@ def _ladder(report: Report) -> list[RungView]:
         is_bad = sign(rung.outcome) == "bad"
         adds = ADDS.get(rung.backend, "a backend of the script's own")
         is_first = is_bad and not has_failed
-        views.append(RungView(rung.backend, adds, outcome(rung.outcome), sign(rung.outcome), rung.seconds, is_first))
+        views.append(RungView(rung.backend, adds, in_words(rung.outcome), sign(rung.outcome), rung.seconds, is_first))
         has_failed = has_failed or is_bad
     return views
 

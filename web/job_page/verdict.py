@@ -165,9 +165,8 @@ def _of_reason(job: Job) -> tuple[str, str]:
 
 def _so_far(job: Job) -> str:
     if job.can_stop:
-        return (
-            "The verdict is reached, and what follows only adds to the report: you can stop here and keep all there is."
-        )
+        skip = "skip this step, or " if job.skippable else ""
+        return f"The verdict is reached, and what follows only adds to the report: you can {skip}stop here and keep all there is."
     if job.failure:
         return f"{_kind_title(job.failure, 'It fails')}. The result so far is safe, whatever happens next."
     return "You can close this page; the job goes on and keeps its address."

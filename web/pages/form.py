@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from werkzeug.datastructures import FileStorage, MultiDict
@@ -13,7 +14,6 @@ from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options
 from minimizer.service.archive import is_zip
 from minimizer.settings import Settings
-from minimizer.store import Job
 from web.examples import EXAMPLES
 from web.submission import Submission, check, check_archive, clean_filename, toolchains
 
@@ -59,7 +59,7 @@ def fields(settings: Settings) -> list[Field]:
         ),
         Field("target", "Target", "text", "Left empty: the first in the order of execution.", placeholder="blocks.7"),
         Field("steps", "Compiled calls", "number", "Left empty: eight of every graph."),
-        Field("hang_after", "Hang after", "number", "Seconds. Left empty: 60, or 20 times what eager takes."),
+        Field("hang_after", "Hang after", "number", "Left empty: 60, or 20 times what eager takes."),
         Field("nproc", "Processes", "number", "More than one: as torchrun starts them."),
         Field("diagnosis", "Diagnosis", "checkbox"),
         Field("witness", "PyTorch's minifier", "checkbox"),
@@ -83,7 +83,13 @@ class Draft:
     """The name of a file that was sent beside a text that somebody has typed."""
     main: str = ""
     """Of an archive: which of its files is the script; empty for the default."""
+    base: str = ""
+    """The job whose other files go with the script."""
+    beside: tuple[str, ...] = ()
+    """Their names."""
     error: str = ""
+    faults: tuple[str, ...] = ()
+    """The options that the error speaks of."""
     is_of_file: bool = False
     """Whether the error is said beside the chooser of files, and not at the top."""
 
@@ -112,17 +118,15 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     filename = form.get("filename", "") if is_kept else name or form.get("filename", "")
     values = {option.name: form.get(option.name, "") for option in fields(settings)}
     draft = Draft(
-        shown.decode(errors="replace"), filename, values, form.get("project", ""), rival, form.get("main", "").strip()
+        shown.decode(errors="replace"),
+        filename,
+        values,
+        form.get("project", ""),
+        rival,
+        form.get("main", "").strip(),
+        form.get("base", ""),
     )
     return script, draft
-
-
-def again(job: Job, script: bytes) -> Draft:
-    """The form as it would have been filled in for a job."""
-    values = {name: "" if value is None else str(value) for name, value in job.options.model_dump().items()}
-    values |= {"args": shlex.join(job.options.args), "env": ", ".join(job.options.env)}
-    values |= {name: "on" if getattr(job.options, name) else "" for name in SWITCHES}
-    return Draft(script.decode(errors="replace"), job.filename, values, job.project)
 
 
 def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
@@ -143,6 +147,15 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
     return check(script, draft.filename, _options(draft.values), settings)
 
 
+def refused(draft: Draft, detail: str, faults: Sequence[str], settings: Settings) -> Draft:
+    """The draft to show again, with what is wrong with it; options are called as their fields are."""
+    labels = {option.name: option.label for option in fields(settings)}
+    for name in faults:
+        if name in labels:
+            detail = re.sub(rf"option '{re.escape(name)}(?:\.\d+)?'", labels[name], detail)
+    return replace(draft, error=detail, faults=tuple(name for name in faults if name in labels))
+
+
 def _is_own(typed: bytes) -> bool:
     """Whether a text is more than an example that nobody has touched."""
     text = typed.decode(errors="replace").strip()
@@ -156,7 +169,7 @@ def _options(values: Mapping[str, str]) -> dict[str, object]:
     try:
         options["args"] = shlex.split(values.get("args", ""))
     except ValueError as error:
-        raise InvalidOption(f"option 'args': {error}") from None
+        raise InvalidOption(f"option 'args': {error}", "args") from None
     options["env"] = [name for name in values.get("env", "").replace(",", " ").split() if name]
     return options
 

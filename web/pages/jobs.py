@@ -10,15 +10,15 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from minimizer.errors import InvalidOption, UserError
 from minimizer.service.archive import MAX_BYTES, MAX_FILES, is_zip
-from minimizer.store import DEFAULT_PROJECT, Job, JobActive, StoreError
+from minimizer.store import DEFAULT_PROJECT, Job, JobActive, NothingToSkip, StoreError
 from minimizer.vocabulary import Kind, Status
 from web import filters
 from web.access.table import home, identity, submitter
 from web.api.schemas import RetryQuery
 from web.examples import EXAMPLES, example
 from web.job_page.verdict import KINDS
+from web.pages import again, job_view
 from web.pages import form as forms
-from web.pages import job_view
 from web.problems import Problem, problem_of
 from web.service import service
 
@@ -49,15 +49,17 @@ def submit() -> BaseResponse | tuple[str, int, dict[str, str]]:
     here = service()
     script, draft = forms.read(request.form, request.files, here.settings)
     try:
-        submission = forms.submission(script, draft, here.settings)
+        sent, draft = again.joined(script, draft, here.store, identity().sees)
+        submission = forms.submission(sent, draft, here.settings)
         ((job, created),) = here.submit([submission], home(draft.project), submitter(here.settings))
     except (UserError, StoreError, Problem) as error:
         problem = problem_of(error)
         if problem is None:
             raise
         is_of_file = is_zip(script) and not isinstance(error, InvalidOption | StoreError)
-        refused = replace(draft, error=problem.detail, is_of_file=is_of_file)
-        return _form(refused), problem.status, problem.headers
+        faults = error.names if isinstance(error, InvalidOption) else ()
+        refused = forms.refused(draft, problem.detail, faults, here.settings)
+        return _form(replace(refused, is_of_file=is_of_file)), problem.status, problem.headers
     asked_before = True if not created and job.status.is_final else None
     return redirect(url_for("pages.job", job_id=job.id, asked_before=asked_before), 303)
 
@@ -104,15 +106,20 @@ def script(job_id: str) -> str:
 @pages.get("/jobs/<job_id>/edit")
 def edit(job_id: str) -> str:
     store = service().store
-    job = store.job(job_id)
-    if job.has_archive:
-        abort(404, "This job came as an archive, which the form cannot hold.")
-    return _form(forms.again(job, store.script(job_id)))
+    return _form(again.draft_of(store.job(job_id), store))
 
 
 @pages.post("/jobs/<job_id>/cancel")
 def cancel(job_id: str) -> BaseResponse:
     return _to(service().store.request_cancel(job_id))
+
+
+@pages.post("/jobs/<job_id>/skip")
+def skip(job_id: str) -> BaseResponse:
+    try:
+        return _to(service().store.request_skip(job_id, request.form.get("step")))
+    except NothingToSkip:  # the step has ended by itself
+        return _to(service().store.job(job_id))
 
 
 @pages.post("/jobs/<job_id>/retry")

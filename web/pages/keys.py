@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from werkzeug.wrappers import Response as BaseResponse
 
 from web.access.table import identity
-from web.api.account import NewTokenBody, new_token
+from web.api.account import NewTokenBody, new_token, require_users
 from web.problems import Problem
 from web.service import service
 
@@ -16,6 +16,7 @@ keys = Blueprint("keys", __name__)
 
 @keys.get("/tokens")
 def page() -> str:
+    require_users()
     return _page()
 
 

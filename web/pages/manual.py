@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flask import Blueprint, abort, render_template, url_for
+from flask import Blueprint, abort, render_template, request, url_for
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
@@ -21,6 +21,9 @@ manual = Blueprint("manual", __name__)
 
 START = "index"
 """The page that leads to all others; their order in there is their order in the menu."""
+
+ADDRESS = "http://127.0.0.1:8000"
+"""The service in examples: where it is unless somebody has it elsewhere, and then they have that address."""
 
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _LINK = re.compile(r"^- \[([^]]+)\]\(([a-z]+)\.md\)", re.MULTILINE)
@@ -47,7 +50,8 @@ class ManualPage:
 @manual.get("/docs/<name>")
 def page(name: str) -> str:
     source = _files().get(name) or abort(404, "There is no page of this name in the documentation.")
-    return render_template("manual.html", page=render(source.read_text("utf-8")), name=name, menu=_menu())
+    text = source.read_text("utf-8").replace(ADDRESS, request.host_url.rstrip("/"))
+    return render_template("manual.html", page=render(text), name=name, menu=_menu())
 
 
 def render(text: str) -> ManualPage:
@@ -95,7 +99,9 @@ def _menu() -> list[tuple[str, str]]:
 def _fence(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
     token = tokens[index]
     code = highlight.source(token.content, token.info.strip())
-    return f'<pre class="code" tabindex="0"><code>{code}</code></pre>\n'
+    env["snippets"] = number = env.get("snippets", 0) + 1
+    button = f'<button type="button" class="small outline" data-copy="snippet-{number}">Copy</button>'
+    return f'<div class="snippet"><pre class="code" tabindex="0"><code id="snippet-{number}">{code}</code></pre>{button}</div>\n'
 
 
 def _plain(tokens: Sequence[Token]) -> str:

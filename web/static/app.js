@@ -38,7 +38,7 @@ document.addEventListener("submit", (event) => {
 
 // The submit form: a script that is dropped or chosen goes into the text area, where it can be read before it is sent. Folders and
 // zip archives are for project.js, which listens for them first.
-const form = document.getElementById("submit");
+const form = document.querySelector("form#submit"); // a heading of the documentation may have the same id
 if (form) {
   const drop = form.querySelector("[data-drop]");
   const source = form.elements.source;
@@ -55,7 +55,7 @@ if (form) {
     }
     source.value = text;
     source.dispatchEvent(new Event("input"));
-    form.elements.filename.value = file.name;
+    if (!form.elements.filename.readOnly) form.elements.filename.value = file.name;
     picker.value = "";
     source.focus();
     source.setSelectionRange(0, 0);

@@ -12,7 +12,7 @@ if (project) {
   const folder = form.querySelector("[data-folder]");
   const refusal = form.querySelector("[data-project-refusal]");
   const editor = form.querySelector(".editor");
-  const typed = [form.elements.source, form.elements.filename];
+  const typed = [form.elements.source, form.elements.filename, form.elements.base].filter(Boolean);
   const limit = (name) => Number(project.dataset[name]);
   const number = (value) => value.toLocaleString("en");
   const mebibytes = (bytes) => `${number(Math.ceil(bytes / 2 ** 20))} MiB`;

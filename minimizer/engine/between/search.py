@@ -26,6 +26,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
+from minimizer.engine.reduce.words import said
 from minimizer.report import model
 from minimizer.report.model import Culprit, Failure, HistoryStep, Mechanism, Reduction, Reproducibility
 from minimizer.vocabulary import Stage, Step
@@ -149,7 +150,7 @@ class BetweenGraphs:
 
         def record(step: HistoryStep, best: Source) -> None:
             report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
-            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=step.by)
+            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
         with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
             reduced = reduce_script(

@@ -168,7 +168,7 @@ def forgotten_before(text: str, line: int) -> Pasted | None:
     if row[: statement.col_offset].strip():
         return None
     lines.insert(line - 1, f"{row[: statement.col_offset]}{RESET}\n")
-    return Pasted("".join(lines), RESET, f"before line {line}: {row.strip()[:100]}")
+    return Pasted("".join(lines), RESET, f"before line {line} ({row.strip()[:100]})")
 
 
 def _around(tree: ast.Module, line: int) -> ast.FunctionDef | None:

@@ -29,7 +29,7 @@ def paste(text: str, code: str) -> Pasted:
         where = f"behind the imports (line {number})" if number else "at the top"
     else:
         first = first_line(node)
-        number, where = first - 1, f"before line {first}: {_line(text, first)}"
+        number, where = first - 1, f"before line {first} ({_line(text, first)})"
     code = _with_torch(tree, number, code)
     return Pasted(_insert(text, number, code), code, where)
 

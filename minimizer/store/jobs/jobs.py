@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from minimizer.options import Options
 from minimizer.report.model import Culprit, Failure, Reduction
 from minimizer.report.part import Part
-from minimizer.store.errors import InvalidCursor, JobActive, UnknownJob
+from minimizer.store.errors import InvalidCursor, JobActive, NothingToSkip, UnknownJob
 from minimizer.store.jobs import artifacts, grouping
 from minimizer.store.jobs.outbox import announce_end
 from minimizer.store.tables import blobs, bounds
@@ -127,6 +127,23 @@ class Jobs:
         blobs.collect(self._database, replaced)
         return view(row)
 
+    def request_skip(self, job_id: str, step: str | None = None) -> Job:
+        """Ask the worker of a job not to go on with the step that it is at; safe to repeat.
+
+        ``step``: the one that is meant, so that a request that comes late skips no other; by default the one at work.
+
+        Raises:
+            NothingToSkip: there is none, or it is another one.
+        """
+        with self._changing(job_id) as (_, row, now):
+            current = view(row).skippable
+            if current is None or step not in (None, current):
+                raise NothingToSkip(job_id, step, current)
+            if row.skip_requested != current:
+                row.skip_requested = current
+                touch(row, now)
+        return view(row)
+
     def pin(self, job_id: str, pinned: bool) -> Job:
         """Keep a job whatever the retention of its project says, or no longer."""
         with self._changing(job_id) as (_, row, now):
@@ -205,6 +222,7 @@ def view(row: JobRow) -> Job:
         summary=row.summary,
         version=row.version,
         cancel_requested=row.cancel_requested,
+        skip_requested=row.skip_requested,
     )
 
 

@@ -118,6 +118,8 @@ class JobRow(Base):
     step: Mapped[str | None] = mapped_column(String(32))
     progress: Mapped[dict[str, Any]]
     cancel_requested: Mapped[bool] = mapped_column(Boolean)
+    # The step that the owner does not want to wait for, while the job is at it.
+    skip_requested: Mapped[str | None] = mapped_column(String(32))
     version: Mapped[int]
     last_event: Mapped[int]
 

@@ -18,7 +18,7 @@ from minimizer.store.jobs.jobs import close, close_cancelled, is_id, touch, view
 from minimizer.store.tables import blobs
 from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import JobRow, ProjectRow, WorkerRecord
-from minimizer.store.views import Claim, Job
+from minimizer.store.views import Claim, Job, Wish
 from minimizer.vocabulary import Reason, Status
 
 
@@ -82,24 +82,24 @@ class Leases:
             row.project.served_at = now
             return Claim(view(row), worker, row.fence)
 
-    def heartbeat(self, claim: Claim, lease_seconds: float) -> bool:
-        """Keep the job; returns whether its owner wants it to stop.
+    def heartbeat(self, claim: Claim, lease_seconds: float) -> Wish:
+        """Keep the job; returns what its owner wants.
 
         Raises:
             LeaseLost: it belongs to somebody else by now, or to nobody.
         """
         with self._database.write() as session:
             lease_until = self._database.now(session) + timedelta(seconds=lease_seconds)
-            cancel = session.scalars(
+            wish = session.execute(
                 update(JobRow)
                 .where(JobRow.id == claim.job_id, JobRow.fence == claim.fence, JobRow.status == Status.RUNNING)
                 .values(lease_until=lease_until)
-                .returning(JobRow.cancel_requested),
+                .returning(JobRow.cancel_requested, JobRow.skip_requested),
                 execution_options={"synchronize_session": False},
             ).one_or_none()
-        if cancel is None:
+        if wish is None:
             raise LeaseLost(claim.job_id)
-        return cancel
+        return Wish(*wish)
 
     def release(self, claim: Claim) -> None:
         """Put the job back into its place in the queue, as if it had not been taken: the worker is going away.
@@ -253,7 +253,7 @@ def _requeue(session: Session, row: JobRow, now: datetime) -> list[str]:
     row.worker = row.lease_until = None
     row.rung_at = now
     # A worker that was told to stop has said that the job ends, and it does not; nor is it at any step now.
-    row.summary, row.step, row.progress = "", None, {}
+    row.summary, row.step, row.progress, row.skip_requested = "", None, {}, None
     touch(row, now)
     return artifacts.restate(session, row, now)
 

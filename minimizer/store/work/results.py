@@ -229,6 +229,8 @@ def _follow(row: JobRow, type_: str, data: dict[str, Any]) -> None:
             row.step = bounds.text(step, 32)
         case "progress", _:
             row.progress = data
+            if data.get("skippable") != row.skip_requested:
+                row.skip_requested = None  # that step has ended, and may be taken again
         case "failure", {"failure": {"kind": str(kind)} as failure} if kind in _KINDS:
             _keep_failure(row, failure)
         case "culprit", {"culprit": dict(culprit)}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import sys
@@ -27,7 +28,7 @@ from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.store.tables.migrate import upgrade
-from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
+from minimizer.vocabulary import Kind, Reason, Role, Scope, Stage, Status
 from web.factory import create_app
 
 Minimizer = Callable[..., tuple[int, str, str]]
@@ -293,9 +294,30 @@ def test_status_lists_jobs_and_shows_one(service: Service, minimizer: Minimizer)
     service.store.submit(b"import torch\n", "second.py", Options())
     status, said, _ = minimizer("status", "--server", service.url)
     assert status == 0
-    assert [line.split()[2] for line in said.splitlines()] == ["second.py", "first.py"]
+    head, *rows = said.splitlines()
+    assert head.split() == ["JOB", "SUBMITTED", "STATUS", "SCRIPT", "FAILURE"]
+    assert [row[head.index("SCRIPT") :] for row in rows] == ["second.py", "first.py"]
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", row[head.index("SUBMITTED") :]) for row in rows)
     _, one, _ = minimizer("status", first.id, "--server", service.url, "--json")
     assert json.loads(one)["filename"] == "first.py"
+
+
+def test_status_of_a_job_says_how_it_stands_and_where_its_page_is(
+    service: Service, minimizer: Minimizer, script: Path
+) -> None:
+    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
+    claim = service.store.claim_job(job.id, "w", lease_seconds=60)
+    assert claim is not None
+    service.store.record_event(claim, "step", {"step": "reduce", "state": "started"})
+    service.store.record_event(claim, "progress", {"nodes": 3, "nodes_before": 40})
+    _, said, _ = minimizer("status", job.id, "--server", service.url)
+    assert re.search(rf"^job +{job.id}, submitted \d{{4}}-.* UTC$", said, re.MULTILINE)
+    assert re.search(r"^status +running, reducing, nodes 40 to 3$", said, re.MULTILINE)
+    assert said.splitlines()[-1] == f"page       {service.url}/jobs/{job.id}"
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
+    service.store.finish(claim, Report(status=Status.MINIMIZED, summary="relu is wrong.", failure=failure))
+    _, said, _ = minimizer("status", job.id, "--server", service.url)
+    assert {"MINIMIZED", "relu is wrong.", "failure    wrong_output in inductor"} <= set(said.splitlines())
 
 
 def test_download_fetches_what_is_there(service: Service, minimizer: Minimizer, script: Path, tmp_path: Path) -> None:

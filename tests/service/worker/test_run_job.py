@@ -248,6 +248,21 @@ def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) 
     assert run(store, job, work, stopping).status is Status.CANCELLED
 
 
+def test_the_engine_learns_which_step_to_skip(store: Store) -> None:
+    job, noticed = submit(store), threading.Event()
+
+    def work(script: Path, sink: Sink) -> Report:
+        sink.event("progress", elapsed=1.0, decided=True, skippable="witness")
+        assert sink.skipped() is None
+        store.request_skip(job.id)
+        while sink.skipped() is None:
+            noticed.wait(0.01)
+        assert (sink.skipped(), sink.cancelled()) == ("witness", False)
+        return DONE
+
+    assert run(store, job, work).status is Status.MINIMIZED
+
+
 def test_an_engine_that_lost_its_job_is_stopped_and_not_heard(store: Store) -> None:
     job, noticed = submit(store), threading.Event()
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import types
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from minimizer.cli.options import require_place
 from minimizer.cli.progress import KEPT
 from minimizer.options import Options
 from minimizer.report.instances import Instances
-from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
+from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification, Workaround
 from minimizer.sink import Sink
 from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
 
@@ -324,6 +325,46 @@ def test_refuses_wrong_options(minimizer: CommandLine, script: Path, arguments: 
     assert ran.status == Exit.USAGE
     assert message in ran.err
     assert not minimizer.calls
+
+
+def test_a_python_without_torch_is_wrong_usage(minimizer: CommandLine, script: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare")
+    bare = tmp_path / "bare" / "bin" / "python"
+    ran = minimizer("run", script, "--python", bare)
+    assert ran.status == Exit.USAGE
+    assert f"{bare} has no torch. Install torch 2.11 to 2.15 there, or name another Python." in ran.err
+    assert not minimizer.calls
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_verdict_is_broken_between_words_on_a_terminal_only(
+    minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(
+        "minimizer.cli.verdict.sys", types.SimpleNamespace(stdout=types.SimpleNamespace(isatty=lambda: is_terminal))
+    )
+    monkeypatch.setenv("COLUMNS", "60")
+    summary = "The repro has one node and failed in 3 of 3 clean processes, with nothing in them but torch."
+    code = "if True:\n    torch._inductor.config.a_setting_with_a_long_name_that_nobody_may_break = 1"
+    workaround = Workaround(code=code, verified=True, where="before line 3 (f(x))")
+    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
+    culprit = Culprit(
+        ops=["aten.relu"], what="a lowering that is called by a name so long that no line holds all of it"
+    )
+    minimizer.engine(
+        lambda sink: Report(
+            status=Status.MINIMIZED, summary=summary, failure=failure, culprits=[culprit], workaround=workaround
+        )
+    )
+    lines = minimizer("run", script).out.splitlines()
+    if not is_terminal:
+        assert summary in lines
+        return
+    assert all(len(line) <= 60 for line in lines if not line.startswith("    ") and "/" not in line)
+    assert " ".join(lines).startswith(f"MINIMIZED {summary}")
+    at = next(i for i, line in enumerate(lines) if line.startswith("culprit    a lowering"))
+    assert lines[at + 1].startswith(" " * 11) and lines[at + 1].strip()
+    assert f"    {code.splitlines()[1]}" in lines, "what is to be copied stays whole"
 
 
 def test_a_place_is_tried_without_a_trace(script: Path) -> None:

@@ -181,14 +181,14 @@ def test_paths_are_those_in_the_checkout(
 
 def test_a_workaround_of_several_lines_can_be_copied() -> None:
     code = 'import torch\nif True:\n    torch._inductor.config.disabled_passes = "a,  b"'
-    workaround = Workaround(code=code, verified=True, where="before line 3: f(x)", what="slower")
+    workaround = Workaround(code=code, verified=True, where="before line 3 (f(x))", what="slower")
     lines = verdict_lines(wrong_relu(workaround=workaround).to_json())
-    first = lines.index("workaround before line 3: f(x):") + 1
+    first = lines.index("workaround insert these lines before line 3 (f(x)):") + 1
     copied = lines[first : first + 3]
     assert all(line.startswith("    ") for line in copied)
     assert textwrap.dedent("\n".join(copied)) == code
     short = wrong_relu(workaround=workaround.model_copy(update={"code": "f = g"})).to_json()
-    assert "workaround f = g (before line 3: f(x))" in verdict_lines(short)
+    assert "workaround f = g  # before line 3 (f(x))" in verdict_lines(short)
     diff = "--- a/t.py\n+++ b/t.py\n@@ -3 +3,2 @@\n+f = g\n f(x)"
     changed = verdict_lines(wrong_relu(workaround=workaround.model_copy(update={"diff": diff})).to_json())
     first = changed.index("workaround slower:") + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import venv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,47 @@ def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
     assert follow_up.report.notes == [
         f"Stopped while measuring layers: {error}. What was not known by then stays unknown."
     ]
+
+
+class Skipping(FolderSink):
+    """A folder whose owner wants to skip one of the steps."""
+
+    def skipped(self) -> str | None:
+        return "layers"
+
+
+@pytest.mark.parametrize("watch", [Journal.watch, Journal.watch_owner])
+def test_the_owner_skips_a_step_and_the_next_one_is_taken(
+    follow_up: FollowUp, tmp_path: Path, watch: Callable[[Journal], None]
+) -> None:
+    events: list[dict[str, Any]] = []
+    follow_up = replace(
+        follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, Clock(600))
+    )
+    follow_up.report.verification = HOLDS
+    follow_up.journal.decide()
+    reached = []
+    for step in (Step.DIAGNOSE, Step.LAYERS, Step.HEALTH):
+        with follow_up.adding(step):
+            watch(follow_up.journal)
+            reached.append(step)
+    assert reached == [Step.DIAGNOSE, Step.HEALTH]
+    assert follow_up.report.notes == [
+        "Skipped by request while measuring layers. What was not known by then stays unknown."
+    ]
+    assert {Step.LAYERS, Step.HEALTH} <= follow_up.report.timings.keys()
+    told = [event["skippable"] for event in events if event["type"] == "progress"]
+    assert told == [None, "diagnose", None, "layers", None, "health", None]
+
+
+def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_path: Path) -> None:
+    """What a witness finds may be all there is."""
+    follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, Clock(600)))
+    follow_up.report.verification = PASSES
+    follow_up.journal.decide()
+    with follow_up.adding(Step.LAYERS):
+        follow_up.journal.watch()
+    assert follow_up.report.notes == []
 
 
 def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:

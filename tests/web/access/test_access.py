@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -19,7 +20,7 @@ from werkzeug.test import TestResponse
 from minimizer.options import Options
 from minimizer.report.identity import fingerprint
 from minimizer.settings import Settings
-from minimizer.store import Job, Store
+from minimizer.store import Job, NewJob, Store
 from minimizer.vocabulary import Role, Scope
 from web.access.passwords import hash_password
 
@@ -95,12 +96,14 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", f"{API}/jobs"): WRITES,
     ("POST", f"{API}/batches"): WRITES,
     ("POST", f"{API}{JOB}/cancel"): WRITES_JOB,
+    ("POST", f"{API}{JOB}/skip"): WRITES_JOB,
     ("POST", f"{API}{JOB}/retry"): WRITES_JOB,
     ("PUT", f"{API}{JOB}/pin"): WRITES_JOB,
     ("DELETE", f"{API}{JOB}/pin"): WRITES_JOB,
     ("DELETE", f"{API}{JOB}"): WRITES_JOB,
     ("POST", "/jobs"): WRITES,
     ("POST", f"{JOB}/cancel"): WRITES_JOB,
+    ("POST", f"{JOB}/skip"): WRITES_JOB,
     ("POST", f"{JOB}/retry"): WRITES_JOB,
     ("POST", f"{JOB}/delete"): WRITES_JOB,
 }
@@ -243,6 +246,20 @@ def test_every_route_opens_to_those_it_should(
         if "retry" in rule and response.status_code < 400:
             store.request_cancel(job.id)
             store.delete(job.id)
+
+
+def test_files_of_a_foreign_job_go_with_no_script(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
+    """The form names the job that files are taken from, and a form is written by whoever sends it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("main.py", SCRIPT)
+        archive.writestr("secret.py", "key = 1\n")
+    new = NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())
+    ((foreign, _),) = store.submit_many([new], project="theirs")
+    sent = {"source": "x = 1", "base": foreign.id, "project": "ours"}
+    refused = client.post("/jobs", data=sent, headers=bearer(tokens["owner"]))
+    assert refused.status_code == 404 and "secret.py" not in refused.text
+    assert client.post("/jobs", data={**sent, "base": ""}, headers=bearer(tokens["owner"])).status_code == 303
 
 
 def test_lists_hold_only_what_is_open(client: FlaskClient, store: Store, job: Job, tokens: dict[str, str]) -> None:
@@ -649,6 +666,7 @@ def test_without_access_control_there_is_nothing_to_log_into(settings: Settings,
         page = client.get("/", headers={"Accept": "text/html"}).text
         assert "Sign out" not in page and "Tokens" not in page
         refused(client.post("/api/v1/tokens", json={"name": "x"}), 409, "Access control is off")
+        refused(client.get("/tokens"), 409, "Access control is off")
         upload = {"script": (io.BytesIO(SCRIPT), "model.py")}
         assert client.post("/api/v1/jobs", data=upload).get_json()["submitted_by"] == ""
     assert store.users() == []

@@ -139,11 +139,35 @@ def test_cancel_is_idempotent(client: FlaskClient, queued: Job) -> None:
 def test_cancel_asks_a_running_job_to_stop(client: FlaskClient, store: Store, hands: Hands) -> None:
     response = client.post(f"/api/v1/jobs/{hands.claim.job_id}/cancel")
     assert response.get_json()["status"] == "running" and response.get_json()["cancel_requested"]
-    assert store.heartbeat(hands.claim, 60) is True
+    assert store.heartbeat(hands.claim, 60).cancel
 
 
 def test_cancel_leaves_an_ended_job_alone(client: FlaskClient, minimized: Job) -> None:
     assert client.post(f"/api/v1/jobs/{minimized.id}/cancel").get_json()["status"] == "minimized"
+
+
+def test_a_step_behind_the_repro_is_skipped(client: FlaskClient, store: Store, hands: Hands) -> None:
+    url = f"/api/v1/jobs/{hands.claim.job_id}"
+    refused(client.post(f"{url}/skip"), 409, "at no step that can be skipped")
+    hands.event("progress", elapsed=9.0, decided=True, skippable="witness")
+    body = client.get(url).get_json()
+    assert (body["skippable"], body["progress"]["skippable"], body["links"]["skip"]) == (
+        "witness",
+        "witness",
+        f"{url}/skip",
+    )
+    refused(client.post(f"{url}/skip?step=layers"), 409, "not at the step layers, but at witness")
+    refused(client.post(f"{url}/skip?step=odd"), 422, "step")
+    for _ in range(2):
+        response = client.post(f"{url}/skip?step=witness")
+        assert (response.status_code, response.get_json()["skip_requested"]) == (202, "witness")
+    assert store.heartbeat(hands.claim, 60).skip == "witness"
+
+
+def test_there_is_nothing_to_skip_in_a_job_that_waits_or_has_ended(client: FlaskClient, minimized: Job) -> None:
+    refused(client.post(f"/api/v1/jobs/{minimized.id}/skip"), 409, "at no step that can be skipped")
+    client.post(f"/api/v1/jobs/{minimized.id}/retry")
+    refused(client.post(f"/api/v1/jobs/{minimized.id}/skip"), 409, "at no step that can be skipped")
 
 
 def test_retry_queues_again_and_rings(client: FlaskClient, minimized: Job, rung: list[str]) -> None:

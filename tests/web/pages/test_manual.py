@@ -40,6 +40,17 @@ def test_a_page_and_its_links(client: FlaskClient, name: str) -> None:
     assert not re.search(r'href="(?!/|#|https?:)', text), "a link that leads nowhere from here"
 
 
+def test_examples_have_the_address_that_the_service_is_at(client: FlaskClient) -> None:
+    page = client.get("/docs/rest", base_url="http://localhost:8765").text
+    assert "http://localhost:8765/api/v1/jobs" in page and "127.0.0.1:8000" not in page
+
+
+def test_every_example_can_be_copied(client: FlaskClient) -> None:
+    page = client.get("/docs/rest").text
+    copied = re.findall(r'data-copy="(snippet-\d+)"', page)
+    assert copied and copied == re.findall(r'<code id="(snippet-\d+)">', page) == list(dict.fromkeys(copied))
+
+
 def test_the_menu_has_every_page_once(client: FlaskClient) -> None:
     menu = [name for name, _ in manual._menu()]
     assert sorted([*menu, manual.START]) == NAMES

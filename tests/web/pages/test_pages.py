@@ -78,8 +78,8 @@ def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     [
         ({"source": " "}, 422, "There is no script yet"),
         ({"source": "def f(:"}, 422, "is not Python"),
-        ({"source": "x = 1", "budget": "soon"}, 422, "&#39;budget&#39;"),
-        ({"source": "x = 1", "args": "'"}, 422, "&#39;args&#39;"),
+        ({"source": "x = 1", "budget": "soon"}, 422, "Time budget: &#39;soon&#39; is no whole number"),
+        ({"source": "x = 1", "args": "'"}, 422, "Arguments: No closing quotation"),
         ({"source": "x = 1\n" * 1000}, 413, "at most 4,096"),
     ],
 )
@@ -94,6 +94,16 @@ def test_refused_form_keeps_what_was_typed(
     for name in ("budget", "args"):
         if name in fields:
             assert f'value="{fields[name]}"'.replace("'", "&#39;") in response.text
+
+
+def test_the_field_of_an_option_that_is_refused_is_marked(client: FlaskClient) -> None:
+    fields = {"source": "x = 1", "budget": "90000", "env": "NO-NAME", "witness": "on", "diagnosis": "on"}
+    page = client.post("/jobs", data=fields).text
+    assert "Time budget: &#39;90000&#39; is too large: at most 86,400; Environment: " in page
+    assert re.search(r'<details class="options"\s+open', page), "a field that is to be mended is seen"
+    invalid = re.findall(r'<(?:input|textarea|select)[^>]*aria-invalid="true"[^>]*>', page)
+    assert [re.findall(r'name="(\w+)"', field)[0] for field in invalid] == ["budget", "env"]
+    assert all('aria-describedby="refusal h-' in field for field in invalid)
 
 
 def test_refused_file_is_not_lost(client: FlaskClient) -> None:
@@ -131,6 +141,70 @@ def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Stor
     assert (job.filename, job.has_archive, store.script(job.id)) == ("train/run.py", True, b"import ops\n")
 
 
+PROJECT = {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n", "train/sizes.json": "[]"}
+
+
+@pytest.fixture
+def project(client: FlaskClient, store: Store) -> Job:
+    """A job that came as a zip file."""
+    response = send_zip(client, PROJECT, main="train/run.py", budget="77", witness="on", diagnosis="on")
+    return store.job(response.headers["Location"].rpartition("/")[2])
+
+
+def again(client: FlaskClient, store: Store, source: str, **fields: str) -> Job:
+    response = client.post("/jobs", data={"source": source, "witness": "on", "diagnosis": "on", **fields})
+    assert response.status_code == 303, response.text
+    return store.job(urlsplit(response.headers["Location"]).path.rpartition("/")[2])
+
+
+def files_of(store: Store, job: Job) -> dict[str, str]:
+    packed = store.archive(job.id)
+    assert packed is not None
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_a_job_that_came_as_an_archive_is_edited_with_its_files_beside(
+    client: FlaskClient, store: Store, project: Job
+) -> None:
+    Hands(store, project).minimize()
+    assert f'href="/jobs/{project.id}/edit"' in client.get(f"/jobs/{project.id}").text
+    page = client.get(f"/jobs/{project.id}/edit").text
+    assert "import ops" in page and 'value="train/run.py" readonly' in page and 'value="77"' in page
+    assert "Send the 2 other files of its project with it" in page and "<code>train/ops.py</code>" in page
+    edited = again(client, store, "import ops\r\nops.x\r\n", filename="train/run.py", base=project.id, budget="60")
+    assert (edited.filename, edited.options.budget) == ("train/run.py", 60)
+    assert store.script(edited.id) == b"import ops\nops.x\n"
+    assert files_of(store, edited) == {**PROJECT, "train/run.py": "import ops\nops.x\n"}
+    same = again(client, store, PROJECT["train/run.py"], base=project.id, budget="77")
+    assert same.id == project.id, "nothing was changed, so it is the same question"
+
+
+def test_a_script_is_sent_without_the_files_that_were_beside_it(
+    client: FlaskClient, store: Store, project: Job
+) -> None:
+    alone = again(client, store, "x = 1\n", filename="train/run.py")
+    assert (alone.filename, alone.has_archive) == ("run.py", False)
+
+
+def test_another_project_takes_the_place_of_the_files_beside(client: FlaskClient, store: Store, project: Job) -> None:
+    response = send_zip(client, {"main.py": "y = 2\n"}, base=project.id)
+    job = store.job(response.headers["Location"].rpartition("/")[2])
+    assert files_of(store, job) == {"main.py": "y = 2\n"}
+
+
+def test_what_is_refused_of_an_edited_project_is_not_lost(client: FlaskClient, store: Store, project: Job) -> None:
+    refused = client.post("/jobs", data={"source": "def f(:", "base": project.id})
+    assert refused.status_code == 422 and "train/run.py is not Python" in refused.text
+    assert "def f(:" in refused.text and f'name="base" value="{project.id}"' in refused.text
+    empty = client.post("/jobs", data={"source": " ", "base": project.id})
+    assert empty.status_code == 422 and "There is no script yet" in empty.text
+    store.request_cancel(project.id)
+    store.delete(project.id)
+    gone = client.post("/jobs", data={"source": "x = 1", "base": project.id})
+    assert gone.status_code == 404 and "x = 1" in gone.text and 'name="base"' not in gone.text
+
+
 @pytest.mark.parametrize(
     ("files", "fields", "words"),
     [
@@ -156,7 +230,10 @@ def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskCli
     response = send_zip(client, {"main.py": "x = 1"}, budget="1")
     assert response.status_code == 422
     before, _, chooser = response.text.partition("data-drop>")
-    assert "option &#39;budget&#39;" in before and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
+    assert (
+        "Time budget: &#39;1&#39; is too small: at least 10" in before
+        and 'aria-describedby="refusal"' not in chooser.partition("<textarea")[0]
+    )
 
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
@@ -351,6 +428,22 @@ def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClien
     again.event("progress", decided=True)
     assert client.post(f"{rest}/cancel").json["can_stop"] is False
     assert "Stopping" in client.get(url).text
+
+
+def test_a_step_behind_the_repro_can_be_skipped(client: FlaskClient, store: Store, hands: Hands) -> None:
+    url = f"/jobs/{hands.claim.job_id}"
+    store.put_report(hands.claim, minimized_report())
+    hands.event("progress", elapsed=9.0, decided=True, skippable=None)
+    assert "Skip this step" not in client.get(url).text
+    hands.event("progress", elapsed=9.0, decided=True, skippable="layers")
+    page = client.get(url).text
+    assert ">Skip this step<" in page and 'value="layers"' in page
+    assert client.post(f"{url}/skip", data={"step": "diagnose"}).status_code == 303
+    assert store.job(hands.claim.job_id).skip_requested is None, "that one has ended by itself"
+    assert client.post(f"{url}/skip", data={"step": "layers"}).status_code == 303
+    assert ">Skipping…<" in client.get(url).text
+    hands.event("progress", elapsed=9.0, decided=True, skippable="health")
+    assert ">Skip this step<" in client.get(url).text
 
 
 def test_the_steps_of_the_page_are_in_their_order_and_add_up(client: FlaskClient, hands: Hands) -> None:

@@ -23,13 +23,13 @@ def test_code_goes_before_what_compiles() -> None:
     pasted = paste(SCRIPT, "x = 1")
 
     assert "x = 1\nmodel = torch.compile(Net())" in pasted.text
-    assert pasted.where == "before line 11: model = torch.compile(Net())"
+    assert pasted.where == "before line 11 (model = torch.compile(Net()))"
 
 
 def test_the_line_that_is_quoted_ends_without_a_colon() -> None:
     pasted = paste("import torch\nwith torch.no_grad():\n    torch.compile(f)(x)\n", "x = 1")
 
-    assert pasted.where == "before line 2: with torch.no_grad()"
+    assert pasted.where == "before line 2 (with torch.no_grad())"
 
 
 def test_code_goes_before_the_decorator_that_compiles() -> None:

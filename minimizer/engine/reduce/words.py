@@ -1,0 +1,47 @@
+"""What the passes of a reduction did, for people who watch: the name of a pass says it to those who know the passes."""
+
+from __future__ import annotations
+
+WORDS = {
+    "annotations": "annotations left out",
+    "arguments": "arguments left at their defaults",
+    "blocks": "blocks without their head",
+    "bypass": "operations bypassed",
+    "classes": "classes left out",
+    "compile arguments": "arguments of torch.compile left out",
+    "dimensions": "fewer dimensions",
+    "drop nodes": "operations taken out",
+    "dtypes": "float32 in place of other dtypes",
+    "dynamic marks": "marks of dynamic sizes left out",
+    "expressions": "simpler expressions",
+    "functions": "functions written out where they are called",
+    "gradients": "gradients left out",
+    "guess": "the simplest inputs tried first",
+    "inputs": "numbers in place of inputs",
+    "inputs to code": "inputs made in the code",
+    "items": "parts of expressions left out",
+    "layout": "lines that say the same in fewer words",
+    "list arguments": "shorter lists",
+    "names": "values in place of names",
+    "numbers": "smaller numbers",
+    "objects": "simpler objects",
+    "open bodies": "bodies written out",
+    "operands": "fewer operands",
+    "operations": "simpler operations",
+    "operators": "operators of the script left out",
+    "outputs": "fewer outputs",
+    "setup": "lines of the setup left out",
+    "shapes": "smaller shapes",
+    "statements": "statements taken out",
+    "strides": "contiguous inputs",
+    "sweep": "one more part left out",
+    "values": "simpler values",
+    "variables": "values in place of variables",
+    "window": "operations at the front taken out",
+}
+"""The names of passes, as `history` of a report has them."""
+
+
+def said(by: str) -> str:
+    """What the pass of this name did, in plain words."""
+    return WORDS.get(by, by)
