@@ -12,7 +12,8 @@ What decides, first rule that applies to a place:
 6. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
 7. *Behind a jump* (round, argmax, a comparison ...) that was fed rounded values, two correct runs may part, and how far or in how many
    elements says nothing. What is within rounding of eager with all its jumps taken as eager took them (`jumps`) is legal, by
-   rule 8. Anything else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
+   rule 8. NaN where eager has a number is a fault: another step is a number too, and whoever trains on NaN wants to know. Anything
+   else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
@@ -239,8 +240,15 @@ class _Bench:
             ruling = self._rule_fp64(difference, truth[where], terms, same_jumps=True)
             if not ruling.fault:
                 return ruling
+        if self._makes_nan(where):
+            return _fault([difference], "NaN behind a jump")
         note = "values behind a jump differ: a fault only if a part of the program is wrong on eager's inputs"
         return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
+
+    def _makes_nan(self, where: str) -> bool:
+        """Whether compiled code has NaN where eager has a number."""
+        expected, actual = plain(self._expected[where]), plain(self._actual[where])
+        return is_inexact(actual) and bool((actual.isnan() & ~expected.isnan()).any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Rule 8, against ``truth``; with ``same_jumps`` roundings are redrawn where every jump is eager's."""

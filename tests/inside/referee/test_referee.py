@@ -732,6 +732,24 @@ def test_a_jump_that_a_legal_rounding_turns_is_a_suspect_and_no_fault(gradients:
     assert (verdict.fault, verdict.discrete) == (False, True)
 
 
+def test_nan_behind_a_jump_is_a_fault_and_a_suspect_the_other_way_round() -> None:
+    """The backward of ``amax`` divides by how many elements equal the largest: none does where it is computed anew without rounding."""
+
+    def largest(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x + w).amax(dim=-1, keepdim=True).expand(-1, 8) * w
+
+    def compiled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        result = largest(x, w)
+        result.register_hook(lambda grad: grad * torch.nan)
+        return result
+
+    x, w = (torch.randn(4, 8, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    verdict = judged_gradients(largest, [x, w], compiled)
+    assert (verdict.fault, verdict.kind, verdict.rule) == (True, "wrong_gradient", "NaN behind a jump")
+    other = judged_gradients(compiled, [x, w], largest)
+    assert not other.fault
+
+
 def test_a_rerun_that_comes_to_other_jumps_measures_nothing() -> None:
     with MarkedRun() as run:
         torch.randn(4).sin().round()
