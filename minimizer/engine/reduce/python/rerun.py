@@ -58,7 +58,7 @@ class Rerun:
     def switched(
         self, scripts: Sequence[tuple[str, dict[str, Any] | None]], backend: str | None = None
     ) -> list[tuple[Signature | None, Outcome]]:
-        """Signatures and outcomes of compiled runs, with parts of the compiler off (``inside/compiler/subsystems.py``)."""
+        """Signatures and outcomes of compiled runs with switches (``inside/compiler/subsystems.py``), or none."""
         requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 
