@@ -169,7 +169,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
             )
             return Checkpoint(program, located, best, stored.trials, stored.seconds, tuple(stored.history))
         if stored.level == "aot":
-            case.survey.program("dynamo")  # golden values follow the level asked for last
+            case.survey.program("dynamo")  # golden values follow the level of the last request
     return None
 
 

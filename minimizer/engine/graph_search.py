@@ -59,14 +59,8 @@ Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
 class Search:
     """The search for a repro of one ``case``, judged in trials of ``executor``.
 
-    Args:
-        case: the failure, with its graph.
-        executor: runs the trials.
-        journal: the job's record.
-        script: the name of the user's script.
-        source: its text.
-        target: the root to reduce, as `localize` takes it.
-        jobs: trials in parallel.
+    ``script``: the name of the user's script, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
+    ``jobs``: trials in parallel.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class Journal:
         """
         self._tick()
         if self.clock.is_undisturbed:
-            self.sink.cancelled()  # asked all the same: a worker takes an engine that stops asking for stuck
+            self.sink.cancelled()  # polled all the same: a worker takes an engine that stops polling for stuck
             return
         self.watch_owner()
         if not self.clock.spare:

@@ -111,7 +111,7 @@ class _Second:
     def _stand_behind(self, repro: str) -> None:
         second = self._inner.report
         self._journal.show(SECOND_FILE, called(repro, SECOND_FILE).encode())
-        if ARCHIVE in self._aside.artifacts:  # it needs values that no text can give
+        if ARCHIVE in self._aside.artifacts:  # the repro needs a data file
             self._journal.show(SECOND_ARCHIVE, self._aside.artifacts[ARCHIVE])
         self._tell_of(second.failure, second.culprits)
         self._journal.keep()

@@ -77,8 +77,8 @@ def write_further(
     """
     case = found.case
     if case.otherwise is not None or case.tolerance is not None or not is_public(found.program):
-        # Healthy windows differ too where rounding is amplified or the script's own tolerance counts. A window that enters
-        # a transform and does not leave it fails for that reason.
+        # Healthy windows differ too where rounding is amplified or the script's own tolerance counts. A window that
+        # enters a transform and does not leave it fails for that reason.
         return
     _Further(found, place, journal, jobs).run(suspects, surveys)
 
@@ -119,7 +119,7 @@ class _Further:
         kinds = {accepted.kind for accepted in found.oracle.accepts}
         if (
             Kind.HANG in kinds or found.oracle.sequential is not None
-        ):  # each would have to be awaited, or asked many times
+        ):  # each trial of a hang runs into a timeout, and a flaky failure needs many
             return ()
         half = journal.clock.spare / 2
         equal = equal_windows(

@@ -48,7 +48,7 @@ class Limits:
 
     Args:
         floor: least silence before the stack is sampled, however fast eager is.
-        apart: between two samples.
+        apart: interval between two samples.
         quiet: a script whose graphs are all trusted is stopped once it has announced nothing for this long.
         patience: a script is stopped after this long, once something was compared.
         share: a script is stopped after this long whatever it does, and killed if it does not stop.

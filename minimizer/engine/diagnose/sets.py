@@ -128,8 +128,8 @@ def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
     used = Parts(_acted(base, kinds)) | off
     if not comes([used])[0]:
         return Blame(tuple(sorted(off)), any_of=False, confirmed=False)
-    # Further parts are causes too, or are vital: without a vital one the program fails in another way. If the failure stays
-    # without a part that `smallest` needed, another part can stand in for it.
+    # Further parts are causes too, or are vital: without a vital one the program fails in another way. If the failure
+    # stays without a part that `smallest` needed, another part can stand in for it.
     needed = sorted(smallest(used, comes) - off)
     without = [seen.answer for seen in ask.all([Setting(off=Parts([part])) for part in needed])]
     causes = [part for part, answer in zip(needed, without, strict=True) if answer is Answer.PASSES]

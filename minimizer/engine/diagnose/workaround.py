@@ -85,7 +85,7 @@ def _setting(text: str, turned: Turned) -> Change:
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     """The first change with which the script passes.
 
-    A change that leaves nothing compiled is no workaround. An inserted statement may have made the text invalid
+    A change that leaves nothing compiled does not count. An inserted statement may have made the text invalid
     (``if x: y = torch.compile(f)`` in one line).
     """
     for change in candidates:

@@ -20,7 +20,7 @@ from minimizer.engine.program.regions import SMALL, Region, common_module, cut, 
 from minimizer.report.model import Layer
 
 SINGLE = 64
-"""Most nodes in all roots for which each is tried by itself, when ``--target`` names no failing region."""
+"""Most nodes of all roots together that are tried one by one when ``--target`` names no failing region."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Localized:
     roots: tuple[Region, ...]
     layers: tuple[Layer, ...]
     confirmed: bool
-    """Whether the window fails in isolation; False: not even the whole graph does, run once by itself."""
+    """Whether the window fails in isolation; False: not even the whole graph does."""
     elsewhere: tuple[Region, ...] = ()
 
 

@@ -83,8 +83,8 @@ class Signature:
         if self.kind is Kind.HANG:
             return self.where in ("", other.where)
         if self.kind.is_numeric:
-            # A missing gradient and wrong values of one are different failures of the same kind. And an operator that gives
-            # NaN may also differ slightly on finite values, which is another fault, if any.
+            # A missing gradient and wrong values of one are different failures of the same kind. And an operator that
+            # gives NaN may also differ slightly on finite values, which is another fault, if any.
             return (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
         return self.exception_type == other.exception_type and (
             self.message == other.message or (self.where != "" and self.where == other.where)
@@ -192,7 +192,7 @@ class _Tally:
 
     @property
     def outcome(self) -> Outcome:
-        """An outcome that shows the verdict; for a refusal, preferably one that fails in another way."""
+        """An outcome that shows the verdict; for a refusal, preferably a failure of another kind."""
         if self.verdict:
             return self._failing[0]
         return next((o for o in self._others if signature_of(o) is not None), self._others[-1])

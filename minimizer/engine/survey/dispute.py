@@ -1,12 +1,10 @@
 """Rules for a failing check of the script's own while no compared call differs from eager: is the failure disputed?
 
-1. A check that reads a clock, or a counter of the compiler, is no evidence on values (`Ground.READING`): always
-    disputed.
+1. A check that reads a clock, or a counter of the compiler, is no evidence on values (`Ground.READING`): disputed.
 2. A check that no tolerance could let pass is never disputed: a missing value, another type, shape, dtype or layout, an
    exception that is raised or is not. If no graph carries it, the script itself is reduced.
 3. Any other check compares values (`Ground.VALUES`): it may pass with a wider tolerance, or another random stream. It
-    is
-   disputed unless it fails on eager's own kernels too, where neither plays a role.
+   is disputed unless it fails on eager's own kernels too, where neither plays a role.
 
 The operands of ``assert_close`` were recorded when it failed. For an ``assert``, a ``raise`` or an exit, the condition
 is read from the script's text.

@@ -55,8 +55,6 @@ SURVEY_SECONDS = 3600.0
 """Timeout of a compiled run, in seconds; as a rule its share of the budget ends it before."""
 FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 """Most runs, in all, of a script with a flaky failure, and seconds after which no further one begins."""
-
-
 MOST_COST = 4.0
 """Most time for the compared runs of a healthy script, in multiples of a run without comparison."""
 
@@ -256,9 +254,8 @@ class Surveys:
     def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
         """Run the script once more, at low priority; whether it fails in the same way.
 
-        ``caches``: as in `next`.
-
-        None if it was stopped before that was decided: it has less of the machine than the first run.
+        ``caches``: as in `next`. None if it was stopped before that was decided: it has less of the machine than the
+        first run.
         """
         survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10, caches=caches)
         if survey.held is not None:
@@ -287,7 +284,7 @@ class Surveys:
         Fewer if a run is inconclusive or the time ends.
         """
         failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
-        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
+        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # keep the count so far
             while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
                 if (fails := self.fails_again(case)) is None:
                     break

@@ -95,7 +95,7 @@ class Triage:
         found = self._once(caches=True)
         if is_healthy(found):
             self._on_healthy()
-        with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
+        with suppress(BudgetExceeded, ChildFailed):  # keep the result of earlier runs
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
@@ -247,7 +247,7 @@ class Triage:
         """
         if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
             return otherwise
-        if otherwise.status is Status.PARTIAL:  # what could not be compared stays so
+        if otherwise.status is Status.PARTIAL:  # keep the reason why not all was compared
             self._on_note(otherwise.summary)
         case = self._first_layout()
         if case is None:
@@ -270,7 +270,7 @@ class Triage:
         if finished.checked.frames and doubt is Ground.READING:
             return disputed(error, finished.checked)
         eager = in_eager.eager_runs(self.surveys)
-        if finished.attempted:  # else the compiler is not to blame, however eager is asked
+        if finished.attempted:  # else the compiler is not to blame, however it is switched off
             eager = in_eager.by_stance(self.surveys, eager, error, self._on_note)
         if eager[-1].finished is None:
             return not_runnable(eager[-1], "without the compiler")

@@ -12,8 +12,8 @@ DEFINING = ("custom_op", "triton_op", "define")
 def registration(script: str, operator: str) -> tuple[int, str] | None:
     """Number and text of the line that defines ``operator`` (``lib::scale``), or else the first registration for it.
 
-    Finds ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and ``library.define("scale(Tensor x) ->
-    Tensor")``; None if there is no such call.
+    Finds ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and
+    ``library.define("scale(Tensor x) -> Tensor")``; None if there is no such call.
     """
     try:
         tree = ast.parse(script)

@@ -28,7 +28,7 @@ Edit = Callable[[ast.AST], Replacement]
 def items(source: Source) -> Iterator[int]:
     """The removable nodes that are not statements: arguments, keywords, elements, entries, decorators, imported names.
 
-    Not ``@staticmethod`` and the like: a method called through its class works without it, but nobody writes that.
+    Not ``@staticmethod`` and the like: a method called through its class works without it, but reads oddly.
     """
     for node in source.nodes():
         for field in LISTS:

@@ -36,9 +36,10 @@ def inputs(problem: ProgramProblem) -> None:
 def generated(problem: ProgramProblem) -> None:
     """Replace golden values by code: a generator (random, ranges, ones), or else a small literal.
 
-    Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at
-    first, then made contiguous where possible. Invariant: when nothing changes, no single golden input could be made by
-    any generator or literal.
+    Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at first,
+    then made contiguous where possible.
+
+    Invariant: when nothing changes, no single golden input could be made by any generator or literal.
     """
     for family in _families(problem.best):
         for generator in family:

@@ -10,10 +10,11 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 def window(problem: ProgramProblem) -> None:
     """Find the run of nodes that fails on golden inputs: the shortest failing prefix, then its shortest failing suffix.
 
-    Takes about log(n) trials for the prefix, and 2·log(k) for the suffix where the culprit spans k nodes. Invariant:
-    the best program stays a contiguous run of the nodes it had. Of several culprits, the one that is complete first
-    remains. No later pass can slip from it to another, in whatever order it tries: every failure left needs the run's
-    last node.
+    Takes about log(n) trials for the prefix, and 2·log(k) for the suffix where the culprit spans k nodes.
+
+    Invariant: the best program stays a contiguous run of the nodes it had. Of several culprits, the one that is complete
+    first remains. No later pass can slip from it to another, in whatever order it tries: every failure left needs the
+    last node of the run.
     """
     whole = problem.best
     names = [node.name for node in whole.nodes]
