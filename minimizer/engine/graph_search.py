@@ -187,7 +187,7 @@ class Search:
         return start
 
     def _localize(self) -> Checkpoint:
-        """Find a window that fails in isolation: without gradients if none are at fault; in aten operators at last.
+        """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
 
         Raises:
             Unreduced: no window does.

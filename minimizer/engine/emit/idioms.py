@@ -203,7 +203,7 @@ def _repeated(subject: Subject, body: str) -> str:
     return f"for _ in range({subject.attempts}):\n{_block('torch._dynamo.reset()', body)}"
 
 
-# Both sides return; what they return differs -----------------------------------------------------------------------
+# Both sides return, with different results -------------------------------------------------------------------------
 
 
 def _compared(

@@ -79,8 +79,7 @@ def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]
         text: the script.
         error: the exception that ended it.
         checks: failing comparisons of the script by ``assert_close``, in order; ``tolerable`` is 0 if no tolerance
-            would have
-            let it pass, ``of_values`` is 1 if only values differ (see ``inside/watch/tolerances.py``).
+            would have let it pass, ``of_values`` is 1 if only values differ (see ``inside/watch/tolerances.py``).
     """
     if not is_own_check(error):
         return None

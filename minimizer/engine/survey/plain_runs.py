@@ -1,8 +1,8 @@
 """Plain runs: runs of a script as ``python SCRIPT ARGS``, without any hook or setting of ours.
 
-Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that only inductor's
-own random numbers get wrong is right with ``fallback_random``. So a script is not called healthy if a plain run of it
-fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. A
+Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that is wrong
+only with inductor's own random numbers is right with ``fallback_random``. So a script is not called healthy if a plain
+run of it fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. A
 difference between the two that shows again in a second pair is a failure, whatever our comparison says.
 """
 
