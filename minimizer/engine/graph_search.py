@@ -234,7 +234,7 @@ class Search:
         return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
 
     def _ask_all(self, program: Program, backward: bool) -> Answer:
-        said = "values behind a jump differ: each part of the graph is asked by itself"
+        said = "values behind a jump differ: each part of the graph is judged in isolation"
         self._journal.progress(nodes=program.size, nodes_before=program.size, trials=self._oracle.trials, message=said)
         return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
 

@@ -172,8 +172,8 @@ def unmade(
     return Settled(
         Status.PARTIAL,
         Reason.NOT_VERIFIED,
-        f"The script fails only with the compiler {how}, but no compiled graph fails by itself, and run without being watched "
-        "it does not fail: no repro was made.",
+        f"The script fails only with the compiler {how}, but no compiled graph fails in isolation, and without "
+        "our hooks the script does not fail: no repro was made.",
         checked or protocol.Checked(),
         kind=kind,
         exception=error,
@@ -256,7 +256,8 @@ def unexamined(suspect: Settled) -> Settled:
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
         summary="Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
-        "That may be legal rounding, amplified, but not every part of the graph could be compared by itself: nothing is known.",
+        "That may be legal rounding that the jump amplified, but not every part of the graph could be compared in isolation: "
+        "the cause is not known.",
         notes=(),
     )
 
@@ -270,7 +271,7 @@ def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settl
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
         summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {first}{more} could be compared "
-        "with eager: the script may be healthy, and nobody knows.",
+        "with eager: it is not known whether the script is healthy.",
     )
 
 

@@ -251,7 +251,7 @@ class Triage:
             self._on_note(otherwise.summary)
         case = self._first_layout()
         if case is None:
-            return layout_unmade(otherwise, "its graph could not be had a second time.")
+            return layout_unmade(otherwise, "its graph could not be captured a second time.")
         return replace(case, checked=otherwise.checked) if case.is_layout else case
 
     def _first_layout(self) -> Case | None:

@@ -79,7 +79,7 @@ class Unended:
         return Settled(
             Status.PARTIAL,
             Reason.NOT_VERIFIED,
-            f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(signal)}: "
+            f"The compiled script runs to its end, but died by {signal_name(signal)} while it was compared with eager: "
             "its values could not be checked. That is no failure of the script.",
             checked_of(survey.phase),
         )
