@@ -185,7 +185,7 @@ class FollowUp:
         self.journal.keep()
 
     def share(self, step: Step) -> float:
-        """Seconds for a step that begins now: by `SHARES` after a verified repro, else the rest of the budget."""
+        """Seconds for a step that begins now: by `SHARES` after a verified repro, else what is left but `FINISH_SECONDS`."""
         verified = self._verified_at
         if step is Step.WITNESS:
             return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
@@ -196,7 +196,7 @@ class FollowUp:
         return max(0.0, until - self.journal.clock.elapsed)
 
     def has_time(self, step: Step) -> bool:
-        """Whether there is time for a step that runs the script once more; a note says so if there is none."""
+        """Whether there is time for a step that runs the script again; after a verified repro a note says so if not."""
         survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
         if self._verified_at is None:
             return survey <= max(CHEAP_SECONDS, self.journal.clock.left / 4)

@@ -1,8 +1,8 @@
 """The prelude: the slice of the script that a window needs, as definitions, imports and other statements.
 
 A custom pass, a custom operator, a backend, a replaced lowering or decomposition is part of the failure, and no literal
-setting expresses it. The slice is syntactic: the statements that create this state, wherever they are `opened`, and
-those that bind the names in them, in the script's order.
+setting expresses it. The slice is syntactic: the statements that create this state, also inside blocks that `opened`
+flattens, and those that bind the names in them, in the script's order.
 """
 
 from __future__ import annotations
