@@ -1,4 +1,4 @@
-"""A sink of a job within a job: what it shows is held back until it is known to be worth it."""
+"""The sink of a job within a job: holds artifacts back until the outer job decides to publish them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minimizer.sink import Sink
 
 
 class Aside:
-    """Keeps artifacts to itself and asks ``outer`` whether to stop or to skip; ``tells``: the events that pass."""
+    """Keeps artifacts in memory and asks ``outer`` whether to stop or to skip; ``tells``: event types passed on to it."""
 
     def __init__(self, outer: Sink, *, tells: frozenset[str] = frozenset()) -> None:
         self._outer, self._tells = outer, tells
@@ -29,7 +29,7 @@ class Aside:
         return None
 
     def report(self, report: Report) -> None:
-        """Only the last one counts, and whoever began the inner job has that."""
+        """Ignored: the code that started the inner job owns its report."""
 
     def cancelled(self) -> bool:
         return self._outer.cancelled()

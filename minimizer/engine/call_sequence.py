@@ -1,8 +1,8 @@
-"""A call that fails only behind others, as a script of its own: the calls that led to it, then a check of that one.
+"""Writes a script for a call that fails only after earlier calls: those calls, then a check of the failing one.
 
-A graph that was compiled for one call may be wrong for a later one, which shares memory otherwise, say. Alone, that call is
-compiled for itself, and is right; so no program of a single call shows the failure. The script does what the calls of the graph did,
-and asserts what the comparison found; it is reduced as any script that fails by itself.
+A graph compiled for one call may be wrong for a later one, for instance one whose inputs alias differently. Compiled
+for that call in the first place it is right, so no program of a single call shows the failure. The script repeats the
+calls of the graph and asserts what the comparison found; from there on it is reduced like a user's script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from minimizer.engine.program.model import Input, Program
 
 
 def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
-    """The script for a program and the calls of it, of which the last one fails; None where an input cannot be made."""
+    """The script that makes ``calls`` of a program, of which the last fails.
+
+    None where there are fewer than two calls, an input has no source text, or the result is not valid Python.
+    """
     originals, program = program.inputs, program.as_compiled().renamed()
     made = [_values(originals, call) for call in calls]
     if len(calls) < 2 or any(value is None for values in made for value in values):
@@ -48,7 +51,7 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
 
 
 def _check(program: Program, call: MadeCall, arguments: str, values: Sequence[str | None]) -> list[str]:
-    """The last call, compiled and in eager, each on inputs of its own; what it writes to is compared too."""
+    """Statements that compare the last call with eager, each side on fresh inputs; includes mutated inputs."""
     seed = ["torch.manual_seed(0)"] if is_random_code([*call.statements, arguments]) or draws(program) else []
     if changed(program):
         names = ", ".join(item.name for item in program.inputs)
@@ -63,23 +66,23 @@ def _check(program: Program, call: MadeCall, arguments: str, values: Sequence[st
 
 
 def _imports(body: Sequence[str]) -> list[str]:
-    """The imports that a text has a use for; that of torch in any case."""
+    """The import lines that the text needs; ``import torch`` always."""
     text = "\n".join(body)
     known = {line.split()[-1]: line for line in HEADER.splitlines() if line}
     return [line for name, line in known.items() if name == "torch" or re.search(rf"\b{name}\.", text)]
 
 
 def compiled_anew(text: str) -> str:
-    """The script with nothing in use in its last statement that was compiled for earlier calls, the caches on disk being off.
+    """The script with a ``torch._dynamo.reset()`` before its last statement, so that statement compiles anew.
 
-    Where it still fails, no earlier call is to blame.
+    The script turns the caches on disk off. Where it still fails, no earlier call is to blame.
     """
     *before, last = ast.parse(text).body
     return "\n".join([*map(ast.unparse, before), "torch._dynamo.reset()", ast.unparse(last)]) + "\n"
 
 
 def _values(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:
-    """An expression for each input; a number of the program's own where the call has a tensor for it."""
+    """An expression for each input; the program's own number where Dynamo wrapped one in a tensor for the call."""
     values: list[str | None] = []
     for item in inputs:
         value = call.values.get(item.name)

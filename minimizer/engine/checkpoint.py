@@ -1,8 +1,8 @@
-"""What a job leaves behind at every accepted step: a repro of the best program so far, and where a next attempt goes on.
+"""Saves the search at every accepted step: the best program so far, its repro, and a checkpoint to resume from.
 
-A checkpoint holds programs, whose golden values are names only: values come from the new attempt's own run of the script.
-So it counts only where that run holds the same graph under the same names, failing in the same way, and where the best
-program is seen to fail again. Otherwise the search starts over.
+A checkpoint holds programs, in which golden values are names only: values come from the new attempt's own survey.
+So a checkpoint is used only if that survey holds the same graph, under the same names, failing in the same way, and if
+the best program fails again. Otherwise the search starts over.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from minimizer.sink import Sink
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"
 REPRO_SECONDS = 5.0
-"""At least this long between two repros of the best so far: one takes a moment, and is soon replaced."""
+"""Least seconds between two repros of the best program so far: writing one takes time, and it is soon replaced."""
 REPRO_NUMEL = 1 << 23
-"""No repro is written while its data file would hold more elements than this."""
+"""Most elements in the data file of an intermediate repro; above it none is written until the program is smaller."""
 UNFINISHED = "# The best so far: the reduction has not ended, and this has not been verified.\n"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A search in its middle: ``best`` is the smallest failing program so far, found in ``program``, the whole graph."""
+    """The state of an unfinished search: ``best`` is the smallest failing program, ``program`` the whole graph."""
 
     program: Program
     located: Localized
@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 class Keeper:
-    """Keeps what has been accepted: a checkpoint at every step, and a repro of it every few seconds."""
+    """Saves accepted candidates: a checkpoint at every step, and a repro every `REPRO_SECONDS`."""
 
     def __init__(self, start: Checkpoint, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._start, self._case, self._oracle, self._journal = start, case, oracle, journal
@@ -64,7 +64,7 @@ class Keeper:
         return [*self._start.history, *self._steps]
 
     def step(self, step: HistoryStep, program: Program) -> None:
-        """Told of each accepted candidate."""
+        """Record an accepted candidate: extend the history, save a checkpoint and, when one is due, a repro."""
         start = self._start
         before = start.history[-1].trial if start.history else 0
         seconds = round(start.seconds + step.seconds, 3)
@@ -96,12 +96,12 @@ class Keeper:
 
 
 def data_of(repro: Repro, case: Case) -> bytes | None:
-    """The content of the data file that a repro needs, if it needs one."""
+    """The content of a repro's data file; None if it needs none."""
     return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
 
 
 def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
-    """Keep a repro and its data, in place of an earlier one."""
+    """Publish a repro and its data; they replace those of an earlier one."""
     if data is None:
         journal.sink.discard(DATA_FILE)
         journal.sink.discard(ARCHIVE)
@@ -129,7 +129,7 @@ class _Stored(BaseModel):
 
 
 def save(checkpoint: Checkpoint, case: Case, sink: Sink) -> None:
-    """Keep a checkpoint of the case's reduction as an artifact; a later one replaces it."""
+    """Write a checkpoint of the case's reduction as an artifact; it replaces an earlier one."""
     located = checkpoint.located
     stored = _Stored(
         graph=_digest(checkpoint.program),
@@ -148,7 +148,7 @@ def save(checkpoint: Checkpoint, case: Case, sink: Sink) -> None:
 
 
 def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
-    """What an earlier attempt of the job has left, if it holds for this one; the oracle goes on counting where it stopped."""
+    """The checkpoint of an earlier attempt, if it is valid for this one; the oracle's trial count continues from it."""
     content = sink.earlier(NAME)
     if content is None:
         return None
@@ -169,12 +169,12 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
             )
             return Checkpoint(program, located, best, stored.trials, stored.seconds, tuple(stored.history))
         if stored.level == "aot":
-            case.survey.program("dynamo")  # golden values follow the level asked for last
+            case.survey.program("dynamo")  # golden values follow the level of the last request
     return None
 
 
 def _digest(program: Program) -> str:
-    """Of all that golden values are named by; origins are left out, since the script's folder changes between attempts."""
+    """A hash of everything that names golden values; origins contain the script's folder, which changes."""
     names = [[item.name for item in program.inputs], [node.name for node in program.nodes]]
     return hashlib.sha256(json.dumps([program.fingerprint(), names]).encode()).hexdigest()
 

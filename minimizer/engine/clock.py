@@ -1,4 +1,4 @@
-"""The time that a job may take: its budget, what is kept of it for what comes after, and shares of it."""
+"""A job's clock: its budget, reserves for later steps, and time limits of single steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from contextlib import contextmanager
 
 
 class Clock:
-    """Counts the seconds of a job, a job within the job among them. All that narrows it nests: the narrowest limit holds.
+    """Measures a job's time against its budget; a job within the job shares the clock.
+
+    The context managers nest, and the narrowest limit holds.
 
     Args:
-        budget: seconds in all, from now on.
+        budget: seconds for the whole job, counted from now.
     """
 
     def __init__(self, budget: float) -> None:
@@ -25,7 +27,7 @@ class Clock:
 
     @property
     def budget(self) -> float:
-        """Seconds from the beginning of the job to the end of its budget, or of the share of it that holds now."""
+        """Seconds from the start of the job to the end of its budget, or to that of the narrowest `within`."""
         return self._budget
 
     @property
@@ -35,17 +37,17 @@ class Clock:
 
     @property
     def spare(self) -> float:
-        """Those of them that are not reserved."""
+        """Seconds of the budget that are left and not reserved."""
         return max(0.0, self.left - self._reserve)
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether neither a cancellation nor the budget is to be noticed now."""
+        """Whether cancellation and the end of the budget are ignored at the moment."""
         return self.elapsed < self._undisturbed_until
 
     @contextmanager
     def reserving(self, seconds: float) -> Iterator[None]:
-        """Inside, the budget ends this much earlier (at most a quarter of it), to leave time for what comes after."""
+        """Inside, `spare` leaves out this many seconds (at most a quarter of the budget), kept for later steps."""
         before, self._reserve = self._reserve, max(self._reserve, min(seconds, self._budget / 4))
         try:
             yield
@@ -63,7 +65,7 @@ class Clock:
 
     @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Inside, neither a cancellation nor the budget is noticed, for at most this long: the result so far is written."""
+        """Inside, cancellation and the budget are ignored for at most this many seconds, to write results."""
         before, self._undisturbed_until = self._undisturbed_until, max(self._undisturbed_until, self.elapsed + seconds)
         try:
             yield

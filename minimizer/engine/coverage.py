@@ -1,4 +1,4 @@
-"""The sentence that a healthy verdict consists of: how much was compared of how much ran, and what to do for more."""
+"""The sentence of a healthy verdict: calls compared of calls made, and the option that compares more."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ Counts = protocol.Checked | model.Checked
 
 @dataclass(frozen=True)
 class Extent:
-    """How far the run of a script went.
+    """How far a survey of the script got.
 
-    ``most_calls``: those of the module and size that was called most often. ``all_fits``: there is time to compare all of them.
-    ``is_planned``: more of them are compared as time allows; else only as many as the user has asked for. ``stopped_after``: seconds, where it was stopped before its end. ``budget``: one with which it would not have been.
+    Args:
+        most_calls: calls of the module and size that was called most often.
+        all_fits: there is time to compare all of those.
+        is_planned: a coverage plan compares as many calls as time allows; otherwise only those that ``--steps`` asks
+            for.
+        stopped_after: seconds after which the run was stopped; None if it reached its end.
+        budget: a budget in seconds with which it would have reached its end, if one is known.
     """
 
     most_calls: int = 0
@@ -27,12 +32,12 @@ class Extent:
 
 
 def healthy(checked: Counts, extent: Extent) -> str:
-    """What was compared and how to have more compared, of a run that showed no difference."""
+    """The sentence for a run without a difference: what was compared, and how to compare more."""
     return f"No difference in {_compared(checked, extent)}{_stopped(extent)}{_more(checked, extent)}."
 
 
 def uncompared(checked: Counts, extent: Extent) -> str:
-    """The same of a run in which no values were to be compared."""
+    """The sentence for a run without a failure in which values were not compared (``--expect`` other than ``auto``)."""
     ran = f"{counted(checked.graphs, 'compiled graph')} ran in {_made(checked, extent)} calls"
     return f"No crash: {ran}{_stopped(extent)}; values were not compared: --expect auto compares them."
 
@@ -45,7 +50,7 @@ def _compared(checked: Counts, extent: Extent) -> str:
 
 
 def _made(checked: Counts, extent: Extent) -> str:
-    """A run that was stopped may have had any number of calls before it."""
+    """The calls made; "at least" for a run that was stopped, which would have gone on to make more."""
     return f"{'' if extent.stopped_after is None else 'at least '}{checked.calls_made:,}"
 
 
@@ -54,7 +59,7 @@ def _stopped(extent: Extent) -> str:
 
 
 def _more(checked: Counts, extent: Extent) -> str:
-    """The option that has more compared, if one does."""
+    """The option that compares more calls, as the end of the sentence; empty if there is none."""
     is_stopped = extent.stopped_after is not None
     if extent.is_planned and not is_stopped:
         return _rest(checked, extent)
@@ -69,7 +74,7 @@ def _more(checked: Counts, extent: Extent) -> str:
 
 
 def _rest(checked: Counts, extent: Extent) -> str:
-    """What became of the calls that were not compared, where all of them are planned."""
+    """Why calls of a plan that holds all of them were not compared, and the option that compares them."""
     if checked.calls >= checked.calls_made:
         return ""
     if extent.all_fits:
@@ -79,6 +84,6 @@ def _rest(checked: Counts, extent: Extent) -> str:
 
 
 def rounded_up(number: int) -> int:
-    """A number to be typed, at least as large: 10 for 9, 200 for 192, 1300 for 1234."""
+    """The next round number, easy to type: 10 for 9, 200 for 192, 1300 for 1234."""
     step: int = 10 ** max(1, len(str(number)) - 2)
     return -(-number // step) * step

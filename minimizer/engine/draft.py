@@ -1,4 +1,4 @@
-"""What a search ends with: the repro of a reduced program, its data, and how to have another one where that is not enough."""
+"""The result of a search: a repro that is not verified yet, its data, and ways to write another if it does not hold."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ ALWAYS = Reproducibility(failed=1, runs=1)
 class Result:
     """A repro that is not verified yet.
 
-    ``rewrite``: write a repro that seemed to fail always for a failure of this rate. ``firmer``: for one that passes in a clean
-    process, a result that does not; None if there is none, or no time. ``found``: where further culprits are looked for.
-    ``disputed``: why it may be none, where only the script's own check calls it a failure.
+    Args:
+        repro: its text and idiom.
+        data: the content of its data file, if it needs one.
+        rewrite: writes the repro for a flaky failure of the given rate; None if it is written for a flaky one already.
+        firmer: reduces less far, to a repro that fails in a clean process too; itself None, or returning None, if there
+            is none.
+        found: the culprit, from which the search for further ones starts.
+        disputed: why this may be no failure, where only the script's own check calls it one.
     """
 
     repro: Repro
@@ -41,7 +46,7 @@ class Result:
     disputed: str | None = None
 
     def keep(self, journal: Journal) -> None:
-        """Keep the repro, to be had while it is being verified."""
+        """Publish the repro, so that it can be downloaded while it is being verified."""
         reduction = journal.report.reduction
         assert reduction is not None
         reduction.lines_after = self.repro.lines
@@ -50,13 +55,13 @@ class Result:
 
 
 class Writer:
-    """Writes repros of a case's programs, with what its report knows by then."""
+    """Writes repros of a case's programs, from the failure and culprits in the report at that time."""
 
     def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._case, self._oracle, self._journal = case, oracle, journal
 
     def result(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
-        """The result that a reduced program is, kept at once."""
+        """Write the repro of a reduced program, and publish it at once."""
         details = self._details(program, measured.outcome)
         if disputed := self._disputed(program, measured):
             details["disputed"] = disputed
@@ -68,7 +73,7 @@ class Writer:
         return result
 
     def draft(self, program: Program) -> tuple[Repro, bytes | None] | None:
-        """The repro of a program that was in the last batch that was judged, and its data; None where there can be none."""
+        """The repro and data of a program of the last batch judged; None if it did not fail or cannot be written."""
         outcome = self._oracle.shown(program)
         with suppress(SyntaxError, ChildFailed):
             if outcome is not None:
@@ -98,5 +103,5 @@ class Writer:
 
 
 def always(rate: Reproducibility) -> bool:
-    """Whether it failed every time."""
+    """Whether the failure showed in every run."""
     return rate.failed == rate.runs

@@ -1,4 +1,4 @@
-"""What is said where a budget ends: what was being done, what was found by then, and which budget would do."""
+"""The summary of a job whose budget ended: the step in progress, the findings so far, and a budget that would do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DOING = {
     "backward": "running the backward of {graph}, compiled",
     "compare": "running {graph} in eager, to compare with it",
 }
-"""What a survey says that it does (``inside/tasks/survey.py``)."""
+"""Words for the phases that a survey reports (``inside/tasks/survey.py``)."""
 
 
 def doing(phase: Phase) -> str:
-    """What a run of the script was doing, by the last that it said."""
+    """The activity of a run of the script, by the last phase it reported."""
     words = DOING.get(phase.doing, "")
     if words and phase.graph is not None:
         return words.format(
@@ -33,7 +33,10 @@ def doing(phase: Phase) -> str:
 
 
 def summary(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
-    """The summary of a job that was ended early: ``why``, in which step, what it had found, and a budget that would do."""
+    """The summary of a job that ended early: the step in progress, ``why``, its findings, and a budget that would do.
+
+    ``is_time``: it ended for want of time, so that a larger budget helps.
+    """
     step = journal.last_step.doing if journal.last_step is not None else "preparing"
     about = f" ({journal.subject})" if journal.subject and journal.last_step is not Step.SURVEY else ""
     more = larger(journal.clock.budget, journal.step_seconds) if is_time else None
@@ -42,7 +45,7 @@ def summary(report: Report, journal: Journal, why: str, *, is_time: bool) -> str
 
 
 def _found(report: Report, journal: Journal) -> str:
-    """What was known by then."""
+    """The findings so far, in one sentence."""
     if report.failure is None and journal.subject:
         return "A difference was being examined that may be rounding."
     if report.failure is None:
@@ -58,6 +61,9 @@ def _found(report: Report, journal: Journal) -> str:
 
 
 def larger(budget: float, step_seconds: float) -> int | None:
-    """A budget with three times as long for the step that it ended in, and at least twice as large; None if none is allowed."""
+    """A budget, in seconds, that gives the interrupted step three times as long, and is at least twice as large.
+
+    Capped at `MAX_BUDGET`; None if that is no larger than ``budget``.
+    """
     estimate = min(MAX_BUDGET, rounded_up(round(max(2 * budget, budget + 2 * step_seconds))))
     return estimate if estimate > budget else None

@@ -1,7 +1,7 @@
-"""What is done with a repro once there is one: verify, and behind that the steps that only add to the report, in the order of `Step`.
+"""The steps that follow a repro, in the order of `Step`: verify, then those that only add to the report.
 
-Verification decides what the repro is worth. All that comes after it only adds to the report, and what is not known in time stays
-unknown there.
+Verification decides the job's status. Each later step has a share of the time, and leaves its part of the report empty
+if that is not enough.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from minimizer.settings import Settings
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 WITNESS_SECONDS = 120.0
-"""PyTorch's own tools have their time whatever the repro took: they come last, and whoever does not want to wait stops before them."""
+"""Seconds for PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
 FIRMER = (
-    "What could be reduced further fails among our trials and not in a process of its own, as where code reads memory that nobody "
-    "has written: the reduction stopped short of that, and its last steps were judged in processes of their own."
+    "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
+    "This repro is the smallest that also fails in a fresh process."
 )
 SHARES: dict[Step, float] = {
     Step.DIAGNOSE: 0.30,
@@ -51,21 +51,23 @@ SHARES: dict[Step, float] = {
     Step.COMPARE: 0.10,
     Step.FURTHER: 0.15,
 }
-"""What each step behind a verified repro may take, as a share of the time that it took to have that repro; one gets what those
-before it have left, too. Together they are 1: they take at most as long as the repro has taken."""
+"""Time limit of each step after a verified repro, as a share of the time that the repro took; unused time passes to the
+next step. The shares add up to 1: together these steps take at most as long as the repro did."""
 LEAST_SECONDS = 90.0
-"""What they have together where the repro came sooner: a run of the script and a search among the compiler's parts take that."""
+"""Least seconds for these steps together, for a repro that came sooner: one run of the script and a search for the part
+to blame take about that long."""
 CODE_SECONDS = 30.0
-"""What a run of the repro has at least: it imports torch, and compiles a few operators."""
+"""Least seconds for a run of the repro: it imports torch, and compiles a few operators."""
 CHEAP_SECONDS = 60.0
-"""A survey that took no longer is worth a run more of a script without a repro, to see how healthy the compiled code is."""
+"""Most seconds of a survey for which a script without a repro is run again to measure its health; a quarter of the time
+left if that is more."""
 SURVEY_RUNS = 2
-"""How many runs of the script a survey takes at least: in eager, and compiled."""
+"""Least number of runs of the script in a survey: one in eager, one compiled."""
 
 
 @dataclass(frozen=True)
 class FollowUp:
-    """The steps of one job behind its repro, in their order."""
+    """The steps of one job after its repro, in their order."""
 
     script: Path
     place: Place
@@ -79,9 +81,9 @@ class FollowUp:
         return self.journal.report
 
     def verify(self, result: Result) -> Result:
-        """Run the repro in clean processes, and write it anew where they say that it needs more than it has.
+        """Verify the repro in clean processes; rewrite it if it lacks an import or turns out to be flaky.
 
-        Returns what was verified in the end: a result reduced less far, where the first one fails in our trials only.
+        Returns the result that was verified in the end: one reduced less far, if the first fails in our trials only.
         """
         verification, complaints, result = self._verified(result)
         never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
@@ -95,7 +97,7 @@ class FollowUp:
         return result
 
     def _firmer(self, result: Result) -> Result | None:
-        """A result that holds in clean processes, verified; without one all stays as it was."""
+        """A result reduced less far that holds in clean processes; None, and the report as it was, if there is none."""
         if result.firmer is None:
             return None
         report, known = self.report, self.report.model_copy(deep=True)
@@ -113,7 +115,7 @@ class FollowUp:
                 result.keep(self.journal)
 
     def _fails(self, repro: Repro, data: bytes | None) -> bool:
-        """Whether a repro of a step on the way holds in two clean processes."""
+        """Whether the repro of an earlier program holds in clean processes, with one run less than a verification."""
         return self._check(repro, data, runs=VERIFY_RUNS - 1, watch=self.journal.watch).holds
 
     def _check(self, repro: Repro, data: bytes | None, **more: Any) -> Verification:
@@ -128,7 +130,7 @@ class FollowUp:
         )
 
     def _verified(self, result: Result) -> tuple[Verification, list[str], Result]:
-        """The verification, what its runs complained of, and the result with the repro that they ran in the end."""
+        """Verify a result, as a step of the job: the verification, notes on its runs, and the result as it was verified in the end."""
         with self.journal.step(Step.VERIFY):
             return self._run(result)
 
@@ -147,7 +149,7 @@ class FollowUp:
             complaints.clear()
             verification = check(repro)
         if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
-            # It looked as if it always showed, and does not: compiled anew in one process, it may.
+            # The failure is flaky after all: the rewritten repro compiles again and again in one process.
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
             repro = repro.importing(missing) if missing is not None else repro
@@ -178,9 +180,10 @@ class FollowUp:
 
     @contextmanager
     def adding(self, step: Step, *, least: float = 0.0) -> Iterator[None]:
-        """Inside, a step that only adds to the report: what it does not come to in its share of the time stays unknown, and that is told.
+        """Run a step that only adds to the report, within its share of the time; a note says so if it was cut short.
 
-        Behind a verified repro the owner of the job may skip it. It has ``least`` seconds where its share is smaller and the budget allows for it.
+        Behind a verified repro the owner of the job may skip it. ``least``: seconds that it has even if its share is smaller, as far
+        as the budget allows.
         """
         seconds = max(self.share(step), min(least, self.journal.clock.left))
         may_skip = nullcontext() if self._verified_at is None else self.journal.skippable(step)
@@ -195,7 +198,7 @@ class FollowUp:
         self.journal.keep()
 
     def share(self, step: Step) -> float:
-        """How many seconds a step may take that begins now: `SHARES` behind a verified repro, else what is left of the budget."""
+        """Seconds for a step that begins now: by `SHARES` after a verified repro, else what is left but `FINISH_SECONDS`."""
         verified = self._verified_at
         if step is Step.WITNESS:
             return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
@@ -206,7 +209,7 @@ class FollowUp:
         return max(0.0, until - self.journal.clock.elapsed)
 
     def has_time(self, step: Step) -> bool:
-        """Whether a step that runs the script once more may come to its end; it is noted where it may not."""
+        """Whether there is time for a step that runs the script again; after a verified repro a note says so if not."""
         survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
         if self._verified_at is None:
             return survey <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
@@ -217,12 +220,12 @@ class FollowUp:
 
     @property
     def _verified_at(self) -> float | None:
-        """When the repro was verified, in seconds since the job began; None if it is not."""
+        """Seconds from the start of the job to a verified repro; None if there is none."""
         verification = self.report.verification
         return self.journal.decided_at if verification is not None and verification.holds else None
 
     def diagnose(self, patient: Patient | None, find_workaround: Callable[[], None] | None) -> None:
-        """The part of the compiler to blame, and a workaround."""
+        """Find the part of the compiler to blame, and a workaround; only for a verified repro."""
         if self.report.verification is None or not self.report.verification.holds:
             return
         if patient is not None:
@@ -245,7 +248,7 @@ class FollowUp:
             report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
 
     def describe(self, result: Result) -> list[Region]:
-        """The table of layers, and the graph around the culprit. Returns regions of it that turn out to be wrong by themselves too."""
+        """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
         suspects: list[Region] = []
         if result.found is not None:
             with self.adding(Step.LAYERS):
@@ -253,7 +256,7 @@ class FollowUp:
         return suspects
 
     def examine(self) -> None:
-        """How healthy the compiled code is, where a run more costs little and comes to an end."""
+        """Measure the health of the compiled code in one more run of the script, if it ends and there is time."""
         failure, health = self.report.failure, self.report.health
         if failure is not None and failure.kind in (Kind.CRASH, Kind.HANG):
             health.untimed = "the script does not come to its end"
@@ -266,7 +269,7 @@ class FollowUp:
             examine(self.surveys, self.place, self.journal)
 
     def compare(self, result: Result) -> None:
-        """The repro in every other torch that is configured."""
+        """Run a verified repro in every other torch that is configured."""
         report, verification = self.report, self.report.verification
         toolchains = self.settings.interpreters
         if not toolchains or verification is None or not verification.holds:
@@ -276,7 +279,7 @@ class FollowUp:
             report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
 
     def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
-        """Repros of the other culprits; ``suspects`` are known to fail by themselves."""
+        """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""
         if result.found is not None:
             with self.adding(Step.FURTHER):
                 write_further(
@@ -289,7 +292,7 @@ class FollowUp:
                 )
 
     def hear_witnesses(self) -> list[Testimony]:
-        """Rerun the script under PyTorch's own minifier; what it says is kept, and never decides."""
+        """Rerun the script under PyTorch's own minifier; the report quotes what it found, and the verdict stays."""
         failure = self.report.failure
         testimonies = minifier.hear(
             self.place,

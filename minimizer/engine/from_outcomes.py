@@ -1,4 +1,4 @@
-"""From trial outcomes to the words of the report: which node is to blame, how large the error is, what the repro must show."""
+"""Turns trial outcomes into the report's terms: the culprit, the size of the error, the details for the repro."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BOOKKEEPING = {
     "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
-"""Operators that are blamed only where there is no other."""
+"""Operators that move or view data, blamed only where a program has no others."""
 UNCOMPARED = ("aliasing", "requires_grad", "stride")
-"""What may differ beside values without being looked at where those are compared."""
+"""Aspects whose differences are ignored where a repro compares values."""
 
 
 def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | None, window: Program) -> Culprit:
-    """The culprit that a reduced program shows; ``window`` is where the nodes still had their modules and lines."""
+    """The culprit that a reduced program shows; ``window``: before reduction, its nodes with modules and lines."""
     origins = {node.name: node for node in window.nodes}
     nodes = [origins.get(node.name, node) for node in program.nodes]
     counted = [node for node in nodes if node.counts] or nodes
@@ -42,12 +42,12 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
 
 
 def source_of(nodes: Sequence[Node]) -> Source | None:
-    """The line of the last node of which it is known."""
+    """The source line of the last node that has one."""
     return next((Source.of(node.source, node.library) for node in reversed(nodes) if node.source), None)
 
 
 def error_of(outcome: Outcome | None) -> Error | None:
-    """How far compiled is from eager in a trial, in its worst place."""
+    """The error of compiled against eager in a trial, at the worst difference; None without one."""
     if outcome is None or outcome.verdict is None or not outcome.verdict.differences:
         return None
     verdict = outcome.verdict
@@ -56,7 +56,7 @@ def error_of(outcome: Outcome | None) -> Error | None:
     return Error(
         max_abs=worst.max_abs,
         max_rel=worst.max_rel,
-        compiled_vs_fp64=verdict.compiled_error if is_finite else None,  # it is that of the elements which are numbers
+        compiled_vs_fp64=verdict.compiled_error if is_finite else None,  # it covers the finite elements only
         eager_vs_fp64=verdict.eager_error,
         required_atol=worst.required_atol,
         required_rtol=worst.required_rtol,
@@ -66,7 +66,7 @@ def error_of(outcome: Outcome | None) -> Error | None:
 
 
 def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
-    """What a repro needs to know of the comparison, in the program's own names."""
+    """The details of the comparison that a repro needs, in the program's own names."""
     details: Details = {}
     if tolerance:
         details["rtol"] = float(tolerance.get("rtol", 0.0))
@@ -127,14 +127,14 @@ def _add_aspect(details: Details, program: Program, difference: Difference) -> N
 
 
 def _sort_of_tensor(difference: Difference) -> str:
-    """Which of class, layout and device differ, first one first."""
+    """The first of class, layout and device that differs."""
     pairs = zip(difference.expected.split(", "), difference.actual.split(", "), strict=False)
     aspects = zip(("class", "layout", "device"), pairs, strict=False)
     return next((aspect for aspect, (expected, actual) in aspects if expected != actual), "class")
 
 
 def _output_at(where: str) -> str | None:
-    """The part of the path of an output that follows the call."""
+    """The index path of an output, such as ``[0][1]``; empty for the whole output, None if ``where`` is no output."""
     match = re.fullmatch(r"output((?:\[\d+\])*)", where)
     return match[1] if match else None
 
@@ -151,13 +151,13 @@ def _gradient_at(program: Program, where: str) -> str | None:
 
 
 def _packet(node: Node) -> str:
-    """The operator that a call is named after, for a program that could not be watched; empty for what is no operator."""
+    """The operator that a node's target names, for programs whose operators could not be observed; empty if none."""
     match = re.fullmatch(r"torch\.ops\.aten\.(\w+)(?:\.\w+)?|(?:torch|torch\.nn\.functional)?\.(\w+)", node.target)
     return f"aten.{match[1] or match[2]}" if match else ""
 
 
 def _module(nodes: Sequence[Node]) -> tuple[str, str]:
-    """The innermost module that holds all the nodes that come from one, and its class if it is that of one of them."""
+    """Path and class of the innermost module that holds every node with a module; the class only if a node names it."""
     paths = sorted({node.module for node in nodes if node.module})
     if not paths:
         return "", ""
@@ -168,7 +168,7 @@ def _module(nodes: Sequence[Node]) -> tuple[str, str]:
 
 
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
-    """The failure that a trial shows, where it is not the one that the script ended with."""
+    """The failure that a trial shows, where it differs from the one that the script ended with."""
     error = outcome.exception
     return Failure(
         kind=signature.kind,
@@ -185,10 +185,13 @@ def _is_nonfinite(verdict: Verdict | None) -> bool:
 
 
 def dispute(shown: Outcome, judged: Outcome) -> str | None:
-    """What is in dispute where only the script's own check calls the difference a failure; None if our rule does too, and of NaN or
-    infinities on one side alone, which no tolerance lets pass.
+    """The sentence for a difference that only the script's own check calls a failure.
 
-    ``shown``: the failure as the script's tolerance has it. ``judged``: the same program by the rule for its dtype.
+    None if our rule calls it one too, or if only one side has NaN or infinities, which no tolerance lets pass.
+
+    Args:
+        shown: the outcome judged by the script's tolerance.
+        judged: the outcome of the same program, judged by the rule for its dtype.
     """
     if judged.ending is not Ending.SAME or _is_nonfinite(shown.verdict):
         return None
@@ -208,7 +211,7 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
 
 
 def verdict_sentence(report: Report) -> str:
-    """The verdict in plain English."""
+    """The verdict as a sentence; empty unless there are a failure, a reduction and a verification."""
     failure, reduction, verification = report.failure, report.reduction, report.verification
     if failure is None or reduction is None or verification is None:
         return ""

@@ -1,7 +1,7 @@
 """From a captured graph to a repro that is not verified yet: localize → reduce → blame → emit.
 
-A failure counts as one that always shows until it is seen not to. What was accepted before that holds, but what was refused
-may have been refused by chance: the reduction goes on from there with a sequential oracle (`oracle/sequential.py`).
+A failure is taken to be steady until a run does not show it. Candidates accepted by then stay accepted, but some may
+have been refused by chance: the reduction goes on from there with a sequential oracle (`oracle/sequential.py`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from minimizer.report.model import AlsoSeen, HistoryStep, Layer, Reduction, Repr
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
-"""What a script says that wants gradients. Where it fails before it comes to that, there is nothing else to know it by."""
+"""Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
 FINISH_SECONDS = 45.0
-"""Kept free at the end of the budget, so that the best result so far can be written and verified."""
+"""Seconds reserved at the end of the budget to write and verify the best result so far."""
 
 
 class Unreduced(Exception):
-    """The search ended without a window that fails by itself; ``settled`` is the verdict."""
+    """The search found no window that fails in isolation; ``settled`` is the verdict."""
 
     def __init__(self, settled: Settled) -> None:
         super().__init__(settled.summary)
@@ -54,13 +54,14 @@ class Unreduced(Exception):
 
 
 Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
-"""Runs the script again, behind what is under way: see `Surveys.rate`."""
+"""Runs the script again in the background, to measure how often it fails: see `Surveys.rate`."""
 
 
 class Search:
-    """One search: for the failure of ``case``, judged in trials of ``executor``.
+    """The search for a repro of one ``case``, judged in trials of ``executor``.
 
-    ``script``: the name of the user's script, and ``source`` its text. ``target``: the root to reduce, as `localize` takes it. ``jobs``: trials at once.
+    ``script``: the name of the user's script, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
+    ``jobs``: trials in parallel.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class Search:
         self._accepted: list[Program] = []
 
     def run(self, repeat: Repeat) -> Result:
-        """Every step in order. Time is left to finish; where the search is cut short, the best so far is emitted.
+        """Take every step in order. A search that is cut short emits the best so far, in time reserved for that.
 
         Raises:
-            Unreduced: nothing was found that fails by itself.
+            Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph cannot be taken apart.
         """
         case, oracle, finish = self._case, self._oracle, self._finish
@@ -97,7 +98,7 @@ class Search:
             oracle.expect(seen)
         try:
             with self._journal.clock.reserving(finish):
-                repeats = repeat(seen, 2)  # beside the search, which seldom fills all cores
+                repeats = repeat(seen, 2)  # in parallel to the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
                     start = self._resume() or self._localize()
                     program, located = start.program, start.located
@@ -107,7 +108,7 @@ class Search:
                         with suppress(BudgetExceeded, Cancelled):
                             oracle.estimate((start.best, program))
                     reduced = self._reduce(start)
-                    seen = repeats.result()  # here, where it ends at once if the time does
+                    seen = repeats.result()  # inside the step, where the end of the budget stops the wait
             measured = self._blame(reduced.best, located)
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
@@ -134,12 +135,14 @@ class Search:
         return replace(result, found=found, firmer=firmer)
 
     def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
-        """Reduce anew, from the smallest program so far that fails in a clean process too, asking one at every step.
+        """Reduce again, from the smallest accepted program that fails in a clean process, checking each step in one.
+
+        None if no accepted program does.
 
         Raises:
-            BudgetExceeded: before there was one.
+            BudgetExceeded: the time ended before one was found.
         """
-        # A checkpoint has its last program only: before that, we know of the window.
+        # A checkpoint holds its last program only; of those before it, only the window is known.
         earlier = [start.located.window] if start.history else []
         alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
         before, failure = self._report.reduction, self._report.failure
@@ -159,7 +162,7 @@ class Search:
         return replace(result, found=replace(found, reduced=reduced.best))
 
     def _pin(self, window: Program) -> None:
-        """Where NaN or infinities are the failure, and the window shows them, they must stay part of it."""
+        """Require NaN or infinities of every candidate, where they are the failure and the window shows them."""
         if self._case.signature.nonfinite:
             (outcome,) = self._oracle.judge([window])
             shown = signature_of(outcome)
@@ -185,7 +188,11 @@ class Search:
         return start
 
     def _localize(self) -> Checkpoint:
-        """Find the window that fails alone: without gradients where none are at fault, and on aten operators at last."""
+        """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
+
+        Raises:
+            Unreduced: no window does.
+        """
         case = self._case
         program = case.program.as_compiled()
         if case.otherwise is not None:
@@ -205,17 +212,17 @@ class Search:
         raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
 
     def _confirm(self, program: Program, otherwise: Settled) -> Checkpoint:
-        """The part of a suspect's graph that is wrong on eager's own inputs; ``otherwise`` is the verdict if none is.
+        """Find the part of a suspect's graph that is wrong on eager's own inputs; ``otherwise``: verdict if none is.
 
         Raises:
             Unreduced: every part is right.
-            Unanswered: no part is seen to be wrong, but not all can be asked.
+            Unanswered: no part was seen to be wrong, but not all can be tried.
         """
-        announced, self._report.failure = self._report.failure, None  # a mere suspect, whatever ends this early
+        announced, self._report.failure = self._report.failure, None  # a suspect is no failure if this ends early
         backward = otherwise.checked.backward > 0
         answer = self._ask_all(program, backward)
         if answer.unasked and (lowered := self._lowered(program)) is not None:
-            forward = self._ask_all(lowered, backward)  # operators of the forward have no gradients
+            forward = self._ask_all(lowered, backward)  # aten operators of the forward show no gradients
             if forward.wrong is not None or not backward:
                 program, answer = lowered, forward
         if answer.unasked:
@@ -228,18 +235,18 @@ class Search:
         return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
 
     def _ask_all(self, program: Program, backward: bool) -> Answer:
-        said = "values behind a jump differ: each part of the graph is asked by itself"
+        said = "values behind a jump differ: each part of the graph is judged in isolation"
         self._journal.progress(nodes=program.size, nodes_before=program.size, trials=self._oracle.trials, message=said)
         return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
 
     def _aim_at(self, wrong: Wrong) -> None:
-        """Look for the failure that a part shows, where that is another than the script's."""
+        """Search for the failure that a part shows, where it differs from the script's."""
         if not self._oracle.shows(wrong.outcome):
             self._oracle.accepts = _accepted(wrong.signature)
             self._report.failure = failure_of(wrong.outcome, wrong.signature)
 
     def _lowered(self, program: Program) -> Program | None:
-        """The program in aten operators; None if it is that already, or cannot be traced."""
+        """The program in aten operators; None if it is in them already, or cannot be traced."""
         if program.level != "dynamo":
             return None
         try:
@@ -249,13 +256,13 @@ class Search:
             return None
 
     def _confirmed(self, program: Program) -> Localized | None:
-        """A window that fails alone; where nothing does at the first attempt, but the graph does now and then, once more."""
+        """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle."""
         case, oracle = self._case, self._oracle
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
             variants.insert(0, program.without_grad())
         if program.level == "dynamo" and program != case.program:
-            # Only the symbols of the compiler's own choice, where more of them hide the failure.
+            # Again with dynamic sizes only where the compiler chose them: further ones may hide the failure.
             variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
         for variant in variants:
             located = self._located(variant)
@@ -294,7 +301,10 @@ class Search:
         return located
 
     def _retargeted(self, program: Program, located: Localized, target: str) -> Localized | None:
-        """The failure that the user names by its signature or kind, where a region shows it that the script's own end hides."""
+        """Localize the failure that ``target`` names by signature or kind, in a region that the script's end hides.
+
+        None if no region does.
+        """
         for region in located.elsewhere:
             (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
             signature = signature_of(outcome)
@@ -340,15 +350,15 @@ class Search:
 
     def _polished(self, program: Program, check: Check) -> Program:
         oracle = self._oracle
-        if oracle.sequential is not None:  # what seems to do without a statement may only fail at another rate
+        if oracle.sequential is not None:  # without a statement the failure may only have another rate
             return program
         seen = oracle.also_seen.copy()
         polished = polish(program, check, jobs=self._jobs, watch=self._journal.watch)
-        oracle.also_seen = seen  # how a pass fails that lacks a statement says nothing about the script
+        oracle.also_seen = seen  # failures of a pass that lacks a statement say nothing about the script
         return polished
 
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
-        """Go on sequentially from the smallest program that fails often enough: the best, the window, or the whole graph."""
+        """Reduce with a sequential oracle, from the smallest that fails often enough: best, window or whole graph."""
         oracle, reduction = self._oracle, self._report.reduction
         assert reduction is not None
         reduction.one_minimal = False
@@ -393,14 +403,14 @@ class Search:
 
 
 def _finish_seconds(kind: Kind) -> float:
-    """Kept free at the end of the budget; a hang has to be awaited once more to be verified."""
+    """Seconds to reserve at the end of the budget; more for a hang, which verification has to wait out once more."""
     return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
 
 
 def _accepted(signature: Signature) -> tuple[Signature, ...]:
-    """The ways of failing that count as this one while its place is searched for.
+    """The signatures that count as this failure while it is being localized.
 
-    A wrong gradient is a wrong output of the joint graph; NaN may come from what is finite and wrong further up.
+    A wrong gradient is a wrong output of the joint graph; NaN may come from finite wrong values upstream.
     """
     signature = replace(signature, nonfinite=False)
     if signature.kind is Kind.WRONG_GRADIENT:

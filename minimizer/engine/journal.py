@@ -1,4 +1,4 @@
-"""The record of one job: what is told to the sink, and what is kept for ``run.log`` and the report's timings."""
+"""The record of one job: events and artifacts for the sink, lines for ``run.log``, and the report's timings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from minimizer.vocabulary import Step
 LOG_LINES = 20_000
 TRACEBACK = "traceback.txt"
 TICK_SECONDS = 5.0
-"""How old the elapsed time may be that was told last."""
+"""Seconds between progress events while nothing changes, so that clients see the clock move."""
 
 
 class Journal:
-    """Wraps a sink. Several threads may tell it things, and the sink is asked by one of them at a time."""
+    """Wraps a sink. Thread-safe for events and progress: one thread at a time sends them to the sink."""
 
     def __init__(self, sink: Sink, report: Report, clock: Clock) -> None:
         self.sink, self.report, self.clock = sink, report, clock
@@ -30,18 +30,18 @@ class Journal:
         self._shown: set[str] = set()
         self._lines: list[str] = []
         self.redact: Callable[[str], str] = str
-        """Applied to all that is written to ``run.log``."""
+        """Applied to every line of ``run.log`` and to stacks, to remove secrets."""
         self.guard: Callable[[], None] = _nothing
-        """Called whenever we wait; raises BudgetExceeded where the job takes more than time."""
+        """Called whenever we wait; raises BudgetExceeded if the job exceeds a limit other than time."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
         self.subject = ""
-        """What the steps are about, once that is known: a graph."""
+        """The graph that the steps work on, once it is known; for messages."""
         self.last_step: Step | None = None
-        """The step that was begun last."""
+        """The step that began last."""
         self._step_started = time.monotonic()
         self.decided_at: float | None = None
-        """When the verdict was reached, in seconds since the job began: from there on a job that is stopped keeps it."""
+        """Seconds from the start of the job to its verdict, which a job that is stopped later keeps; None before it."""
         self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
@@ -52,28 +52,28 @@ class Journal:
         return time.monotonic() - self._step_started
 
     def watch(self) -> None:
-        """Called while waiting.
+        """Check for cancellation and the end of the budget; called while waiting.
 
         Raises:
-            Cancelled: the owner asked for it.
-            Skipped: the owner does not want to wait for this step.
-            BudgetExceeded: the time is used up.
+            Cancelled: the owner cancelled the job.
+            Skipped: the owner skipped this step.
+            BudgetExceeded: the time, less what is reserved, or another limit is used up.
         """
         self._tick()
         if self.clock.is_undisturbed:
-            self.sink.cancelled()  # all the same: a worker takes an engine that never asks for stuck
+            self.sink.cancelled()  # polled all the same: a worker takes an engine that stops polling for stuck
             return
         self.watch_owner()
         if not self.clock.spare:
             raise BudgetExceeded(f"the budget of {self.clock.budget:.0f} seconds is used up")
 
     def watch_owner(self) -> None:
-        """`watch` for what has a time limit of its own, and may overrun the budget by that.
+        """`watch` without the budget, for work that has a time limit of its own and may overrun the budget.
 
         Raises:
-            Cancelled: the owner asked for it.
-            Skipped: the owner does not want to wait for this step.
-            BudgetExceeded: the job takes more of something else than it may.
+            Cancelled: the owner cancelled the job.
+            Skipped: the owner skipped this step.
+            BudgetExceeded: the job exceeds a limit other than time.
         """
         self._tick()
         if self.sink.cancelled():
@@ -97,18 +97,18 @@ class Journal:
             self._tell()
 
     def event(self, type_: str, **data: Any) -> None:
-        """Tell the sink and the log."""
+        """Send an event to the sink and the log."""
         with self._telling:
             self.sink.event(type_, **data)
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
 
     def show(self, name: str, content: bytes) -> None:
-        """Keep a file that shows a failure; `hide` takes the others away."""
+        """Publish a file of a repro; `hide` removes those of an earlier run."""
         self._shown.add(name)
         self.sink.artifact(name, content)
 
     def show_instead(self, files: Mapping[str, bytes]) -> None:
-        """Keep these files in place of all that was shown."""
+        """Publish these files in place of all that were shown."""
         for name in self._shown - files.keys():
             self.sink.discard(name)
         self._shown.clear()
@@ -116,19 +116,19 @@ class Journal:
             self.show(name, content)
 
     def hide(self) -> None:
-        """Take away what an earlier run in the same place has shown, and this one has not."""
+        """Remove the repros that an earlier run left in the same place and this one has not replaced."""
         for name in REPROS:
             if name not in self._shown:
                 self.sink.discard(name)
 
     def note(self, message: str) -> None:
-        """Something the user should know that is no failure; repeated notes are told once."""
+        """Add a note for the user to the report; repeated ones are added once."""
         if message not in self.report.notes:
             self.report.notes.append(message)
             self.event("note", message=message)
 
     def stack(self, text: str) -> str:
-        """A stack at the length of a report; a longer one is kept as a file as well."""
+        """Redact a stack and shorten it for the report; if it was longer, all of it becomes an artifact."""
         text = self.redact(text).strip("\n")
         short = shortened(text)
         if short == text:
@@ -138,14 +138,14 @@ class Journal:
         return short
 
     def progress(self, **data: Any) -> None:
-        """How far the work is."""
+        """Send a progress event; its fields, but for ``message``, are repeated in later ones."""
         with self._telling:
             self._progress = {name: value for name, value in data.items() if name != "message"}
             self._tell(**data)
         self.log(f"progress {' '.join(f'{key}={value}' for key, value in data.items())}")
 
     def decide(self) -> None:
-        """The verdict is reached; what follows only adds to the report."""
+        """Record that the verdict is reached; later steps only add to the report."""
         self.decided_at = self.clock.elapsed
         with self._telling:
             self._tell()
@@ -156,7 +156,7 @@ class Journal:
                 self._tell()
 
     def _tell(self, **data: Any) -> None:
-        """Tell how far the work is: what was told before still holds, and the clock goes on."""
+        """Send a progress event with the current times, and the earlier fields that ``data`` does not replace."""
         self._told_at = self.clock.elapsed
         decided = self.decided_at is not None
         times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self.clock.whole, "decided": decided}
@@ -165,7 +165,7 @@ class Journal:
         self.sink.event("progress", **times, **{**self._progress, **data})
 
     def log(self, text: str) -> None:
-        """Lines for ``run.log`` only, without what would move the cursor of a terminal that they are shown in."""
+        """Add lines to ``run.log`` only, without control characters, which would move a terminal's cursor."""
         for line in self.redact(text).splitlines():
             shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in line[:2000])
             self._lines.append(f"{self.clock.elapsed:8.1f}  {shown}")
@@ -179,7 +179,7 @@ class Journal:
 
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:
-        """Time one step of the pipeline and tell of its beginning and end; a step that is taken twice adds up."""
+        """Time one step of the pipeline, with events at its start and end; times of a repeated step add up."""
         begun = self._step_started = time.monotonic()
         self.last_step = step
         self.event("step", step=step.value, state="started")
@@ -193,4 +193,4 @@ class Journal:
 
 
 def _nothing() -> None:
-    """No guard."""
+    """The default guard: no limit."""

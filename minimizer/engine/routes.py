@@ -1,7 +1,7 @@
-"""Ways from a failure to a repro: the graph of the failing call, the calls that led to it, another graph, the script itself.
+"""Routes from a failure to a repro: the graph of the failing call, the calls that led to it, another graph, the script.
 
-A failure that was seen is not given up before all that apply were tried, in the order of how small and certain their repros are. Each is
-noted in the report's ``attempts``.
+Every route that applies is tried before a failure is given up, the one with the smallest and most certain repros first.
+Each is noted in the report's ``attempts``.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ NO_ANSWER = Answer(aside="there were no exact runs")
 WITHOUT_CACHES = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
 COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
 MOST_GRAPHS = 3
-"""Failing graphs of a script that are looked into, until one has a repro."""
+"""Most failing graphs of a script that are tried, one after the other, until one has a repro."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A repro that is not verified yet, and what is to be diagnosed.
+    """A repro that is not verified yet, and the patient to diagnose.
 
     ``find_workaround``: fills in the report's workaround where there is no patient to try changes on.
     """
@@ -66,10 +66,10 @@ class Routes:
     options: Options
     script: Path
     jobs: int
-    """Trials at once."""
+    """Trials in parallel."""
     beside: ThreadPoolExecutor
     exact: Answer = NO_ANSWER
-    """What the exact runs said."""
+    """The answer of the exact runs."""
     tried: list[Attempt] = field(default_factory=list)
 
     @property
@@ -98,7 +98,7 @@ class Routes:
         """The repro of a failing call's graph, with the exact inputs of that call.
 
         Raises:
-            Unreduced: no part of the graph fails by itself.
+            Unreduced: no part of the graph fails in isolation.
             ChildFailed: the graph cannot be taken apart.
         """
         result = self._reduce(case)
@@ -108,7 +108,7 @@ class Routes:
         return Made(result, patient)
 
     def patient(self, result: Result) -> Patient | None:
-        """What is diagnosed where a graph was reduced."""
+        """The patient to diagnose: the reduced program and the user's script; None if no graph was reduced."""
         found = result.found
         if found is None:
             return None
@@ -117,7 +117,7 @@ class Routes:
     # one route each ------------------------------------------------------------------------------------------------------
 
     def _by_graphs(self, case: Case) -> Made | Settled:
-        """By the graph of a failing call or the calls before it, then by the next failing graph; else the verdict on the first."""
+        """A repro from a failing call's graph, the calls before it or the next failing graphs; else a verdict."""
         verdicts: list[Settled] = []
         passed_by: list[int] = []
         following: Case | None = case
@@ -152,7 +152,7 @@ class Routes:
             return unanswered(error, case)
 
     def _by_sequence(self, case: Case) -> Made | None:
-        """The calls of the graph that led to the failing one, as a script of its own."""
+        """A repro made of the calls of the graph that led to the failing one."""
         with suppress(ChildFailed):
             held = self.triage.held_at(case)
             return self._by_calls(case, held) if held is not None else None
@@ -179,14 +179,14 @@ class Routes:
         return Made(Result(repro), level.patient) if repro is not None else None
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
-        """The next failing call of the script, of a graph that was not looked into yet."""
+        """The next failing call of the script, of a graph that was not tried yet."""
         with suppress(ChildFailed):
             found = self.triage.without(passed_by)
             return found if isinstance(found, Case) else None
         return None
 
     def _of_caches(self, case: Case, otherwise: Settled) -> Settled:
-        """The verdict on a failure of a run with caches, once other runs have shown whether it needs them."""
+        """The verdict on a failure of a run with compiler caches, after further runs show whether it needs them."""
         surveys = self.triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
@@ -204,7 +204,7 @@ class Routes:
         return Made(Result(repro), level.patient) if repro is not None else None
 
     def _in_public(self, result: Result) -> Result:
-        """The repro that the script itself comes down to, if it shows the same in no more lines; who is to blame stays as it is."""
+        """Replace the repro by the reduced script if that fails in the same way in no more lines; the blame stays."""
         report, known = self.report, self.report.model_copy(deep=True)
         assert known.failure is not None
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
@@ -220,16 +220,16 @@ class Routes:
             result.keep(self.journal)
             return result
         nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
-        report.reduction = reduction.model_copy(update=nodes)  # of the graph: a transform may not survive being watched
+        report.reduction = reduction.model_copy(update=nodes)  # the graph's: observing may break a transform
         return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
 
     # parts of them -------------------------------------------------------------------------------------------------------
 
     def _reduce(self, case: Case) -> Result:
-        """Reduce a failing call, or of several that are only suspects the first that is confirmed.
+        """Reduce a failing call; of several suspects, the first that is confirmed.
 
         Raises:
-            Unreduced: no window of the graph fails by itself.
+            Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph's values cannot be had.
         """
         while True:
@@ -237,7 +237,7 @@ class Routes:
             try:
                 return self._search(case).run(self._rated(case))
             except (Unreduced, Unanswered) as end:
-                case.survey.close()  # before another is held: each holds the whole script
+                case.survey.close()  # before the next call is held: each held child keeps the whole script in memory
                 if case.otherwise is None:
                     raise
                 if isinstance(end, Unanswered):
@@ -272,7 +272,7 @@ class Routes:
         return SurveyedScript(self.triage.surveys, case, passes_needed(self.report.failure.reproducibility))
 
     def _tried(self, what: str, route: Callable[[], T]) -> T:
-        """Take a route, and note how it ended."""
+        """Try a route, and note how it ended."""
         begun, outcome = time.monotonic(), "cut short"
         try:
             end = route()
@@ -303,7 +303,7 @@ class Routes:
 
 
 def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
-    """What was compared in graphs, and what neither that nor the ``exact`` runs could look at."""
+    """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
     known = Checked(**checked.model_dump(exclude={"state"}))
     known.not_compared += [*(checked.state if exact.aside else ()), *exact.not_compared]
     return known

@@ -1,7 +1,7 @@
-"""The steps of a job at the Python level: rerun → reduce the script → climb the ladder → emit.
+"""From a failing script to a repro that is not verified yet, at the script level: rerun → reduce → blame → emit.
 
-Taken where a script fails only when compiled, but none of its graphs does so by itself, and where a graph that does cannot be
-written in public names.
+Used where a script fails only when compiled but none of its graphs fails in isolation, and where the failing graph
+cannot be written in public names.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ STAGE = re.compile(
     r"|^(super|__init__|print|range|len|clone|detach)$"
 )
 FINISH_SECONDS = 60.0
-"""Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
+"""Seconds reserved at the end of the budget to write and verify the smallest script so far."""
 REFERENCE = "'eager'"
-"""A backend that a script compares others with; it is to blame only where it is the only one."""
+"""The backend that scripts compare others with; it counts as the backend only where it is the only one."""
 LATER_CALL = "a later call of compiled code than the one it was compiled for"
 OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
-"""Entries to the compiler that take the backend first, before there is a function."""
+"""Entries to the compiler whose first argument is the backend, not the function."""
 
 
 @dataclass(frozen=True)
 class MadeScript:
-    """A script that was made of a failing graph (`call_sequence`), to be reduced in the place of the user's.
+    """A script made from a failing graph (`call_sequence`), reduced in place of the user's.
 
-    ``module`` and ``source`` say where the graph comes from, ``original`` is the user's script, for the diagnosis.
+    ``module`` and ``source``: the origin of the graph. ``original``: the user's script, for the diagnosis.
     """
 
     text: str
@@ -66,7 +66,7 @@ class MadeScript:
 
 
 class PythonLevel:
-    """One script whose failure no graph carries: the user's, or one that was ``made``."""
+    """The search at the script level: reduces the user's script, or one that was ``made`` from a graph."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class PythonLevel:
         self._report = journal.report
         self._rerun = Rerun(executor, script)
         self.patient: Patient | None = None
-        """What can be diagnosed, once there is a repro."""
+        """The patient to diagnose, once there is a repro."""
 
     def repro(self, otherwise: Settled) -> Repro | None:
-        """Reduce the script and write its repro; None where ``otherwise`` is the verdict after all.
+        """Reduce the script and write its repro; None where ``otherwise`` stays the verdict.
 
-        That is so where the script does not fail when it is run without our hooks. Where its own check is in dispute, that
-        check must fail on eager's own kernels too (``aot_eager`` computes with them), and not measure time: then no
-        tolerance is in question.
+        It stays where the script does not fail without our hooks. A script whose own check is in dispute gets a repro
+        only if that check fails on eager's kernels too (``aot_eager``) and does not measure time: then it is not a
+        matter of tolerance.
         """
         announced = self._report.failure.kind if self._report.failure is not None else None
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
@@ -100,7 +100,7 @@ class PythonLevel:
             except (SyntaxError, UnicodeDecodeError):
                 return None
             target, outcome = self._rerun.failure(script.text)
-            # What took longer than it may is no hang, unless a run was seen to stand still.
+            # A timeout alone is not a hang: the watchdog must have seen the stack stand still.
             is_late = target is not None and target.kind is Kind.HANG and not self._rerun.hangs
             if target is None or is_late or not self._rerun.ends_well(script.text):
                 return None
@@ -114,7 +114,7 @@ class PythonLevel:
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
         if disputed and names_clock(reduced.text):
-            self._report.reduction, self._report.also_seen = None, []  # of a failure that is none
+            self._report.reduction, self._report.also_seen = None, []  # there is no failure for them to describe
             return None
         self.patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(FINISH_SECONDS):
@@ -134,9 +134,9 @@ class PythonLevel:
         return [fails and self._needs_earlier_calls(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
 
     def _needs_earlier_calls(self, text: str) -> bool:
-        """Whether a script that was made of several calls passes where its last statement uses nothing compiled for others.
+        """Whether a script made of several calls passes once its last statement compiles anew.
 
-        Else what its check sees may be rounding.
+        If it fails then too, its check may only see rounding.
         """
         if self._made is None:
             return True
@@ -144,7 +144,7 @@ class PythonLevel:
         return signature is None and outcome.ending is Ending.SAME
 
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
-        """What is diagnosed; a failure that does not always show is gone after several passes in a row."""
+        """The patient to diagnose; a flaky failure counts as gone only after several passes in a row."""
         repeats = passes_needed(rate)
         by_itself = RerunScript(self._rerun, self._script, self._args, repeats)
         original = self._made.original if self._made is not None else by_itself
@@ -211,7 +211,7 @@ class PythonLevel:
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
 
     def _source(self, statement: str) -> Source | None:
-        """Where a statement of the reduced script stands in the user's, if it stands there as it is."""
+        """The line of the user's script that is equal to a statement of the reduced one, if there is one."""
         for number, line in enumerate(self._script.read_text("utf-8-sig").splitlines(), 1):
             if line.strip() == statement.strip():
                 return Source(file=self._script.name, line=number, code=line.strip())
@@ -233,14 +233,17 @@ class PythonLevel:
         return repro
 
     def _keeps_its_promise(self, repro: Repro) -> bool:
-        """Whether a way of writing the repro works in a warm child, before clean processes have the last word."""
+        """Whether a form of the repro fails as it should in a warm child: a check before clean processes decide."""
         _, outcome = self._rerun.failure(repro.source)
         assert self._report.failure is not None
         return has_shown_it(outcome.exception, telltale(self._report.failure)) and self._rerun.ends_well(repro.source)
 
 
 def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
-    """Whether a repro ended with status 1 for its failure: by itself, or by the error whose telltale words it looks for."""
+    """Whether a repro ended as its failure demands: by an exit of its own, or by an error with the telltale words.
+
+    Exit status 125 means that the repro could not run.
+    """
     if error is None:
         return False
     if error.type == "SystemExit":
@@ -249,7 +252,7 @@ def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
 
 
 def backend_of(text: str) -> str | None:
-    """The backend that a script compiles with, as source text; None where it names none, or several beside the reference."""
+    """The backend that a script compiles with, as source text; None if it names none, or several but `REFERENCE`."""
     tree = ast.parse(text)
     names = imported(tree)
     calls = {call.func: call for call in ast.walk(tree) if isinstance(call, ast.Call)}
@@ -266,7 +269,10 @@ def backend_of(text: str) -> str | None:
 
 
 def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = False) -> set[str | None]:
-    """What an entry to the compiler is told to use: nothing as a plain decorator, in a loop any backend that the script spells out."""
+    """The backends that an entry to the compiler is given, as source text; None for the default.
+
+    For a loop variable or an argument: every backend that the script spells out.
+    """
     words = [word.value for word in call.keywords if word.arg == "backend"] if call is not None else []
     if call is not None and comes_first:
         words += call.args[:1]
@@ -280,7 +286,7 @@ def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = Fa
 
 
 def together(text: str, circumstances: Sequence[str]) -> str:
-    """The calls and decorators that a reduced script is made of, in words, less those that only set the stage; and what is special."""
+    """The calls and decorators of a reduced script, without mere setup (`STAGE`), and its ``circumstances``."""
     tree = ast.parse(text)
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}

@@ -1,7 +1,8 @@
-"""A script with a fault between graphs and one in a graph: each gets a repro, and the one that a user meets first is the job's.
+"""Gives a repro to a fault in a graph of a script that has a fault between graphs too.
 
-The fault between graphs comes first in time, since its trials compile no kernel. The graph's is reduced behind it, as a job within the job,
-and takes its place where the script comes to it in an earlier call, or where the first one has no repro.
+The fault between graphs is reduced first, since its trials compile no kernel. The graph's follows, as a job within the
+job. It becomes the job's own failure if the script reaches it in an earlier call, or if the first fault has no verified
+repro.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from minimizer.sink import REPROS
 from minimizer.vocabulary import Step
 
 LEAST_SECONDS = 180.0
-"""What it may take to see and reduce the graph's fault, however quickly the first one had its repro."""
+"""Least seconds to survey and reduce the graph's fault, however quickly the first one had its repro."""
 SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
 
 
 def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
-    """Whether a graph is wrong besides, where the job's fault is one that no graph shows; reduce that one too, in the time that is left."""
+    """Survey the graphs of a script whose fault lies between graphs; reduce one that fails too, if there is time."""
     journal, report = routes.journal, routes.report
     triage = Triage(routes.triage.surveys, on_note=journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
     with follow_up.adding(Step.FURTHER, least=LEAST_SECONDS):
@@ -38,7 +39,7 @@ def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
 
 
 class _Second:
-    """The failing call of a graph, beside a fault between graphs."""
+    """The failing call of a graph, in a script that has a fault between graphs too."""
 
     def __init__(self, case: Case, triage: Triage, routes: Routes, follow_up: FollowUp) -> None:
         self._case, self._triage, self._routes, self._follow_up = case, triage, routes, follow_up
@@ -48,7 +49,7 @@ class _Second:
         self._inner.redact, self._inner.guard = self._journal.redact, self._journal.watch_owner
 
     def reduce(self) -> None:
-        """Reduce it, and tell of it as it deserves: a repro that holds, or that it fails too."""
+        """Reduce it, and report it: as the job's failure, as ``repro-2.py``, or without a repro as also seen."""
         self._journal.progress(message=f"a compiled graph fails by itself too ({self._case.signature.kind})")
         repro = None
         try:
@@ -64,7 +65,7 @@ class _Second:
             self._stand_behind(repro)
 
     def _verified(self) -> str | None:
-        """The text of a repro of it that holds in clean processes; None where there is none."""
+        """The text of its repro, verified in clean processes; None if there is none."""
         routes = replace(self._routes, triage=self._triage, journal=self._inner, tried=[])
         follow_up = replace(self._follow_up, journal=self._inner)
         made = routes.follow(self._case)
@@ -81,7 +82,7 @@ class _Second:
 
     @property
     def _is_first(self) -> bool:
-        """Whether a user meets it before the fault between graphs."""
+        """Whether the script reaches it before the fault between graphs, or that one has no verified repro."""
         found, case = self._routes.exact.found, self._case
         verification = self._report.verification
         if found is None or verification is None or not verification.holds:
@@ -90,7 +91,7 @@ class _Second:
         return call is not None and call < found.call
 
     def _mention(self) -> None:
-        """That a graph fails too, without a repro."""
+        """Report that a graph fails too, without a repro."""
         said = self._case.message.splitlines()[0][:300] if self._case.message else ""
         self._report.also_seen.append(
             AlsoSeen(
@@ -105,7 +106,7 @@ class _Second:
     def _stand_behind(self, repro: str) -> None:
         second = self._inner.report
         self._journal.show(SECOND_FILE, called(repro, SECOND_FILE).encode())
-        if ARCHIVE in self._aside.artifacts:  # it needs values that no text can give
+        if ARCHIVE in self._aside.artifacts:  # the repro needs a data file
             self._journal.show(SECOND_ARCHIVE, self._aside.artifacts[ARCHIVE])
         self._tell_of(second.failure, second.culprits)
         self._journal.keep()
@@ -129,7 +130,7 @@ class _Second:
         self._journal.decide()
 
     def _tell_of(self, failure: Failure | None, culprits: list[Culprit]) -> None:
-        """Name the fault that is not the job's: what it is, and its repro."""
+        """Add the fault that is not the job's own to the report: its failure and its repro."""
         assert failure is not None
         self._report.also_seen.append(
             AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message or "")

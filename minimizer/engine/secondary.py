@@ -1,8 +1,8 @@
-"""The other culprits of a script: what else fails alone once the first one has its repro gets one of its own, if time is left.
+"""Secondary culprits: every other region that fails in isolation gets a repro too, budget permitting.
 
-One fault is one entry, wherever it shows: first every equal place is asked for the first culprit, which then says where else it is
-and where it is not. What fails beside those places is another fault. Two places hold the same one, too, if what is left of them is the
-same program but for the values it is given.
+One fault is one entry, however many places show it. First, all places with the operators of the first culprit are
+tried, and its entry lists those that fail and those that do not. A failure outside of them is another fault, unless it
+reduces to the first culprit's program (input values aside).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from minimizer.report.model import Culprit, Report, Reproducibility
 from minimizer.vocabulary import Kind
 
 MOST = 3
-"""Repros of one script, the first one included."""
+"""Most repros of one script, the first one included."""
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 
 
 @dataclass(frozen=True)
 class Found:
-    """The culprit that has its repro: the case, the graph it was found in, where, and the minimal program.
+    """The first culprit: its case, the graph it was found in, its place there, and its minimal program.
 
-    ``program`` has gradients if they are at fault, or if the script wants them: what else is wrong may be one.
+    ``program`` has gradients if they are at fault or the script wants them: a further fault may be in one.
     """
 
     case: Case
@@ -53,7 +53,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Further:
-    """Another culprit: its minimal program, how that fails, and where its nodes still had their modules and lines."""
+    """A secondary culprit: its minimal program, the outcome of that, and its window with modules and lines."""
 
     program: Program
     outcome: Outcome
@@ -63,15 +63,22 @@ class Further:
 def write_further(
     found: Found, suspects: Sequence[Region], *, surveys: Surveys, place: Place, journal: Journal, jobs: int
 ) -> None:
-    """Say where else the first culprit is; reduce, write and verify ``repro-2.py`` and so on for what else fails.
+    """List the other places of the first culprit; write and verify ``repro-2.py`` and so on for other failing regions.
 
     A repro that does not hold is not kept.
-    ``suspects``: regions of the graph that are known to fail by themselves, beside those that localizing has found.
+
+    Args:
+        found: the first culprit.
+        suspects: regions known to fail in isolation, in addition to those that localization found.
+        surveys: runs the script once more, for modules that share the graph.
+        place: the sandbox, interpreter and folders.
+        journal: the job's record, whose report is filled in.
+        jobs: trials in parallel.
     """
     case = found.case
     if case.otherwise is not None or case.tolerance is not None or not is_public(found.program):
-        # Where rounding is amplified, or the script's own tolerance counts, healthy windows differ too; and a transform that
-        # was entered and not left fails in ways of its own.
+        # Healthy windows differ too where rounding is amplified or the script's own tolerance counts. A window that
+        # enters a transform and does not leave it fails for that reason.
         return
     _Further(found, place, journal, jobs).run(suspects, surveys)
 
@@ -83,7 +90,7 @@ class _Further:
         self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
 
     def run(self, suspects: Sequence[Region], surveys: Surveys) -> None:
-        """Every step in order; each leaves what it found in the report."""
+        """Take every step in order; each writes its findings to the report."""
         found = self._found
         equal = self._equal()
         self._ask_instances(surveys)
@@ -107,12 +114,12 @@ class _Further:
                 return
 
     def _equal(self) -> tuple[Region, ...]:
-        """The places in the graph where the same operators fail; they are said to be the same fault."""
+        """The places in the graph where the same operators fail; they count as the same fault."""
         found, journal = self._found, self._journal
         kinds = {accepted.kind for accepted in found.oracle.accepts}
         if (
             Kind.HANG in kinds or found.oracle.sequential is not None
-        ):  # each would have to be awaited, or asked many times
+        ):  # each trial of a hang runs into a timeout, and a flaky failure needs many
             return ()
         half = journal.clock.spare / 2
         equal = equal_windows(
@@ -125,7 +132,7 @@ class _Further:
         return equal.wrong
 
     def _ask_instances(self, surveys: Surveys) -> None:
-        """Which of the equal modules that share the graph fail: a run of the script tells, where one of a list was compiled."""
+        """Rerun the script to see which of the equal modules that share the graph fail; only for a module of a list."""
         case, rate = self._found.case, self._journal.report.failure
         is_one_of_many = re.search(r"(^|\.)\d+(\.|$)", case.instance) is not None
         is_steady = rate is not None and rate.reproducibility.failed == rate.reproducibility.runs
@@ -146,9 +153,9 @@ class _Further:
 
 
 def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
-    """The other regions that fail by themselves, one entry for those that are equal but for their place.
+    """The other regions that fail in isolation, one entry for those that are equal but for their place.
 
-    Those that are equal to the culprit's own are said with it.
+    Those equal to the culprit's own region are listed in the culprit's ``instances``.
     """
     families: dict[tuple[str, str, int], list[Region]] = {}
     for root in located.roots:
@@ -175,7 +182,7 @@ def _holds(root: Region, culprit: Culprit) -> bool:
 
 
 def _fold(report: Report, region: Region) -> None:
-    """Take a region in which the first culprit's fault was found out of the entries that were only known to fail."""
+    """List a region with the first culprit, whose fault it holds, and not among the unexplained failing regions."""
     first, *rest = report.culprits
     for known in [culprit for culprit in rest if culprit.what == OTHER_ROOT]:
         holders = known.instances.wrong if known.instances is not None else [known.module]
@@ -192,7 +199,7 @@ def _fold(report: Report, region: Region) -> None:
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:
-    """Whether the culprit has a repro of this name now."""
+    """Write and verify the repro of a culprit under this name; True if it holds."""
     report = journal.report
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
     repro = _repro(other, culprit, name, found, journal)
@@ -239,7 +246,7 @@ def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: J
 
 
 def _is_holder(known: Culprit, culprit: Culprit) -> bool:
-    """Whether what was known only as a failing module is this culprit's; what has nodes or operators is known by them."""
+    """Whether an entry that names only a failing module, without nodes or operators, is the module of this culprit."""
     is_module = bool(known.module) and not known.nodes and not known.ops
     return is_module and f"{culprit.module}.".startswith(f"{known.module}.")
 
@@ -255,14 +262,22 @@ def further(
     reduce: Callable[[Program, Oracle], Program],
     tell: Callable[[str], None] = lambda message: None,
 ) -> Iterator[Further | Region]:
-    """Culprits beside the one that ``reduced`` shows, in execution order, each with a fault of its own.
+    """Culprits other than the one that ``reduced`` shows, in execution order, each with a fault of its own.
 
-    A region comes instead where what is left of it is the first culprit once more. ``program`` is the graph that was localized, and
-    ``same`` are the places in it that are known to hold the first culprit's fault: what is around them is looked at. ``reduce`` gets a
-    failing window, and the oracle that knows its way to fail.
+    Yields a region instead of a culprit where it reduces to the first culprit's program.
+
+    Args:
+        program: the graph that was localized.
+        located: the result of localizing the first culprit in it.
+        reduced: the first culprit's minimal program.
+        oracle: judges the windows.
+        suspects: further regions known to fail in isolation.
+        same: places known to hold the first culprit's fault; the nodes around them are tried.
+        reduce: reduces a failing window, with an oracle that accepts its failure.
+        tell: receives progress messages.
     """
     by_itself = any(layer.verdict == "bad" for layer in located.layers)
-    roots = located.roots if by_itself else ()  # what only fails together with its neighbours is no place to look again
+    roots = located.roots if by_itself else ()  # not regions that fail only together with their neighbours
     own = _holder(program, roots, reduced)
     cutter = Cutter(program)
     first, known = _form(reduced), {_form(reduced), _form(cutter.cut(own.start, own.stop))}
@@ -302,14 +317,14 @@ def _holder(program: Program, roots: Sequence[Region], reduced: Program) -> Regi
 
 
 def _around(program: Program, region: Region, reduced: Program) -> list[Region]:
-    """What of a region lies before and behind the culprit found in it."""
+    """The parts of a region before and after the culprit found in it."""
     first, stop = _span(program, reduced)
     parts = [replace(region, stop=first), replace(region, start=stop)]
     return [part for part in parts if part.size > 0]
 
 
 def _beside(region: Region, same: Sequence[Region]) -> Iterator[Region]:
-    """What of a region lies between places that are known; the region itself where none is in it."""
+    """The parts of a region outside of the known places; the whole region if it holds none."""
     start = region.start
     for place in sorted(same, key=lambda place: place.start):
         if region.start <= place.start and place.stop <= region.stop and place.start >= start:
@@ -321,7 +336,7 @@ def _beside(region: Region, same: Sequence[Region]) -> Iterator[Region]:
 
 
 def _span(program: Program, reduced: Program) -> tuple[int, int]:
-    """From where to where in the program the nodes lie that are left of it."""
+    """(start, stop) in the program of the nodes that remain in ``reduced``; the whole program if none do."""
     left = {node.name for node in reduced.nodes}
     places = [index for index, node in enumerate(program.nodes) if node.name in left]
     return (places[0], places[-1] + 1) if places else (0, len(program.nodes))

@@ -1,4 +1,5 @@
-"""Faults of Dynamo between graphs: a script is run with the compiler and without, on eager's own kernels, and must see the same.
+"""Finds faults of Dynamo between graphs: with and without the compiler, on eager's kernels, a script must see the same.
 
-Side effects lost, stale guards, leaked modes, another order, hooks that do not run: no graph shows them, and no tolerance is in question.
+Lost side effects, stale guards, leaked modes, reordered containers, skipped hooks: no graph shows these, and since both
+runs use the same kernels, no tolerance is involved.
 """

@@ -1,4 +1,4 @@
-"""What differs, as Python that a reader can run: an expression, and what it is without the compiler."""
+"""Assertions for a difference of exact runs: a Python expression, and its value without the compiler."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from minimizer.engine.between.difference import Change
 
 OUT = "out"
-"""The name that a repro gives to what its last call returns."""
+"""The name in a repro for the result of its last call."""
 LINE = 88
-"""How long an assertion may become by telling what was expected: it stands in its condition already."""
+"""Most characters of an assertion whose message repeats the expected value, which its condition states already."""
 LONGEST = 160
 FLAGS = ("True", "False")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """``expression`` is ``expected`` without the compiler, and ``actual`` with it; all three are Python."""
+    """An expression, its ``expected`` value without the compiler and its ``actual`` one with it, as Python source."""
 
     expression: str
     expected: str
@@ -34,7 +34,7 @@ class Claim:
 
     @property
     def statement(self) -> str:
-        """The assertion. Its message says what is there."""
+        """The ``assert`` statement; its message shows the actual value."""
         message = ast.JoinedStr(
             values=[
                 ast.Constant(value=f"expected {self.expected}, actual "),
@@ -49,7 +49,7 @@ class Claim:
 
 
 def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:
-    """What can be asserted of changes that a script sees at its end, what a reader understands best first."""
+    """Claims about changes that a script sees at its end, the easiest to read first."""
     for change in sorted(changes, key=lambda c: c.rank):
         path = python_path(change.path)
         if path is None:
@@ -61,7 +61,7 @@ def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:
 
 
 def python_path(path: str) -> str | None:
-    """A path of the walk as an expression at the end of the script; None where nothing there leads to it."""
+    """A path of the walk, as an expression valid at the end of the script; None if it cannot be reached from there."""
     path = path.replace(".__wrapped__", "")
     if "<" in path or path.startswith(("result", "args[", "kwargs[", "compiled")) or path == "raised":
         return None
@@ -124,7 +124,7 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
         yield Claim(f"list({path})", one, two)
         return
     if is_dict and _sorted(one) == _sorted(two):
-        return  # of the order, which the keys say
+        return  # only the order differs, which the claim about the keys covers
     kind = change.kind
     if kind in ("deque", "tuple", "set", "frozenset"):
         yield Claim(f"list({path})" if kind in ("deque", "tuple") else f"set({path})", one, two)
@@ -133,7 +133,7 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
 
 
 def _of_one_element(path: str, one: str, two: str) -> Iterator[Claim]:
-    """The first element of two tensors that differs, where all of them are too many to tell."""
+    """A claim about the first element that differs between two tensors too large to write out."""
     place: list[int] = []
     expected, actual = _literal(one), _literal(two)
     while isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):

@@ -1,4 +1,4 @@
-"""The line of the user's script that is at fault, by what is left of it: nodes of a reduced script keep their lines."""
+"""Finds the line at fault in the user's script, from the reduced one, whose nodes keep their line numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def culprit_line(tree: ast.Module, what: str) -> int | None:
-    """The line that changes ``what`` in a function that is compiled, or else the first that such a function still has."""
+    """The line inside a function that changes ``what``; else the first line left in a function, compiled ones first.
+
+    None if no function has a body left.
+    """
     statements = list(_inside_functions(tree))
     name = what.rpartition(".")[2]
     changing = [s for s in statements if name.isidentifier() and _changes(s, name)]
@@ -43,7 +46,7 @@ def _changes(statement: ast.stmt, name: str) -> bool:
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement gives something this name: what changes it afterwards is more to blame."""
+    """Whether a statement binds this name: a later one that changes it is more to blame."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in [t, *getattr(t, "elts", ())])
 

@@ -12,19 +12,19 @@ from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 ABSENT: Entry = {}
 STATE_FIELDS = ("items", "keys", "length", "attributes", "value", "state", "maxlen", "code")
 WEAK_FIELDS = {"order"}
-"""What alone is no evidence: in which order attributes were set."""
+"""Fields whose difference alone is no evidence: the order in which attributes were set."""
 _PARENT = re.compile(r"^(?:list\((?P<keyed>.*)\)\[\d+\]|(?P<front>.*?)(?:\.[\w<>]+|\[[^\[\]]*\]))$")
 NUMBERS = {"values", "items", "value", "norm", "lean"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
 LEGAL, LEGAL_LOW = 1e-5, 3e-2
-"""How far apart two correct ways of rounding may be, relative to the largest number: in float32, and where a lower precision is about."""
+"""Bounds on legal rounding, relative to the largest number: in float32, and where a lower precision is in use."""
 LOW = re.compile(r"bfloat16|float16|float8")
 ROOTS = ("result", "args[", "kwargs[", "compiled")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is otherwise with the compiler. A side on which it is not there is empty."""
+    """A path whose entry differs with the compiler; the entry is empty on a side that lacks the object."""
 
     path: str
     eager: Entry
@@ -32,13 +32,13 @@ class Change:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What of it differs."""
+        """The names of all fields that differ."""
         names = dict.fromkeys([*self.eager, *self.compiled])
         return tuple(name for name in names if self.eager.get(name) != self.compiled.get(name))
 
     @property
     def field(self) -> str:
-        """What of it differs, in one word."""
+        """The most telling field that differs; ``presence`` if the object exists on one side only."""
         fields = self.fields
         if not self.eager or not self.compiled:
             return "presence"
@@ -46,12 +46,12 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """The type of what differs."""
+        """The type of the object that differs; ``alias`` for an entry without one."""
         return (self.eager or self.compiled).get("type", "alias")
 
     @property
     def is_evidence(self) -> bool:
-        """Whether it says something of what the script does; Dynamo itself starts the random streams of a GPU."""
+        """Whether it is evidence: not for `WEAK_FIELDS` or the random streams of a GPU, which Dynamo itself starts."""
         is_of_gpu = self.kind == "stream" and self.field == "presence"
         return not is_of_gpu and not set(self.fields) <= WEAK_FIELDS
 
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Smaller is better to name: what a script holds before what a call returns, short paths before long ones."""
+        """Order of preference for naming it, smallest first: the script's state before results, short paths first."""
         place = 5 if self.path.startswith(ROOTS) else 0
         if self.kind == "process":
             place = 1
@@ -77,12 +77,12 @@ class Change:
 
     @property
     def is_value(self) -> bool:
-        """Whether it is one of numbers: in a tensor, or in a Python float."""
+        """Whether only numbers differ: those of a tensor, or a Python float."""
         return set(self.fields) <= NUMBERS and self.rounding is not None
 
     @property
     def rounding(self) -> float | None:
-        """How far apart the numbers are, relative to the largest; None where there are none to compare."""
+        """The largest difference of the numbers, relative to the largest number; None if there are none to compare."""
         if "norm" in self.eager and "norm" in self.compiled:
             sides = [_numbers(f"{side['norm']} {side.get('lean', '')}") for side in (self.eager, self.compiled)]
             return _apart(*sides) if len(sides[0]) == len(sides[1]) else None
@@ -97,22 +97,22 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two runs part: the look, and all that differs there."""
+    """The first look at which two runs differ, and all changes there."""
 
     look: Look
     changes: tuple[Change, ...]
     before: Look | None
-    """The look of the same sort before it, which differs in nothing."""
+    """The previous look of the same sort (full or not), at which nothing differs."""
     index: int = 0
 
     @property
     def first(self) -> Change:
-        """The one to name."""
+        """The change to name in the report."""
         return min(self.changes, key=lambda change: change.rank)
 
     @property
     def is_of_state(self) -> bool:
-        """Whether anything but numbers differs."""
+        """Whether anything but numbers and the results of calls differs."""
         return any(not change.is_value and not change.is_result for change in self.changes)
 
     @property
@@ -121,15 +121,15 @@ class Difference:
 
 
 class Noise:
-    """What differs between two runs without the compiler, by path."""
+    """The paths that differ between two runs without the compiler, and so are no evidence."""
 
     def __init__(self) -> None:
         self._paths: set[str] = set()
         self.ends_at: int | None = None
-        """The look from which on the two runs do not even have the same moments."""
+        """Index of the look from which on two such runs do not even have the same moments."""
 
     def learn(self, one: ExactLog, two: ExactLog) -> None:
-        """Compare two runs."""
+        """Add all paths that differ between two runs without the compiler."""
         for index, (first, second) in enumerate(zip_longest(one.states(), two.states())):
             if first is None or second is None or first[0].moment != second[0].moment:
                 self.ends_at = index if self.ends_at is None else min(self.ends_at, index)
@@ -137,13 +137,13 @@ class Noise:
             self._paths.update(change.path for change in _changes(first[1], second[1]))
 
     def without_moments(self) -> Noise:
-        """The same for scripts that are smaller, and so have other moments."""
+        """The same noise for smaller scripts, which have other moments: without `ends_at`."""
         noise = Noise()
         noise._paths = self._paths
         return noise
 
     def covers(self, path: str) -> bool:
-        """Whether something is noise: itself, or what it is a part of."""
+        """Whether a path, or one that contains it, is noise."""
         return any(place in self._paths for place in _upwards(path))
 
     def __len__(self) -> int:
@@ -151,9 +151,9 @@ class Noise:
 
 
 def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) -> Difference | None:
-    """The first look at which two runs differ; None where they never do.
+    """The first look at which two runs differ; None if they do not, or if the difference is no evidence.
 
-    Where one has a moment that the other has not, they have parted before, unseen; that is no evidence.
+    If one run has a moment that the other lacks, they diverged earlier, unseen: that is no evidence.
     """
     noise = noise if noise is not None else Noise()
     before: dict[bool, Look | None] = {True: None, False: None}
@@ -162,9 +162,9 @@ def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = 
             return None
         changes = tuple(c for c in _changes(first[1], second[1]) if c.is_evidence and not noise.covers(c.path))
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
-            return None  # Dynamo refuses something, and says so: no silent fault
+            return None  # Dynamo raises an error of its own: not a silent fault
         if any(c.is_value and (c.rounding or 0.0) <= _legal(first[1], changes) for c in changes):
-            return None  # one of them was rounded otherwise, and all behind it may follow from that
+            return None  # one of the values was rounded differently, and the other changes may follow from that
         if changes:
             return Difference(second[0], changes, before[second[0].full], index)
         before[second[0].full] = second[0]
@@ -172,13 +172,13 @@ def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = 
 
 
 def difference_at_end(eager: ExactLog, compiled: ExactLog) -> tuple[Change, ...]:
-    """What differs in all that two runs see at the end of the script."""
+    """All changes between two runs at the end of the script."""
     ends = [next((state for look, state in log.states() if look.event == "end"), {}) for log in (eager, compiled)]
     return tuple(_changes(*ends))
 
 
 def states_at(log: ExactLog, index: int) -> dict[str, Entry]:
-    """What was seen at a look."""
+    """All that was seen at the look with this index, by path."""
     for place, (_, state) in enumerate(log.states()):
         if place == index:
             return state
@@ -212,7 +212,7 @@ def _apart(one: list[float], two: list[float]) -> float:
 
 
 def _upwards(path: str) -> Iterator[str]:
-    """A path, and those of what it is a part of."""
+    """A path, then the path of each object that contains it."""
     while path:
         yield path
         found = _PARENT.match(path)

@@ -1,8 +1,9 @@
-"""Exact runs of one script, with the compiler and without: the first call at which they differ, confirmed, or nothing.
+"""Exact runs of one script, with the compiler and without: the first call at which they differ, once it is confirmed.
 
-Both run eager's own kernels, so all that can be seen must be equal to the bit. Looks are sparse at first (calls 1, 2, 4, 8 …), and dense
-only where the runs differ. What differs between two runs without the compiler is no evidence, and a difference counts only where it goes
-when one call, or a stretch of calls, is run without the compiler and all others as they were.
+Both run eager's own kernels, so all that a script can see must be equal to the bit. Looks are sparse at first (calls 1,
+2, 4, 8 …), and dense only where the runs differ. What differs between two runs without the compiler is noise. A
+difference is confirmed if it goes away when one call, or a stretch of calls, runs without the compiler and all others
+as before.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)
-"""All calls without the compiler."""
+"""(first, last) call to run without the compiler, numbered from 1: here all of them."""
 MOST_ROUNDS = 8
-"""How often the calls are looked at more closely at which runs part."""
+"""Most rounds of denser looks around the first difference."""
 DENSE = 48
-"""Calls and backwards around which everything is looked at in one run."""
+"""Most calls and backwards, roughly, with a full look before and after them in one run."""
 READS_COMPILER = re.compile(
     r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
     r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$|^weakref\.(ref|finalize|proxy)$"
     r"|\.(max_)?memory_(allocated|reserved|stats|summary|usage|snapshot)$|\.mem_get_info$"
 )
-"""What says how compilation went, what it left behind, or how much memory is in use: a script that reads it sees the compiler. Counters are
-silenced."""
+"""Names that reveal the compiler to a script: how compilation went, what it left behind, how much memory is in use.
+Dynamo's counters are not among them, since the exact runs silence those."""
 STANCE = "set_stance"
 
 
@@ -40,8 +41,8 @@ STANCE = "set_stance"
 class Found:
     """A confirmed difference.
 
-    ``call``: the call that is to blame, ``until`` the last one that had to run without the compiler with it. ``eager`` and ``compiled``:
-    the logs in which it was seen.
+    ``call``: the call to blame. ``until``: the last call that had to run without the compiler together with it.
+    ``eager`` and ``compiled``: the logs that show the difference.
     """
 
     difference: Difference
@@ -52,13 +53,13 @@ class Found:
     noise: Noise
     is_cured_by_reset: bool = False
     is_reused: bool = False
-    """Whether the call ran code that was compiled for an earlier one."""
+    """Whether the call reused code that was compiled for an earlier one."""
     cured_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the exact runs say: a difference that is confirmed, or the reason why they say nothing; neither where both runs see the same."""
+    """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both see the same."""
 
     found: Found | None = None
     aside: str = ""
@@ -68,14 +69,14 @@ class Answer:
 
 
 class ExactRuns:
-    """Runs scripts that take the user's file for their own."""
+    """Runs texts under the path of the user's script."""
 
     def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
         self._executor, self._path, self._timeout = executor, path, timeout
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
-        """Both runs of a script, and what follows from them."""
+        """Run a script with and without the compiler, and confirm a difference by further runs."""
         if why := reads_compiler(text):
             return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
@@ -119,7 +120,7 @@ class ExactRuns:
     def _confirmed(
         self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise
     ) -> Found | None:
-        """The call without which the difference goes, all others compiled as they were."""
+        """Find the call without which the difference goes away, all others compiled as before, if there is one."""
         last = _last_call(compiled, difference)
         if last == 0 or not self._shows_again(text, plan, difference, noise):
             return None
@@ -144,7 +145,7 @@ class ExactRuns:
         )
 
     def _shows_again(self, text: str, plan: dict[str, Any], difference: Difference, noise: Noise) -> bool:
-        """Whether two more runs part in the same way, each with the machine's shared folders to itself."""
+        """Whether two more runs differ in the same way, each with the machine's shared folders to itself."""
         eager, compiled = self._log(text, {**plan, "eager": ALL, "moved": True}), self._log(text, plan)
         if eager is None or compiled is None:
             return False
@@ -152,14 +153,14 @@ class ExactRuns:
         return again is not None and (again.index, again.first.path) == (difference.index, difference.first.path)
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
-        """Whether a compiled run with this change sees what eager sees at that look."""
+        """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
         log = self._log(text, {**plan, **change})
         if log is None:
             return False
         return _agrees(log, found.eager, found.difference, found.noise)
 
     def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
-        """What a script sees without the compiler and with it; None where one of the two does not end well."""
+        """The logs of a script without the compiler and with it; None if either run does not end well."""
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
         if (
             eager.ending is not Ending.SAME
@@ -197,7 +198,7 @@ def reads_compiler(text: str) -> str:
         if isinstance(node, ast.Attribute | ast.Name):
             name = full_name(node, names)
         elif isinstance(node, ast.Call) and full_name(node.func, names) == "gc.collect" and id(node) not in told:
-            name = "gc.get_count"  # of what it has found, the compiler's own is a part
+            name = "gc.get_count"  # its result counts the compiler's garbage too
         elif isinstance(node, ast.FunctionDef) and node.name == "__del__":
             return "the script says when an object is deleted (__del__), and the compiler may hold it for longer"
         if READS_COMPILER.search(name):
@@ -207,7 +208,7 @@ def reads_compiler(text: str) -> str:
 
 
 def unseen(log: ExactLog) -> tuple[str, ...]:
-    """What the looks left out."""
+    """The parts of a script's state that the looks left out, as sentences for the report."""
     told = []
     if log.truncated:
         told.append(f"between graphs, the walk over the script's objects stopped at {log.truncated[:200]}")
@@ -223,7 +224,7 @@ def unseen(log: ExactLog) -> tuple[str, ...]:
 
 
 def _between(difference: Difference) -> list[int] | None:
-    """Calls and backwards to look at more closely; None where nothing lies between this look and the one before."""
+    """Units (calls and backwards) to look at more closely; None if none lie between this look and the one before."""
     unit = difference.look.unit
     before = difference.before.unit if difference.look.full and difference.before is not None else 0
     start = max(1, before) if difference.look.full else max(1, unit - DENSE // 2)
@@ -235,7 +236,7 @@ def _between(difference: Difference) -> list[int] | None:
 
 
 def _last_call(log: ExactLog, difference: Difference) -> int:
-    """The number of the last call that had begun, and is not merely about to, when the difference was seen."""
+    """The number of the last call that had returned when the difference was seen; 0 if none had."""
     last = 0
     for index, look in enumerate(log.looks):
         if index > difference.index:
@@ -248,7 +249,10 @@ def _last_call(log: ExactLog, difference: Difference) -> int:
 def _is_cure(
     log: ExactLog, eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise, first: int
 ) -> bool:
-    """Whether a run in which calls from ``first`` on ran without the compiler was as compiled before, and is as eager at the difference."""
+    """Whether running calls from ``first`` on without the compiler cures the difference.
+
+    Such a run must see what the compiled one saw before those calls, and what eager sees at the difference.
+    """
     for index, (mine, theirs) in enumerate(zip(log.states(), compiled.states(), strict=False)):
         if mine[0].moment != theirs[0].moment:
             return False
@@ -260,7 +264,7 @@ def _is_cure(
 
 
 def _agrees(log: ExactLog, eager: ExactLog, difference: Difference, noise: Noise) -> bool:
-    """Whether a run sees at the difference what eager sees there, in all that differed."""
+    """Whether a run sees what eager sees at the difference, on every path that differed."""
     if len(log.looks) <= difference.index or log.looks[difference.index].moment != difference.look.moment:
         return False
     mine, theirs = states_at(log, difference.index), states_at(eager, difference.index)

@@ -1,4 +1,4 @@
-"""How a fault between graphs came about: by what differs, and by experiments on the script itself."""
+"""Names the mechanism of a fault between graphs, from the difference and from experiments on the script."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.report.model import Mechanism
 
 HOOKS = {"skip_nnmodule_hook_guards": False}
-"""A setting of Dynamo with which it looks at the hooks of modules before each call."""
+"""The Dynamo setting with which it guards on the hooks of modules."""
 
 
 def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
-    """The mechanism, the first that an experiment or the difference itself shows."""
+    """The first mechanism that the difference itself or an experiment shows."""
     difference = found.difference
     named = difference.first
     if any(change.path == "raised" for change in difference.changes):
@@ -41,7 +41,7 @@ def _plan(found: Found) -> dict[str, object]:
 
 
 def _moves_items(found: Found) -> bool:
-    """Whether the call changes what a container of the script's holds, without the compiler."""
+    """Whether the call changes the contents of a container of the script in eager."""
     states = {
         look.event.rpartition(" ")[2]: dict(state)
         for look, state in found.eager.states()
@@ -55,14 +55,14 @@ def _moves_items(found: Found) -> bool:
 
 
 def _is_data(change: Change) -> bool:
-    """Whether it is something that the script keeps, and not what a call gives back."""
+    """Whether it is state that the script keeps: not a result, exception, random stream or environment variable."""
     return (
         not change.is_result and not change.path.startswith("raised") and change.kind not in ("stream", "environment")
     )
 
 
 def _is_reordered(change: Change, found: Found) -> bool:
-    """Whether both sides have moved the same things, each otherwise."""
+    """Whether both sides hold the same items in another order, and the compiled call changed them."""
     name = "keys" if "keys" in change.fields else "items"
     one, two = _literal(change.eager.get(name, "")), _literal(change.compiled.get(name, ""))
     if not isinstance(one, list) or not isinstance(two, list) or sorted(map(repr, one)) != sorted(map(repr, two)):

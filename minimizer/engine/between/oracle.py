@@ -1,4 +1,4 @@
-"""The oracle of a reduction between graphs: is the same thing, of the same sort, otherwise with the compiler, at the same sort of moment?"""
+"""The oracle for faults between graphs: is a candidate's first difference of the same sort, at the same moment?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Mechanism
 
 CLOSE = list(range(1, 17))
-"""Calls and backwards around which everything is looked at: a candidate that needs more of them is refused until fewer do."""
+"""Calls and backwards with a full look around them: a candidate that shows its difference later is refused."""
 BUILT_IN = (
     "list",
     "dict",
@@ -36,13 +36,13 @@ BUILT_IN = (
     "process",
 )
 GUARDED: tuple[Mechanism, ...] = ("stale_guard", "missed_hook")
-"""Mechanisms by which code that was compiled for an earlier call is used again."""
+"""Mechanisms in which code compiled for an earlier call is reused wrongly."""
 Trait = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a candidate must show: at such a moment, one of these traits, and where a guard is missing in code that is used again."""
+    """Requirements on a candidate's first difference: event, one of these traits, reuse if a guard is missing."""
 
     event: str
     needs_reuse: bool
@@ -50,7 +50,7 @@ class Target:
 
     @staticmethod
     def of(found: Found, mechanism: Mechanism) -> Target:
-        """What a confirmed difference shows."""
+        """The target that a confirmed difference defines."""
         difference = found.difference
         tellable = [c for c in difference.changes if c.field != "state"] or difference.changes  # a state is a hash
         named = min(tellable, key=lambda change: change.rank)
@@ -59,7 +59,7 @@ class Target:
         return Target(difference.look.event, needs_reuse, frozenset(map(_trait, same_rank)))
 
     def is_met(self, difference: Difference | None) -> bool:
-        """Whether a candidate's first difference is of this sort."""
+        """Whether a candidate's first difference meets the requirements."""
         if difference is None or difference.look.event != self.event:
             return False
         if self.needs_reuse and difference.look.compiled > 0:
@@ -75,11 +75,11 @@ class ExactOracle:
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
         self._has_name = _has_name(found.eager, found.compiled)
-        """Whether the script's end has a name for what differs: then that of a candidate must have one too."""
+        """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._slowest = 0.0
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Which of the scripts show it."""
+        """Whether each of the scripts shows the fault."""
         eager = self._run([c.text for c in candidates], eager=ALL)
         rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME and outcome.exact is not None]
         rest = [i for i in rest if (log := eager[i].exact) is not None and log.calls > 0]
@@ -87,7 +87,7 @@ class ExactOracle:
         return [i in compiled and self._shows(eager[i], compiled[i]) for i in range(len(candidates))]
 
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
-        """What a script sees without the compiler and with it; None where one of the two does not end well."""
+        """The logs of a script without the compiler and with it; None if either run does not end well."""
         (eager,), (compiled,) = self._run([text], eager=ALL), self._run([text])
         if (
             eager.ending is not Ending.SAME
@@ -119,7 +119,7 @@ class ExactOracle:
 
 
 def _has_name(eager: ExactLog, compiled: ExactLog) -> bool:
-    """Whether something that differs at the script's end can be asserted there."""
+    """Whether a change at the script's end can be asserted there."""
     return next(claims(difference_at_end(eager, compiled)), None) is not None
 
 

@@ -1,6 +1,6 @@
-"""Further edits of a script whose fault lies between graphs: what a graph computes does not matter there, nor which object holds what.
+"""Passes for a script with a fault between graphs, where neither the computation nor the object structure matters.
 
-Each makes candidates that the oracle has to confirm; none has to be right.
+Each edit proposes candidates that the oracle has to confirm; none needs to preserve the script's meaning.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ONE = "torch.ones(1)"
 
 
 def objects(problem: Problem[Source]) -> None:
-    """Let objects give way to what they hold, and methods to what they do."""
+    """Replace objects by their attributes and calls of methods by their bodies, until no such edit is accepted."""
     while problem.first(_simpler_objects(problem.best), "objects"):
         pass
 
 
 def operations(problem: Problem[Source]) -> None:
-    """Let the least operation stand for all that is computed, and the smallest tensor for all that are made."""
+    """Replace computations by ``x + 1`` or a constant, tensors by ``torch.ones(1)``, until no edit is accepted."""
     while problem.first(_simpler_operations(problem.best), "operations"):
         pass
 
@@ -55,7 +55,7 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
-    """With the body of a method in the place of its only call, a statement: ``cache.put(k, v)``."""
+    """With the body of a method in place of its only call, where that is a statement: ``cache.put(k, v)``."""
     calls = [
         (statement, statement.value)
         for statement in source.statements
@@ -87,7 +87,7 @@ def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | No
 
 
 def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
-    """With the one attribute that an object holds in its place."""
+    """With the value of an object's only attribute in place of the object."""
     constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
     if constructor is None or len(made.body) != 1 or len(constructor.body) != 1:
         return None
@@ -109,7 +109,7 @@ def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
 
 
 def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
-    """With what a constructor sets as attributes of the class, where it needs no arguments."""
+    """With attributes of the class in place of a constructor that takes no arguments."""
     constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
     if constructor is None or len(constructor.args.args) != 1:
         return None
@@ -161,7 +161,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:
-    """With ``a = {...}`` where it is ``a, b, c = ...`` and only one of them is read."""
+    """With an assignment for each name that is read in place of ``a, b, c = ...``, where some are not."""
     target, value = assignment.targets[0], assignment.value
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
         return None
@@ -199,7 +199,7 @@ def _simpler_operations(source: Source) -> Iterator[Source | None]:
 
 
 def _simpler_branches(source: Source, choice: ast.IfExp, own: set[str]) -> Iterator[Source | None]:
-    """With a variable as it is on one side of a choice: what the two sides compute does not matter as long as they differ."""
+    """With a variable, or a variable plus one, as one branch of a choice: the branches only have to differ."""
     for branch in (choice.body, choice.orelse):
         for name in sorted({n.id for n in ast.walk(branch) if isinstance(n, ast.Name)} & own):
             yield source.edited({number_of(branch): lambda _, name=name: ast.Name(name, ast.Load())})  # type: ignore[misc]
@@ -220,7 +220,7 @@ def _plus_one(name: str) -> ast.BinOp:
 
 
 def renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
-    """A copy with expressions in the place of names."""
+    """A copy with expressions in place of names."""
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:

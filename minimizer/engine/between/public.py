@@ -1,4 +1,4 @@
-"""A script with Dynamo's backend ``eager`` at every entry to the compiler, as the repro of a fault between graphs has it."""
+"""Rewrites a script for the repro of a fault between graphs: backend ``eager`` at every entry to the compiler."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from minimizer.engine.user_script.syntax import full_name, imported
 CHOICES = ("backend", "mode", "options")
 ENTRY = "torch.compile"
 NAMES = ("f", "compiled")
-"""For what an entry returns, where the script has no name for it."""
+"""Names for the result of an entry to which the script gives none."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 INDENT, WIDTH = 4, 88
-"""How far a line of a repro is indented, and how long it may become: a longer one is wrapped, and nothing is won."""
+"""Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
 
 
 def on_eager(text: str) -> str:
-    """The script with ``backend="eager"`` in place of the backends, modes and options that it asks for."""
+    """The script with ``backend="eager"`` in place of its own backends, modes and options."""
     tree = ast.parse(text)
     names = imported(tree)
 
@@ -37,7 +37,7 @@ def on_eager(text: str) -> str:
 
 
 def with_word(entry: ast.AST, name: str, value: bool | str) -> ast.Call:
-    """An entry to the compiler, called or as a decorator, with an argument of this name."""
+    """An entry to the compiler, called or as a decorator, with this keyword argument set."""
     assert isinstance(entry, ast.expr)
     call = entry if isinstance(entry, ast.Call) else ast.Call(func=entry, args=[], keywords=[])
     call.keywords = [*(word for word in call.keywords if word.arg != name), ast.keyword(name, ast.Constant(value))]
@@ -45,7 +45,7 @@ def with_word(entry: ast.AST, name: str, value: bool | str) -> ast.Call:
 
 
 def named_entries(text: str) -> str:
-    """The script with ``f = torch.compile(...)`` before a statement that calls ``torch.compile(...)(x)`` in a loop, or in a line too long."""
+    """The script with ``f = torch.compile(...)`` before a loop or long line that calls ``torch.compile(...)(x)``."""
     tree = ast.parse(text)
     names = imported(tree)
     body: list[ast.stmt] = []

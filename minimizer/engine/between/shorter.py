@@ -1,6 +1,6 @@
-"""Further edits of a script whose fault lies between graphs: the same in fewer statements, as a person would write it.
+"""Passes that write a script with a fault between graphs in fewer statements, as a person would.
 
-Each makes candidates that the oracle has to confirm: where a name, a loop or a function is part of the fault, it stays.
+Each edit proposes candidates that the oracle has to confirm: a name, loop or function that is part of the fault stays.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Edit = Callable[[ast.AST], Replacement]
 BACKEND = len(', backend="eager"')
 LISTS = (ast.Tuple, ast.List)
 MOST_ROUNDS = 4
-"""Of a loop, so many first rounds and its last one are tried by themselves."""
+"""First rounds of a loop that are each tried in its place; the last round is tried too."""
 
 
 def statements(problem: Problem[Source]) -> None:
-    """Write the same in fewer statements, until none of the edits does."""
+    """Write the script in fewer statements, until no such edit is accepted."""
     while problem.first(_fitting(problem.best), "layout"):
         pass
 
 
 def _fitting(source: Source) -> Iterator[Source | None]:
-    """The candidates whose lines fit."""
+    """The candidates whose lines are no longer than `WIDTH`, or than the script's own longest."""
     width = max(WIDTH, _width(source))
     return (c for c in _fewer_statements(source) if c is not None and _width(c) <= width)
 
 
 def _width(source: Source) -> int:
-    """How long the longest line becomes in the repro: indented, and with the backend's name."""
+    """The length of the longest line as the repro will have it: indented, and with the backend's name."""
     return max(len(line) + INDENT + (BACKEND if ENTRY in line else 0) for line in source.text.splitlines())
 
 
@@ -61,7 +61,7 @@ def _fewer_statements(source: Source) -> Iterator[Source | None]:
 
 
 def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
-    """With one round of a loop in its place, where its values are written in the script."""
+    """With a single round in place of a loop, where the script spells out the values it iterates over."""
     items = _items(source, loop.iter)
     if loop.orelse or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop)):
         return
@@ -79,7 +79,7 @@ def _edited(source: Source, loop: ast.For, statements: Sequence[ast.AST]) -> Ite
 
 
 def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
-    """What each name of a loop stands for in a round; None where that is not written down."""
+    """The expression that each target of a loop is bound to in a round; None if the script does not spell it out."""
     if isinstance(target, ast.Name):
         return {target.id: item}
     if not isinstance(target, LISTS) or not isinstance(item, LISTS) or len(target.elts) != len(item.elts):
@@ -89,7 +89,7 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
 
 
 def _items(source: Source, values: ast.expr) -> list[ast.expr]:
-    """What a loop goes over, as far as it is written in the script."""
+    """The items that a loop iterates over, as far as the script spells them out; else empty."""
     if isinstance(values, ast.Name):
         given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
         return _items(source, given[0]) if len(given) == 1 and not isinstance(given[0], ast.Name) else []
@@ -109,7 +109,7 @@ def _items(source: Source, values: ast.expr) -> list[ast.expr]:
 
 
 def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:
-    """With sizes that are symbolic from the first call on, in place of a loop whose later rounds make them so."""
+    """With ``dynamic=True`` in place of a loop whose later rounds make the sizes symbolic."""
     for unrolled in list(_one_round(source, loop))[-2:]:
         names = imported(unrolled.tree)
         calls = {id(n.func): n for n in unrolled.nodes() if isinstance(n, ast.Call)}
@@ -119,7 +119,7 @@ def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:
 
 
 def _with_contents(source: Source, loop: ast.For) -> Iterator[Source | None]:
-    """With a container that holds something from the start, in place of a loop whose earlier rounds fill it."""
+    """With a container that is not empty from the start, in place of a loop whose earlier rounds fill it."""
     for made in source.statements:
         value = made.value if isinstance(made, ast.Assign) else None
         is_list = isinstance(value, ast.List) and not value.elts
@@ -136,7 +136,7 @@ def _with_contents(source: Source, loop: ast.For) -> Iterator[Source | None]:
 
 
 def _qualified(source: Source, statement: ast.Import | ast.ImportFrom) -> Source | None:
-    """With the full names of what a statement imports, where the package is imported as well: ``torch.nn`` for ``nn``."""
+    """With full names in place of an import, where the package is imported as well: ``torch.nn`` for ``nn``."""
     if isinstance(statement, ast.ImportFrom) and (statement.level or not statement.module):
         return None
     front = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
@@ -162,7 +162,7 @@ def _qualified(source: Source, statement: ast.Import | ast.ImportFrom) -> Source
 
 
 def _repeated(source: Source, assignment: ast.Assign) -> Source | None:
-    """With a call that needs nothing of the script, such as ``torch.ones(1)``, wherever its result is read."""
+    """With a call of constant arguments, such as ``torch.ones(1)``, repeated wherever its result is read."""
     value, target = assignment.value, assignment.targets[0]
     if not isinstance(value, ast.Call) or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
         return None
@@ -187,7 +187,7 @@ def _own_names(node: ast.AST) -> set[str]:
 
 
 def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
-    """With a value in the place of its name in the next statement, which alone reads it."""
+    """With a value in place of its name in the next statement, where only that reads it."""
     target = assignment.targets[0]
     block = next((b for n in source.nodes() for b in _blocks(n) if assignment in b), None)
     if block is None or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
@@ -208,7 +208,7 @@ def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
 
 
 def _in_place_of_names(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
-    """With a parameter in the place of what is computed from it."""
+    """With a parameter in place of a variable that is computed from it."""
     parameters = {p.arg for p in function.args.args}
     for statement in ast.walk(function):
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -257,7 +257,7 @@ def _as_choices(source: Source, function: ast.FunctionDef) -> Iterator[Source | 
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The lists of statements right inside of a node."""
+    """The lists of statements directly inside a node."""
     for part in BODIES:
         block = getattr(node, part, None)
         if isinstance(block, list):
@@ -265,7 +265,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
-    """With a function of one expression as a ``lambda``; in a line that is too long, as few names as needed are shortened."""
+    """With a function of one expression as a ``lambda``; in an overlong line, as few names as needed are shortened."""
     as_it_is = _as_lambda(source, function)
     yield as_it_is
     if as_it_is is None or _width(as_it_is) <= WIDTH:
@@ -283,7 +283,7 @@ def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | 
 
 
 def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
-    """Where it is used, or given to the entry that decorates it."""
+    """With a function as a ``lambda``, at its only use or as argument of its decorator; None if it cannot be one."""
     plain = copy.copy(function)
     plain.decorator_list = []
     first = plain.body[0]
@@ -308,14 +308,14 @@ def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
 
 
 def _short_names(source: Source, function: ast.FunctionDef) -> dict[str, str]:
-    """The names that anybody would give to a function and its parameters."""
+    """Conventional short names for a function (``f``) and its parameters (``x``, ``y``, …), where they are free."""
     taken = set(map(_text, source.nodes()))
     names = zip([function.name, *(p.arg for p in function.args.args)], ("f", *"xyzuvw"), strict=False)
     return {name: short for name, short in names if short not in taken and len(name) > 1}
 
 
 def _short_words(source: Source) -> dict[str, str]:
-    """Single letters for the script's own variables, and for words such as keys, which mean nothing to a fault."""
+    """Single letters for the script's own variables, and for strings such as keys, whose text does not matter."""
     taken = set(map(_text, source.nodes()))
     stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     words = [n.value for n in source.nodes() if isinstance(n, ast.Constant) and isinstance(n.value, str)]
@@ -324,7 +324,7 @@ def _short_words(source: Source) -> dict[str, str]:
 
 
 def _text(node: ast.AST) -> str:
-    """What names a node: a name, a parameter, a word."""
+    """The text of a name, a parameter or a string constant; empty for other nodes."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.arg):

@@ -1,4 +1,4 @@
-"""The words for what differs between two exact runs."""
+"""Words for the difference between two exact runs, for the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MECHANISMS = {
 
 
 def kind_of(difference: Difference) -> Kind:
-    """The kind of failure that it is."""
+    """The failure kind of a difference."""
     raised = next((c for c in difference.changes if c.path == "raised"), None)
     if raised is not None:
         return Kind.RUNTIME_ERROR if raised.compiled.get("value") else Kind.MISSING_ERROR
@@ -37,7 +37,7 @@ def kind_of(difference: Difference) -> Kind:
 
 
 def object_of(change: Change) -> str:
-    """What differs, by a name that a reader knows."""
+    """The object that differs, by a name that a reader of the script knows."""
     path = change.path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
     path = re.sub(r"^(\w[\w.]*)\.<locals>\.", "", path)
     path = path.replace(".<closure>.", ": ").replace("compiled: ", "")
@@ -52,7 +52,7 @@ def what(mechanism: str, change: Change) -> str:
 
 
 def message(found: Found) -> str:
-    """What a reader of both runs sees first."""
+    """The failure's message: moment, object, and its value in eager and compiled."""
     difference = found.difference
     change, more = difference.first, len(difference.changes) - 1
     also = f"; {counted(more, 'other thing')} differ{'s' if more == 1 else ''} too" if more else ""
@@ -66,7 +66,7 @@ def message(found: Found) -> str:
 
 
 def moment(look: Look) -> str:
-    """When a look was taken, in words."""
+    """The moment of a look, in words."""
     event, _, side = look.event.partition(" ")
     return (
         "at the end of the script"
@@ -76,7 +76,10 @@ def moment(look: Look) -> str:
 
 
 def observed(found: Found) -> list[Observed]:
-    """What differs in both runs, where it changes, up to the first look at which they part."""
+    """The values in both runs of the path that differs, at each change, up to the first look at which they differ.
+
+    At most the last `MOST_ROWS` rows.
+    """
     path, rows = found.difference.first.path, list[Observed]()
     pairs = zip(found.eager.states(), found.compiled.states(), strict=False)
     for index, ((look, eager), (_, compiled)) in enumerate(pairs):
@@ -91,7 +94,7 @@ def observed(found: Found) -> list[Observed]:
 
 
 def shown(entry: Entry) -> str:
-    """What was seen of an object, in short."""
+    """An object's entry in short: its value, items or type, at most `SHOWN` characters."""
     if not entry:
         return "missing"
     if entry.get("type") == "exception":

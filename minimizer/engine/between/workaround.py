@@ -1,4 +1,4 @@
-"""What the user can do about a fault between graphs, tried on the user's own script by exact runs."""
+"""Finds a workaround for a fault between graphs, tried on the user's own script by exact runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISABLE = "@torch.compiler.disable"
 RESET = "torch._dynamo.reset()"
 HELPER = "in_eager"
 READS = (ast.Attribute, ast.Subscript, ast.Call, ast.Compare, ast.IfExp, ast.BinOp)
-"""Expressions that may read what is stale; a name or a constant reads nothing."""
+"""Expressions that may read stale state; a name or a constant cannot."""
 ENTRY = "torch.compile"
 
 
@@ -32,7 +32,8 @@ def find_workaround(
 ) -> Workaround:
     """The first change with which the script sees the same with the compiler and without.
 
-    ``script``: the name of the user's file; None where the text is not what stands in it, so that a diff would be of no use.
+    ``script``: the name of the user's file, for the diff; None if the text differs from the file, which makes a diff
+    useless.
     """
 
     def try_(changed: str) -> Tried:
@@ -50,7 +51,7 @@ def find_workaround(
 
 
 def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> Iterator[Change]:
-    """What may help, the cheapest first. ``line`` is at fault, ``call`` the line of the call that shows it."""
+    """Changes that may help, the cheapest first. ``line`` is at fault, the call in line ``call`` shows it."""
     for setting in SETTINGS.get(mechanism, ()):
         yield Change(paste(text, setting), "a setting that holds for all that is compiled")
     if line is not None and (one := moved_out(text, line)) is not None:
@@ -66,7 +67,7 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
 
 
 def moved_out(text: str, line: int) -> Pasted | None:
-    """With a statement, its value, or what a branch tests in a function that is never compiled; None where that cannot be."""
+    """With a statement, its value, or a branch's test in a function that is never compiled; None if it cannot move."""
     tree = ast.parse(text)
     function = _around(tree, line)
     statement = next((s for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno == line), None)
@@ -100,7 +101,7 @@ def moved_out(text: str, line: int) -> Pasted | None:
 
 
 def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
-    """What of a statement can be done elsewhere: all of it, where it gives no name of the function a value, or else the value."""
+    """The part of a statement that can move to another function: all of it, or its value if it binds a local name."""
     if isinstance(statement, ast.If):
         return statement.test
     if isinstance(statement, ast.Expr):
@@ -115,7 +116,7 @@ def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
 
 
 def not_compiled(text: str, line: int) -> Pasted | None:
-    """``@torch.compiler.disable`` on the function around a line, above its other decorators: ``torch.compile`` undoes one below it."""
+    """With ``@torch.compiler.disable`` above the function around a line: ``torch.compile`` above it would undo that."""
     function = _around(ast.parse(text), line)
     if function is None:
         return None
@@ -128,9 +129,10 @@ def not_compiled(text: str, line: int) -> Pasted | None:
 
 
 def entries_left_out(text: str) -> Iterator[Pasted]:
-    """Without one of the script's entries to the compiler: the last resort, where no change inside of what it compiles helps.
+    """Without one of the script's entries to the compiler: the last resort, if no change to the compiled code helps.
 
-    ``fullgraph=True`` allows no function in eager, and ``torch.compile(f)`` undoes ``@torch.compiler.disable`` on ``f``.
+    ``fullgraph=True`` allows no function in eager, and ``torch.compile(f)`` undoes ``@torch.compiler.disable`` on
+    ``f``.
     """
     tree = ast.parse(text)
     names = imported(tree)
@@ -146,7 +148,7 @@ def entries_left_out(text: str) -> Iterator[Pasted]:
 
 
 def _replaced(text: str, old: ast.expr, new: ast.expr) -> Iterator[Pasted]:
-    """With one expression in the place of another that holds it; nothing where that goes over several lines."""
+    """With an expression in place of the one that contains it; yields nothing if that spans several lines."""
     said = ast.get_source_segment(text, new)
     if said is None or old.lineno != old.end_lineno:
         return
@@ -159,7 +161,7 @@ def _replaced(text: str, old: ast.expr, new: ast.expr) -> Iterator[Pasted]:
 
 
 def forgotten_before(text: str, line: int) -> Pasted | None:
-    """With ``torch._dynamo.reset()`` before the statement in which a call uses stale code; None where no statement begins there."""
+    """With ``torch._dynamo.reset()`` before the statement that calls stale code; None if none begins there."""
     statement = next((s for s in ast.walk(ast.parse(text)) if isinstance(s, ast.stmt) and s.lineno == line), None)
     if statement is None:
         return None

@@ -1,4 +1,4 @@
-"""Bounded text and numbers, and models that drop what they do not know: the forms in which the child's word is taken."""
+"""Types for untrusted messages of the child: bounded text and numbers, and models that drop unknown fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Model = TypeVar("Model", bound="Loose")
 Text = Annotated[str, StringConstraints(max_length=20_000)]
 Name = Annotated[str, StringConstraints(max_length=1000)]
 Long = Annotated[str, StringConstraints(max_length=300_000)]
-"""A stack, or the stacks of all threads."""
+"""For a stack, or the stacks of all threads."""
 Line = tuple[Name, Annotated[int, Field(ge=0, le=10**9)], Name]
 """File, number and text."""
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -21,7 +21,7 @@ Number = float | None
 
 
 class Loose(BaseModel):
-    """Fields we do not know are dropped: the child may be newer, or hostile."""
+    """A model that drops unknown fields: the child may be newer, or hostile."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=True)
 
@@ -30,7 +30,7 @@ def parse(model: type[Model], data: Any) -> Model:
     """Validate a message.
 
     Raises:
-        ChildFailed: it is not what was agreed.
+        ChildFailed: it does not fit the model.
     """
     try:
         return model.model_validate(data)

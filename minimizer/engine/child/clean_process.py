@@ -1,4 +1,4 @@
-"""Runs a command in a process of its own, in a sandbox of its own, and reads the end of what it printed."""
+"""Runs a command in a fresh process and sandbox, and reads the end of its output."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from minimizer.engine.child.untrusted import tail
 from minimizer.sandbox import KILLED, Sandbox
 
 OUTPUT_BYTES = 256 << 10
-"""How much of the end of a run's output is read. What an assertion says comes last and begins with its evidence: tensors of a thousand
-elements each take ten or twenty kilobytes."""
+"""Bytes read from the end of a run's output. An assertion's message comes last and begins with its evidence: two
+tensors of a thousand elements take ten or twenty kilobytes each."""
 FILE_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class CleanRun:
-    """How a run ended; ``status`` is None where it had to be stopped."""
+    """The end of a run: exit ``status`` (None if it was stopped), the end of its ``output``, and its ``seconds``."""
 
     status: int | None
     output: str
@@ -27,7 +27,7 @@ class CleanRun:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was ended by SIGKILL: by the kernel for want of memory, most often."""
+        """Whether SIGKILL ended it: most often the kernel, for want of memory."""
         return self.status in KILLED
 
     @property
@@ -53,18 +53,18 @@ def run_clean(
     """Run a command for at most ``limit`` seconds.
 
     Args:
-        command: what to run.
-        sandbox: where.
+        command: the program and its arguments.
+        sandbox: the sandbox to start it in.
         work: its working folder.
-        output: a file of ours that takes what it prints; with ``only_errors`` on its standard error alone.
+        output: a file of ours for its standard output and error.
         read: folders that it may read.
         write: folders that it may write to.
-        environment: all that it sees of one.
+        environment: its whole environment.
         limit: seconds.
-        watch: called while waiting; what it raises ends the command at once, and is raised here.
-        network: whether it may use it.
-        file_bytes: how large a file of its own may become.
-        only_errors: see ``output``.
+        watch: called while waiting; an exception from it ends the command at once, and is raised here.
+        network: whether it may use the network.
+        file_bytes: the largest size of a file that it writes.
+        only_errors: write its standard error alone to ``output``.
     """
     with output.open("wb") as stream:
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where and how the processes of a job run: interpreter, sandbox, folders, and the environment they see."""
+"""The `Place` of a job's processes: interpreter, sandbox, folders and environment variables."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from minimizer.engine.child.gate import Gate
 from minimizer.sandbox import Sandbox
 
 NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables of ours that a child may see."""
+"""Variables of our own environment that a child may see."""
 SHARED_FOLDERS = ("/tmp", "/dev/shm")
 """Folders of a sandbox that are empty when it starts, and that all its processes may write to."""
 SECRET_LENGTH = 4
-"""Values shorter than this are no secrets, and would be found everywhere."""
+"""Least characters of a value that is redacted: shorter ones are no secrets, and would match everywhere."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how children run: the interpreter, the sandbox, the folders they see."""
+    """The interpreter, sandbox, folders and limits of a job's children."""
 
     python: Path
     sandbox: Sandbox
@@ -33,23 +33,23 @@ class Place:
     network: bool = False
     memory_bytes: int | None = None
     gate: Gate = field(default_factory=Gate, compare=False)
-    """What runs the script or a trial passes it, so that one can be alone on the GPU."""
+    """Passed by every run of the script and every trial, so that one can be alone on the GPU."""
 
     def folder(self, name: str) -> Path:
-        """A folder below the scratch folder, made if it is not there."""
+        """A folder below the scratch folder, created if missing."""
         path = self.scratch / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def private(self, name: str) -> Path:
-        """A folder of ours beside the scratch folder, which no child that runs the script sees."""
+        """A folder outside of the scratch folder, hidden from children that run the script; created if missing."""
         path = self.scratch.with_name(f"{self.scratch.name}.private") / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     @property
     def origin(self) -> Path:
-        """What the working folder of every run of the script begins as. Children may read it."""
+        """The template of the working folder of every run of the script. Children may read it."""
         return self.private("origin")
 
     def emptied(self) -> tuple[str, ...]:
@@ -62,20 +62,22 @@ class Place:
         return tuple(name for name in SHARED_FOLDERS if self.sandbox.is_strong and is_own[name])
 
     def lay_out(self, work: Path) -> Path:
-        """Make a working folder for a run in a sandbox of its own, and return it."""
+        """Create a working folder for a run in a sandbox of its own, as a copy of `origin`, and return it."""
         shutil.copytree(self.origin, work, symlinks=True)
         return work
 
     def environment(self, cache: Path, home: Path | None = None) -> dict[str, str]:
-        """All that a child sees of the environment, with its compiler caches in ``cache``.
+        """The environment of a child, with its compiler caches in ``cache``.
 
-        The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault that is looked for.
-        Kernels are built in the child itself (one compile thread), so that a trial is one process that can be killed. The
-        vector instructions that the processor names are believed: inductor's own test of them costs five seconds a job.
-        OpenMP's threads sleep while they wait for each other, where by default they spin: many small calls are compared, and
-        where other processes have the cores, spinning made each of them ten times slower.
-        Kernels, extensions that are built at run time and, with a network, models that are downloaded serve all runs of a job,
-        whose homes are their own: each is found by what it is made from, and none is what an earlier run computed.
+        The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault. Kernels are built in
+        the child itself (one compile thread), so that a trial is one process that can be killed. Inductor's own test of
+        the processor's vector instructions is skipped: it costs five seconds a job. OpenMP's threads sleep while they
+        wait for each other: a survey compares many small calls, and the default, spinning, made each of them ten times
+        slower where other processes had the cores.
+
+        All runs of a job share compiled kernels, extensions built at run time and, with a network, downloaded models,
+        although each has its own home: these are keyed by what they are made from, and hold no results of an earlier
+        run.
         """
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
         downloads = home or self.folder("downloads")
@@ -101,15 +103,16 @@ class Place:
         }
 
     def plain_environment(self, home: Path) -> dict[str, str]:
-        """What a child sees of the environment where nothing of ours may have a say in what the script does."""
+        """The environment of a plain run: without any setting of ours that could change what the script does."""
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
         own = {"HOME": str(home), "TMPDIR": str(home), "USER": "minimizer", "LOGNAME": "minimizer"}
         return {"PATH": os.defpath, **passed, **own, **self.env}
 
     def redacted(self, text: str) -> str:
-        """Without the values of the variables that the user let the script see, in whatever way they are quoted.
+        """The text without the values of variables that the user passed to the script, in any quoting.
 
-        PyTorch writes every variable with TORCH in its name into its dumps and traces, and a script may print what it likes.
+        PyTorch writes every variable with TORCH in its name into its dumps and traces, and a script may print any of
+        them.
         """
         for name, value in self.env.items():
             if len(value) >= SECRET_LENGTH:

@@ -1,4 +1,4 @@
-"""The log of an exact run, as the child sends it: untrusted, bounded; see ``inside/tasks/exact_run.py``."""
+"""The log of an exact run, as the child sends it: untrusted and bounded (written by ``inside/tasks/exact_run.py``)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class _Loose(BaseModel):
 
 
 class Look(_Loose):
-    """One look: at which moment, and what has changed since the look of its sort before.
+    """One look: its moment, and the changes since the previous look of the same sort.
 
-    ``unit`` counts calls and backwards together, ``number`` each for itself. ``full``: everything that can be reached was looked at, not
-    the result alone. ``compiled``: how many frames Dynamo was given during the call.
+    ``unit`` counts calls and backwards together, ``number`` each on its own. ``full``: it covers everything reachable,
+    not the result alone. ``compiled``: frames that Dynamo was given during the call.
     """
 
     event: Word
@@ -36,12 +36,12 @@ class Look(_Loose):
 
     @property
     def moment(self) -> tuple[str, int, bool]:
-        """By which looks of two runs belong together."""
+        """The key by which looks of two runs are matched."""
         return self.event, self.unit, self.full
 
 
 class ExactLog(_Loose):
-    """What one run saw."""
+    """All looks of one exact run, and what they left out."""
 
     looks: list[Look] = Field(default_factory=list, max_length=MOST_LOOKS)
     calls: Count = 0
@@ -51,19 +51,19 @@ class ExactLog(_Loose):
     sampled: bool = False
     in_threads: bool = False
     otherwise: list[Word] = Field(default_factory=list, max_length=100)
-    """Operators of its graphs that the backend runs otherwise than eager."""
+    """Operators of its graphs that the backend runs differently from eager."""
 
     graph_calls: list[list[Count]] = Field(default_factory=list, max_length=MOST_GRAPHS)
-    """Of each graph, in the order in which they were compiled, the outermost call that each of its calls was made in."""
+    """For each graph, in order of compilation: the outermost call that made each of its calls."""
 
     def call_of(self, graph: int | None, call: int) -> int | None:
-        """The outermost call, by its number from 1, in which a graph's call was made; None where that is not known."""
+        """The number, from 1, of the outermost call that made a graph's call; None if it is not known."""
         if graph is None or not 0 <= graph < len(self.graph_calls) or not 0 <= call < len(self.graph_calls[graph]):
             return None
         return self.graph_calls[graph][call]
 
     def states(self) -> Iterator[tuple[Look, dict[str, Entry]]]:
-        """Each look with all that it saw, which holds until the next one is asked for."""
+        """Each look with all entries by path; the dict is reused, so it is valid until the next look is taken."""
         states: dict[bool, dict[str, Entry]] = {True: {}, False: {}}
         for look in self.looks:
             state = states[look.full]

@@ -1,6 +1,6 @@
-"""What the sandboxed child is asked to do: trials, a few at once, and runs of the user's script.
+"""Runs tasks in the sandboxed child: trials, a few in parallel, and runs of the user's script.
 
-Nothing here knows what a trial means; `oracle` does. Everything that comes back is validated by `protocol`.
+The executor does not interpret outcomes; `oracle` does. All messages of the child are validated by `protocol`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from minimizer.engine.child.wire import Message
 from minimizer.errors import ChildFailed, WorkerTrouble
 
 RERUN, EXACT = "rerun", "exact_run"
-"""The trials that run a whole script."""
+"""Tasks that run a whole script."""
 
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 class Executor:
-    """The warm child and the tasks in it. Call `start` first; a context manager that kills it; thread-safe."""
+    """The warm child and its tasks; thread-safe. Call `start` first; as a context manager, kills the child on exit."""
 
     def __init__(self, place: Place, *, jobs: int, watch: Watch) -> None:
         self.place = place
@@ -39,9 +39,9 @@ class Executor:
         self._connection = Connection(place, watch)
         self._starting_run = threading.Lock()
         self._runs = 0
-        """How many runs of a script are under way; one that is held is not."""
+        """Number of runs of a script in progress, without held ones."""
         self.ran_out = 0
-        """How many trials found the GPU full with no other trial beside them."""
+        """Number of trials that ran out of GPU memory with no other trial on the GPU."""
         self.cache = place.folder("cache")
 
     def __enter__(self) -> Executor:
@@ -59,7 +59,7 @@ class Executor:
         return self._connection.start()
 
     def close(self) -> None:
-        """Kill the child and everything in it, for good: a task that is handed in later is refused."""
+        """Kill the child and everything in it, for good: later tasks are refused."""
         self._connection.close()
 
     def judge(
@@ -70,7 +70,7 @@ class Executor:
         op: str = "judge",
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
-        """Run trials, at most ``jobs`` at once, and return their outcomes in order; ``watchdog`` makes one for each trial."""
+        """Run trials, at most ``jobs`` in parallel; their outcomes in order. ``watchdog`` makes one for each."""
         return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, op=op, watchdog=watchdog)]
 
     def repeat(
@@ -81,11 +81,11 @@ class Executor:
         op: str = "judge",
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[list[Outcome]]:
-        """Run trials that may compile several times; for each the outcome of every compilation, at least one.
+        """Run trials that may compile several times; for each, the outcomes of all its compilations, at least one.
 
-        ``timeout`` is in seconds and for a whole trial. Where a trial ends before its time, the last outcome says how. One that
-        runs out of GPU memory is tried again with no other beside it; where it does so again, it is ``lost``. One that something
-        has killed is tried again, too: what kills itself does so once more, and what others kill most likely does not.
+        ``timeout``: seconds for a whole trial. If a trial ends early, its last outcome says how. A trial that runs out
+        of GPU memory is repeated with no other on the GPU, and is ``lost`` if it runs out again. A trial that was
+        killed is repeated too: one that kills itself does so again, one that others killed most likely runs through.
         """
 
         def once(request: Message, gate: GateWay) -> list[Outcome]:
@@ -102,13 +102,18 @@ class Executor:
             self.ran_out += any(outcome.ran_out_of_memory for outcome in outcomes)
             return [o.model_copy(update={"ending": Ending.LOST}) if o.ran_out_of_memory else o for o in outcomes]
 
-        if len(requests) == 1:  # it has all cores to itself for building its kernels
+        if len(requests) == 1:  # a single trial builds its kernels on all cores
             return [trial({**requests[0], "threads": self.jobs})]
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(trial, requests))
 
     def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
-        """Run the user's script; returns when it is held, has finished, has died, or was given up by the watchdog."""
+        """Run the user's script; returns when it is held, has finished, has died, or the watchdog has ended it.
+
+        Raises:
+            WorkerTrouble: the child was killed, most often for want of memory.
+            ChildFailed: the child exited during the run.
+        """
         phase = Phase()
         beside = self.place.gate.beside(self.watch)
         with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
@@ -128,13 +133,13 @@ class Executor:
             raise ChildFailed("the child went away while it ran the script")
 
     def fresh_cache(self) -> Path:
-        """A new, empty cache folder, for a verdict that must owe nothing to earlier ones."""
+        """A new, empty cache folder, for a run that must not reuse compiled code of earlier ones."""
         return self.place.folder(f"cache-{self._connection.number()}")
 
     def _trial(
         self, request: Message, timeout: float, op: str, watchdog: Callable[[], Watchdog] | None, *, is_last: bool
     ) -> list[Outcome]:
-        """One trial. Raises `_Killed` where it was, and may be made once more."""
+        """Run one trial; raises `_Killed` if it was killed and is not the ``is_last`` attempt."""
         transcript, watching = Transcript(), watchdog() if watchdog is not None else None
         start = self._run_of_script if op in (RERUN, EXACT) else self._task
         with start(op, request, timeout) as task, self._ending(task):
@@ -150,7 +155,7 @@ class Executor:
 
     @contextmanager
     def _ending(self, task: Task) -> Iterator[None]:
-        """Nobody will wait for the task again when this is left by an exception: it must not go on beside what comes next."""
+        """Kill the task if the block raises: nothing waits for it, and it must not compete with the next one."""
         try:
             yield
         except BaseException:
@@ -163,9 +168,9 @@ class Executor:
 
     @contextmanager
     def _run_of_script(self, op: str, request: Message, timeout: float) -> Iterator[Task]:
-        """A task that runs the user's script, in a room of its own. It is under way until this is left.
+        """Start a task that runs the user's script in a room of its own; it counts as in progress inside the block.
 
-        What scripts leave in the sandbox's own ``/tmp`` is removed when none is.
+        If no other run is in progress, it starts by clearing the files of earlier ones from the sandbox's own ``/tmp``.
         """
         room = {"rooms": str(self.place.scratch / "rooms"), "origin": str(self.place.origin)}
         with self._starting_run:
@@ -180,9 +185,9 @@ class Executor:
 
 
 class _Killed(Exception):
-    """A trial was killed, by itself or by others."""
+    """A trial was killed by SIGKILL, or the whole child was."""
 
 
 def _was_killed(end: End, watchdog: Watchdog | None) -> bool:
-    """Whether a trial ended by SIGKILL, and not since it was time."""
+    """Whether a trial ended by SIGKILL, other than by its timeout or the watchdog."""
     return end.signal == signal.SIGKILL and not end.timed_out and (watchdog is None or watchdog.verdict is None)

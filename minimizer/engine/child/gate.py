@@ -1,4 +1,4 @@
-"""Runs side by side, or one by itself: what ran out of GPU memory beside others is asked again with none beside it."""
+"""A gate for runs on the GPU: any number in parallel, or one alone, to repeat a run that was short of GPU memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POLL_SECONDS = 0.2
 
 
 class Gate:
-    """Lets in any number at once, or one alone; while one waits to be alone, no other is let in. Thread-safe, not reentrant."""
+    """A readers-writer lock: a waiting writer (`alone`) blocks new readers (`beside`). Thread-safe, not reentrant."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -19,7 +19,7 @@ class Gate:
 
     @contextmanager
     def beside(self, watch: Callable[[], None]) -> Iterator[None]:
-        """Be inside with others; ``watch`` is called while waiting, and what it raises is raised here."""
+        """Enter together with others; ``watch`` is called while waiting, and its exceptions are raised here."""
         with self._changed:
             while self._wanting_alone:
                 self._changed.wait(POLL_SECONDS)
@@ -32,7 +32,7 @@ class Gate:
 
     @contextmanager
     def alone(self, watch: Callable[[], None]) -> Iterator[None]:
-        """Be inside with nobody else, as soon as all others have left."""
+        """Enter alone, once all others have left; ``watch`` as in `beside`."""
         with self._changed:
             self._wanting_alone += 1
             try:

@@ -1,4 +1,4 @@
-"""The GPUs of a job: which ones its children see, and that their memory is free before and after."""
+"""The GPUs of a job: chooses those that its children see, and frees their memory before and after."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST_NAMED = 5
 
 
 def devices_of(options: Options, on_note: Callable[[str], None]) -> Devices:
-    """The devices of a job; where its script may do without a GPU, ``on_note`` is told why there is none.
+    """The devices of a job; if its script may do without a GPU, ``on_note`` receives the reason why there is none.
 
     Raises:
-        MissingTool: the job asks for a GPU, and there is none that can be used.
+        MissingTool: the job requires a GPU, and none can be used.
     """
     devices = devices_for(options.device)
     if options.device == "cuda" and not devices.gpus:
@@ -29,9 +29,9 @@ def devices_of(options: Options, on_note: Callable[[str], None]) -> Devices:
 
 @contextmanager
 def freed(devices: Devices, on_note: Callable[[str], None]) -> Iterator[None]:
-    """Ends processes on the job's GPUs that an earlier job of ours left there, and afterwards those that this one did.
+    """End processes that earlier jobs of ours left on the job's GPUs, and on exit those that this job left.
 
-    Processes of others are left alone, and named: what they hold is missing to the script.
+    Processes of others are not touched; ``on_note`` receives their names, since the script lacks the memory they hold.
     """
     others = _free(devices, on_note)
     if others:

@@ -1,4 +1,4 @@
-"""How a trial ended, as the child says it: the exception, the verdict on values, the ending (``inside/outcome.py`` has the same words)."""
+"""The outcome of a trial as the child reports it: ending, exception, verdict on values (see ``inside/outcome.py``)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minimizer.engine.child.bounded import Line, Long, Loose, Number, Text
 from minimizer.engine.child.exact_log import ExactLog
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
-"""Files that inductor writes."""
+"""Names of the Python files that inductor generates."""
 OUT_OF_MEMORY = "out_of_memory"
 
 
 class ExceptionInfo(Loose):
-    """An exception and the one at its root; frames are (file, function, line text), innermost last."""
+    """An exception and its root cause; frames are (file, function, line text), innermost last."""
 
     type: Text
     message: Text
@@ -25,17 +25,17 @@ class ExceptionInfo(Loose):
     root_message: Text
     frames: list[tuple[Text, Text, Text]] = Field(default_factory=list, max_length=50)
     stack: Long = ""
-    """All frames that led to it, as Python writes tracebacks (``inside/stack.py``)."""
+    """All frames that led to it, in the format of a Python traceback (``inside/stack.py``)."""
     source: Line | None = None
     """The innermost line of the user's own code that led to it."""
     library: Line | None = None
-    """The innermost line of a library that this one calls, where it is one."""
+    """The innermost line of library code that ``source`` calls, if it calls a library."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
-    """What it says of the GPU: it was full, or its process can use it no more (``inside/failures.py``)."""
+    """A GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other errors."""
 
     @property
     def is_of_torch(self) -> bool:
-        """Whether torch raised it, or code that inductor wrote; ``torch.testing`` speaks for the script."""
+        """Whether torch or inductor's generated code raised it; ``torch.testing`` counts as the script's own check."""
         file = self.frames[-1][0] if self.frames else ""
         is_testing = file.startswith("torch/testing/")
         return (file.startswith("torch/") and not is_testing) or GENERATED.fullmatch(file) is not None
@@ -58,7 +58,7 @@ class Difference(Loose):
 
 
 class Verdict(Loose):
-    """What the judge says of one comparison."""
+    """The referee's verdict on one comparison."""
 
     fault: bool = False
     kind: Literal["wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
@@ -70,7 +70,7 @@ class Verdict(Loose):
     differences: list[Difference] = Field(default_factory=list, max_length=10_000)
     note: Text = ""
     equals_itself: bool = False
-    """Of a fault: whether eager's values are known to equal themselves. NaN does not."""
+    """For a fault: whether eager's values are known to equal themselves, which NaN does not."""
 
     @property
     def is_layout_only(self) -> bool:
@@ -87,7 +87,7 @@ class NonFinite(Loose):
 
 
 class Figures(Loose):
-    """How far a layer is off, fault or not; None where no number says it."""
+    """The error of a layer, fault or not; None for a figure that does not apply."""
 
     max_abs: Number = None
     required_atol: Number = None
@@ -99,7 +99,7 @@ class Figures(Loose):
 
 
 class Ending(StrEnum):
-    """What one trial came to, in the child's words (``inside/outcome.py``) and three of our own."""
+    """The ending of a trial: the child's own values (``inside/outcome.py``), and three that we assign."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -110,15 +110,15 @@ class Ending(StrEnum):
     EAGER_ERROR = "eager_error"
     NONDETERMINISTIC = "nondeterministic"
     CRASH = "crash"
-    """The process died of a signal."""
+    """The process died by a signal."""
     TIMEOUT = "timeout"
     """It was ended for taking too long."""
     LOST = "lost"
-    """It ended without an answer, or with one that says nothing of the program."""
+    """It ended without an answer, or with one that says nothing about the program."""
 
 
 class Outcome(Loose):
-    """How one trial ended."""
+    """The outcome of one compilation of a trial, or of a whole run of a script."""
 
     ending: Ending
     exception: ExceptionInfo | None = None
@@ -128,30 +128,30 @@ class Outcome(Loose):
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     attempted: bool = True
-    """Of a script: whether Dynamo was given a frame to compile."""
+    """For a script: whether Dynamo was given a frame to compile."""
     writes: list[int] = Field(default_factory=list, max_length=10_000)
-    """The inputs that eager's function changes, by position."""
+    """Positions of the inputs that the function mutates in eager."""
     differentiated: dict[Text, Text] = Field(default_factory=dict, max_length=100)
-    """The outputs that a backward starts from, by place, with their dtypes."""
+    """The dtypes of the outputs that a backward starts from, by place."""
     layer: int | None = None
-    """In a table of layers: which one; -1 for what the graph returns."""
+    """In a table of layers: the layer's index; -1 for the outputs of the graph."""
     part: Text = ""
     figures: Figures | None = None
     parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
-    """Of a trial with switches: the parts of the compiler that were asked for, and whether they made a difference."""
+    """For a trial with switches: the parts of the compiler that were asked for, and whether each made a difference."""
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
     exact: ExactLog | None = None
-    """Of an exact run: what the script could see of itself."""
+    """For an exact run: all that the script could see of itself."""
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0
     log: str = ""
     stacks: Long = ""
-    """Of all threads, where it died by a signal or hung; filled in by us."""
+    """The stacks of all threads, if it died by a signal or hung; filled in on our side."""
     places: list[Text] = Field(default_factory=list, max_length=1000)
-    """The calls it was inside of when it was given up, outermost first; filled in by us."""
+    """The frames on the stack when a hang was ended, outermost first; filled in on our side."""
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether the GPU was full: that says nothing of the program while others hold memory too."""
+        """Whether the GPU ran out of memory, which says nothing about the program while others hold memory too."""
         return self.exception is not None and self.exception.device == OUT_OF_MEMORY

@@ -1,4 +1,4 @@
-"""Where a job's children run: which interpreter, what they may read, which variables they see, and their throw-away folder."""
+"""Sets up the place of a job's children: interpreter, readable folders, environment variables and working folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minimizer.settings import Settings
 SETTINGS_PREFIX = "MINIMIZER_"
 OVERLAY_ENTRIES = 1000
 COPIED_BYTES = 64 << 20
-"""How much of the script's folder is copied."""
+"""Most bytes of the script's folder that are copied to a working folder; further files become links."""
 
 
 def open_place(
@@ -29,7 +29,7 @@ def open_place(
     memory_bytes: int,
     environment: dict[str, str],
 ) -> Place:
-    """The place for a script: its folder is readable, the working directory of a run looks like it and is thrown away.
+    """Create the place for a script: its folder is readable, and runs work in throw-away copies of it.
 
     Raises:
         MissingTool: the interpreter does not run.
@@ -45,13 +45,13 @@ def open_place(
         network=network,
         memory_bytes=memory_bytes,
     )
-    for folder in (place.origin, place.folder("work")):  # of runs of the script, and of trials
+    for folder in (place.origin, place.folder("work")):  # for runs of the script, and for trials
         _lay_over(home, folder)
     return place
 
 
 def _lay_over(home: Path, work: Path) -> None:
-    """Make ``work`` look like the script's folder: small files are copies that may be overwritten, all else are links."""
+    """Make ``work`` look like the script's folder: files up to `COPIED_BYTES` in all are copied, all else is linked."""
     room = COPIED_BYTES
     for entry in sorted(home.iterdir())[:OVERLAY_ENTRIES]:
         is_readable = entry.is_file() and os.access(entry, os.R_OK)
@@ -63,9 +63,9 @@ def _lay_over(home: Path, work: Path) -> None:
 
 
 def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:
-    """The variables of ours that a script asked for and may have.
+    """Our environment variables that a job asks for and `MINIMIZER_SCRIPT_ENV` allows; ``on_note`` names the others.
 
-    A service would give its database password away otherwise: its settings are never passed on.
+    Our own settings are never passed on: those of a service hold its database password.
     """
     allowed = {name.strip() for name in settings.script_env.split(",")}
     environment: dict[str, str] = {}

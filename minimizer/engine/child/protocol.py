@@ -1,6 +1,6 @@
-"""What runs of a script and the zygote may send: untrusted data, bounded and validated here and never unpickled.
+"""Messages of the zygote and of runs of a script: untrusted data, bounded and validated here, and never unpickled.
 
-``inside/messages.py`` has a dataclass of each; what trials answer is in ``outcome.py``.
+``inside/messages.py`` has the sender's dataclass of each; the answers of trials are in ``outcome.py``.
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ from minimizer.engine.child.bounded import Count, Long, Loose, Name, Number, Tex
 from minimizer.engine.child.outcome import ExceptionInfo, Verdict
 
 MAX_LINE = 64 << 20
-"""Longest message, in bytes, that is read from the child."""
+"""Most bytes of one message from the child."""
 MAX_NODES = 20_000
-"""Of one graph, the bodies of its operators included, and as many inputs and outputs: what takes it apart has passes over all of it."""
+"""Most nodes of one graph, with the bodies of its higher-order operators, and most inputs and outputs: localization and
+reduction make passes over all of them."""
 MAX_CALLS = MAX_GRAPHS = 200_000
 MAX_MODULES = 64
-"""How deep in the tree of modules a node may lie: a path is cut there."""
+"""Most components of a node's module path; a longer one is cut."""
 
 
 class Health(Loose):
-    """What Dynamo noted of a run, and how long a call takes, in seconds."""
+    """Dynamo's own counts of a run (graph breaks, recompiles), and the time of a call in seconds."""
 
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     breaks: Count = 0
-    """How many graph breaks there were, in all."""
+    """The number of graph breaks, including those not listed."""
     recompiles: list[Text] = Field(default_factory=list, max_length=100)
     frames: list[Text] = Field(default_factory=list, max_length=100)
     failed: list[Text] = Field(default_factory=list, max_length=100)
-    """Frames in which Dynamo met an error of its own, and the error."""
+    """Frames in which Dynamo had an internal error, with the error."""
     compile_seconds: Number = None
     untimed: Text = ""
-    """Why no call was timed."""
+    """The reason why no call was timed; empty if one was."""
     eager_seconds: Number = None
     compiled_seconds: Number = None
 
 
 class Largest(Loose):
-    """The largest difference in any value that was compared, where it is, and why it is legal."""
+    """The largest difference of any compared value, its place, and the reason why it is legal."""
 
     module: Name = ""
     op: Name = ""
@@ -49,7 +50,7 @@ class Largest(Loose):
 
 
 class Checked(Loose):
-    """How much of what ran was compared; see ``report.Checked``."""
+    """The coverage of a survey: calls compared of calls made; see ``report.Checked``."""
 
     frames: Count = 0
     graphs: Count = 0
@@ -65,7 +66,7 @@ class Checked(Loose):
 
 
 class Phase(Loose):
-    """What a process does next, in its own words; of one that has said nothing yet all is as it is here."""
+    """The phase that a process announces before it begins it; the defaults: none was announced yet."""
 
     doing: Name = ""
     phase: Name = ""
@@ -78,20 +79,20 @@ class Phase(Loose):
 
 
 class Stacks(Loose):
-    """The stacks of all threads of a process that runs."""
+    """The stacks of all threads of a running process."""
 
     text: Long = ""
 
 
 class Part(Loose):
-    """A part of the compiler was used; ``acted`` says whether it made a difference, and is None of a pass that begins."""
+    """The use of a part of the compiler; ``acted``: whether it made a difference, None when a pass begins."""
 
     name: Text = ""
     acted: bool | None = None
 
 
 class Failure(Loose):
-    """Where the survey stopped: graph and call, and what was wrong there."""
+    """The failure that stopped the survey: graph, call, and what was wrong there."""
 
     graph: int
     call: int = -1
@@ -102,13 +103,13 @@ class Failure(Loose):
     health: Health | None = None
     checked: Checked | None = None
     instance: Name = ""
-    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
+    """The path of the module instance that made the call; empty if it is not known, or is the root itself."""
 
 
 class Seen(Loose):
-    """A call whose difference did not stop the survey: a suspect, or one of memory layout alone.
+    """A call whose difference did not stop the survey: a suspect, or a difference of memory layout only.
 
-    The difference of a suspect may be legal rounding made visible by a discrete operator.
+    The difference of a suspect may be legal rounding that a jump made visible.
     """
 
     graph: int
@@ -126,14 +127,14 @@ class Missing(Loose):
 
 
 class Uncompared(Loose):
-    """A graph of which no call could be compared in a run, and the reason."""
+    """A graph without any comparable call in a run, and the reason."""
 
     graph: Count
     why: Text = ""
 
 
 class GraphCalls(Loose):
-    """The calls of one graph, in their order; see ``inside/watch/coverage.py``."""
+    """The calls of one graph, in order; see ``inside/watch/coverage.py``."""
 
     keys: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
     watched: list[Count] = Field(default_factory=list, max_length=MAX_CALLS)
@@ -142,7 +143,7 @@ class GraphCalls(Loose):
 
 
 class InstanceCalls(Loose):
-    """The calls of a module instance: of which graphs, all calling the same; how many were compared, and failed by kind."""
+    """The calls of a module instance: its graphs, the number of calls compared, and of those that failed, by kind."""
 
     name: Name
     graphs: list[Count] = Field(default_factory=list, max_length=MAX_NODES)
@@ -152,7 +153,7 @@ class InstanceCalls(Loose):
 
 
 class Lost(Loose):
-    """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
+    """The call of a graph in which the process lost its CUDA context; ``call`` None: while the graph was compiled."""
 
     graph: int
     call: int | None = None
@@ -160,18 +161,18 @@ class Lost(Loose):
 
 
 class Finished(Loose):
-    """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough.
+    """The end of a survey without a held call: the script ended or raised, or was stopped because enough was compared.
 
-    ``raised``, in a run without the compiler: what calls of torch raised, whether or not the script caught it. Of all ``seconds``
-    comparing took ``comparing_seconds``. ``calls``: by graph. ``uncompared``: the graphs of which no call could be compared, each
-    with the reason.
+    ``raised``, in a run without the compiler: exceptions that calls of torch raised, caught by the script or not.
+    ``comparing_seconds``: the part of ``seconds`` spent on comparison. ``calls``: by graph. ``uncompared``: graphs
+    without any comparable call.
     """
 
     stopped: bool = False
     attempted: bool = True
     """Whether Dynamo was given a frame to compile."""
     children: int = Field(default=0, ge=0, le=10**9)
-    """Processes that the script started."""
+    """Number of processes that the script started."""
     exception: ExceptionInfo | None = None
     seconds: Number = None
     comparing_seconds: Number = None
@@ -181,44 +182,44 @@ class Finished(Loose):
     uncompared: list[Uncompared] = Field(default_factory=list, max_length=100)
     suspects: list[Seen] = Field(default_factory=list, max_length=100)
     layouts: list[Seen] = Field(default_factory=list, max_length=100)
-    """Of each graph the first call whose values are right and whose memory layout is another."""
+    """For each graph, the first call with equal values and another memory layout."""
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     lost: Lost | None = None
     instances: list[InstanceCalls] = Field(default_factory=list, max_length=2000)
-    """Of a run that was to go on behind calls that fail."""
+    """For a run that goes on after failing calls."""
     modules: list[Name] = Field(default_factory=list, max_length=5000)
-    """Of a run that was timed: the modules of which something ran compiled."""
+    """For a timed run: the modules that ran compiled, in whole or in part."""
     unsteady: Text = ""
-    """The call at which eager was seen to differ from eager; empty if it never did."""
+    """The call at which eager differed from eager; empty if it never did."""
     overwritten: Text = ""
-    """The call that wrote over an output of an earlier one that the script still held; empty if none did."""
+    """The call that overwrote an output of an earlier one that the script still held; empty if none did."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
 
 
 class Held(Loose):
-    """The survey stopped at a call and holds it; there is no program where its graph or inputs cannot be written down."""
+    """A survey held at its failing call; ``program`` is None if the graph or its inputs cannot be expressed as one."""
 
     failure: Failure
     program: dict[str, Any] | None
 
 
 class MadeCall(Loose):
-    """How the inputs of a call are made: statements that come first, and an expression for each input of the program, by name."""
+    """Source text that makes the inputs of a call: statements, then an expression for each input, by its name."""
 
     statements: list[Text] = Field(default_factory=list, max_length=1000)
     values: dict[Name, Text] = Field(default_factory=dict, max_length=10_000)
 
 
 class MadeCalls(Loose):
-    """The calls that led to a held one, and that one itself, last."""
+    """The calls that led to a held one, which comes last."""
 
     calls: list[MadeCall] = Field(min_length=1, max_length=100)
 
 
 class End(Loose):
-    """The zygote's word on how a task ended. ``stacks``: of all threads, where it died by a signal."""
+    """The zygote's report on the end of a task. ``stacks``: of all threads, if it died by a signal."""
 
     exit: int | None = None
     stacks: Long = ""
@@ -229,7 +230,7 @@ class End(Loose):
 
 
 class Ready(Loose):
-    """The zygote's first words: what this Python has."""
+    """The zygote's first message: versions and hardware of its Python."""
 
     environment: dict[
         Annotated[str, StringConstraints(max_length=50)], Annotated[str, StringConstraints(max_length=300)]

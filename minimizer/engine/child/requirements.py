@@ -1,4 +1,4 @@
-"""What a script needs and its interpreter does not have, known before the script is run."""
+"""Finds modules that a script needs and its interpreter lacks, before the script is run."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _Text = Annotated[str, StringConstraints(max_length=200)]
 
 
 class _Said(BaseModel):
-    """What ``inside/imports.py`` prints; the sandbox's word."""
+    """The output of ``inside/imports.py``, which ran in the sandbox: untrusted."""
 
     model_config = ConfigDict(extra="forbid")
 
     missing: list[tuple[_Text, _Text, int, bool]] = Field(max_length=1000)
-    """Name, file, line, and whether the script certainly needs it as it is."""
+    """Name, file and line of each import, and whether the script certainly needs it."""
     versions: dict[str, _Text | None]
 
 
 def require_modules(
     script: Path, place: Place, tops: Sequence[Path], *, watch: Callable[[], None], on_note: Callable[[str], None]
 ) -> None:
-    """Make sure that what a script imports at its beginning, and the modules beside it, can be imported.
+    """Check that the modules which a script and its neighbours import at their beginning can be imported.
 
     Args:
         script: an absolute path.
-        place: where it is going to run.
+        place: the place that it will run in.
         tops: folders that may be the top of its project.
         watch: called while waiting.
-        on_note: is told of requirements that its project names and that are not met, which may not matter.
+        on_note: receives unmet requirements that the project lists, which may not matter.
 
     Raises:
-        MissingTool: names every module that is missing.
+        MissingTool: names the missing modules.
     """
     named = [one for top in dict.fromkeys((script.parent, *tops)) for one in _named_in(top)]
     wanted = {one.name: one for one in reversed(named) if one.marker is None or one.marker.evaluate()}
@@ -85,7 +85,7 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
         watch=watch,
     )
     if ran.status != 0:
-        return None  # what stands in the way of this will stand in that of the script, which says it better
+        return None  # the script will meet the same obstacle, and its own error says more
     try:
         return _Said.model_validate_json(ran.last_line)
     except ValidationError:
@@ -93,7 +93,7 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
 
 
 def _named_in(top: Path) -> Iterator[Requirement]:
-    """The requirements that ``requirements.txt`` and ``pyproject.toml`` of a folder name."""
+    """The requirements in ``requirements.txt`` and ``pyproject.toml`` of a folder."""
     for line in _text(top / "requirements.txt").splitlines():
         yield from _parsed(line.partition(" #")[0].strip())
     try:
@@ -134,7 +134,7 @@ def _unmet(wanted: Mapping[str, Requirement], versions: Mapping[str, str | None]
 def _fits(specifier: SpecifierSet, version: str) -> bool:
     try:
         return specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # of a distribution that goes its own way
+    except InvalidVersion:  # of a distribution that does not follow PEP 440
         return True
 
 

@@ -1,4 +1,4 @@
-"""The throw-away folder of a job: hostile code writes into it, so its disk is watched, and it goes whatever is in it."""
+"""The throw-away folder of a job. Hostile code writes into it, so its disk use is watched and its removal is forced."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from minimizer.errors import DiskExceeded, WorkerTrouble
 LEAST_FREE = 1 << 30
 """Bytes that a job must leave free on the disk."""
 LEAST_FILES = 10_000
-"""Files and folders that must still fit on it."""
+"""Files and folders (inodes) that a job must leave free on it."""
 LOOK_SECONDS = 0.2
 
 
 PREFIX = "minimizer-scratch-"
 LOCK = "lock"
-"""Names this machine, and is locked as long as the process lives that the folder is for. No script sees it."""
+"""File with this machine's name, locked for the lifetime of the process that made the folder. No script sees it."""
 
 
 class Scratch:
-    """A new folder that is removed on `remove`, or by the next one that is made if its process is killed before.
+    """A new folder, removed by `remove` or, if its process is killed before, when the next one is made.
 
-    What scripts may write to lies in folders below it.
+    Scripts may write to folders below it, not to the folder itself.
 
     Raises:
         WorkerTrouble: it cannot be made.
@@ -55,13 +55,13 @@ class Scratch:
         self.remove()
 
     def watch(self, stop: Callable[[], None]) -> None:
-        """Look at the disk, at most five times a second. The sandbox bounds a file's size, but not how many there are.
+        """Check the free space, at most every `LOOK_SECONDS`; the sandbox bounds a file's size, not their number.
 
-        ``stop`` ends whoever writes, before it is counted what they have written.
+        ``stop`` ends the job's processes before their files are counted.
 
         Raises:
-            DiskExceeded: too little is free, and what the job has written is what is missing.
-            WorkerTrouble: too little would be free without the job as well.
+            DiskExceeded: too little is free, because of what the job has written.
+            WorkerTrouble: too little would be free even without the job.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
@@ -83,11 +83,12 @@ class Scratch:
 def why_full(
     folder: Path, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES, *, given_back: tuple[int, int] = (0, 0)
 ) -> str:
-    """What is missing on the disk of a folder for a job; the empty text where nothing is.
+    """The reason why a folder's disk has too little room for a job; empty if it has enough.
 
     Args:
-        least_free, least_files: bytes, and files and folders, for which there must be room.
-        given_back: as many of both count as free, too.
+        folder: a folder on the disk.
+        least_free, least_files: bytes, and files and folders, that must be free.
+        given_back: bytes, and files and folders, that count as free too.
     """
     free = shutil.disk_usage(folder).free
     if free + given_back[0] < least_free:
@@ -108,7 +109,7 @@ def _used(folder: Path) -> tuple[int, int]:
 
 
 def _locked(folder: Path) -> IO[str] | None:
-    """The lock of a folder, held; ``None`` where the file system has none, and nobody will then remove what is left."""
+    """Lock a folder; ``None`` if the file system has no locks, so that an abandoned folder stays."""
     unseen = folder / f".{LOCK}"
     lock = unseen.open("x")
     try:
@@ -122,7 +123,7 @@ def _locked(folder: Path) -> IO[str] | None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the scratch folders of this machine's processes that have died. Locks of other machines need not be seen here."""
+    """Remove the scratch folders of dead processes of this machine; locks of other machines may be invisible here."""
     for path in folder.glob(f"{PREFIX}*/{LOCK}"):
         try:
             place = path.parent.lstat()
@@ -137,9 +138,9 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder that a script has written to, also where it took our permissions away or nested folders a thousand deep.
+    """Remove a folder that a script wrote to, even if it took our permissions or nested folders a thousand deep.
 
-    By the system's own programs, since ``shutil.rmtree`` gives up at both.
+    Uses the system's ``chmod`` and ``rm``, since ``shutil.rmtree`` gives up at both.
     """
     for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         subprocess.run([*command, "--", str(folder)], stderr=subprocess.DEVNULL, check=False)

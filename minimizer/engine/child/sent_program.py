@@ -1,4 +1,4 @@
-"""A `Program` from the child's JSON: every name that will stand in source text is checked."""
+"""Builds a `Program` from the child's JSON, and checks every name that will appear in source text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def parse_program(data: Any) -> Program:
     """Build a `Program` from a message.
 
     Raises:
-        ChildFailed: it is not what was agreed.
+        ChildFailed: the message is malformed.
         GraphTooLarge: it has more than `MAX_NODES` nodes, inputs or outputs.
     """
     try:
@@ -54,7 +54,7 @@ def _input(item: Any) -> Input:
 
 
 def _moment(golden: Any) -> str:
-    """The name of a golden value, or ``name@node``: as it is just before that node runs."""
+    """The name of a golden value, or ``name@node``: its value just before that node runs."""
     name, at, node = str(golden).partition("@")
     return f"{identifier(name)}@{identifier(node)}" if at else identifier(golden)
 

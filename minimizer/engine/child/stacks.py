@@ -1,7 +1,7 @@
-"""Python stacks as ``faulthandler`` writes them, and the place where several samples of one agree.
+"""Parses Python stacks as ``faulthandler`` writes them, and finds the place where several samples agree.
 
-A loop that never ends is seen at other lines, and in other helpers, from sample to sample. What stays is the frame that holds
-the loop and all that called it: the longest common prefix, counted from the outermost frame.
+Samples of an endless loop differ in their innermost lines and helpers. They share the frame that holds the loop and all
+its callers: their longest common prefix, counted from the outermost frame.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import takewhile
 
 MAX_FRAMES = 400
 NEAR = 3
-"""By how many frames samples may differ and still show the same place: the helpers that a loop calls."""
+"""Most innermost frames in which samples of the same place may differ: the helpers that a loop calls."""
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
@@ -28,14 +28,14 @@ _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _OURS = "minimizer/inside/"
 _LIBRARY = re.compile(
     r".*/(?:site-packages|dist-packages)/(.+)"
-    r"|.*/(torch/(?:_\w+|fx|nn|autograd|utils|distributed|export)/.+)"  # torch as its developers have it, from its sources
+    r"|.*/(torch/(?:_\w+|fx|nn|autograd|utils|distributed|export)/.+)"  # torch built from source
     r"|.*/lib/python3\.\d+/(.+)"
 )
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A function being executed. ``file`` is below ``site-packages`` or the standard library, or the user's file name."""
+    """A stack frame. ``file``: path below ``site-packages`` or the standard library, or the name of the user's file."""
 
     file: str
     function: str
@@ -44,7 +44,7 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """A name that is the same in every process: a trial runs the user's code from another file."""
+        """A name that is equal in all processes: without the user's file, which trials run from another path."""
         return f"{'' if self.is_users else self.file}:{self.function}"
 
 
@@ -53,7 +53,7 @@ Stack = tuple[Frame, ...]
 
 
 def parse(text: str) -> Stack:
-    """The frames of one dump, of the thread that compiles or else of the main one, as far as they are called by ours."""
+    """The stack in one dump of the thread that compiles, or else of the main one, without our own frames."""
     threads = [_frames(block) for block in _THREAD.split(text)[1:]]
     if not threads:
         return ()
@@ -61,9 +61,9 @@ def parse(text: str) -> Stack:
 
 
 def readable(text: str, project: str) -> str:
-    """What ``faulthandler`` wrote of a process that a signal ended, or that hangs, without our frames and the machine's folders.
+    """The ``faulthandler`` dump of a process that crashed or hangs, without our frames and the machine's folders.
 
-    The thread that died, or that compiles, comes first. Empty where no stack was written.
+    The thread that died, or that compiles, comes first. Empty if the dump holds no stack.
     """
     begin = text.find("Fatal Python error:")
     text = text[begin:] if begin >= 0 else text
@@ -97,19 +97,19 @@ def is_compiling(stack: Stack) -> bool:
 
 
 def common(samples: Sequence[Stack]) -> Stack:
-    """The calls that all samples are inside of; the last of them holds the loop, if there is one."""
+    """The frames that all samples share, outermost first; the last one holds the loop, if there is one."""
     found: list[Frame] = []
     for frames in zip(*samples, strict=False):
         if len({frame.place for frame in frames}) > 1:
             break
         found.append(frames[0])
-        if len({frame.line for frame in frames}) > 1:  # here they part: what is called next is another call
+        if len({frame.line for frame in frames}) > 1:  # the samples diverge here: they are in different calls
             break
     return tuple(found)
 
 
 def culprit(chain: Stack) -> Frame | None:
-    """The frame to name: the user's own pass or backend, where one is called by the compiler, else the innermost one of torch."""
+    """The frame to name: the user's own pass or backend if the compiler called one, else torch's innermost frame."""
     inside = tuple(reversed(tuple(takewhile(lambda frame: not _ENTRY.match(frame.file), reversed(chain)))))
     named = [frame for frame in inside if not frame.function.startswith("<")]
     users = [frame for frame in named if frame.is_users]
@@ -118,7 +118,7 @@ def culprit(chain: Stack) -> Frame | None:
 
 
 def agree(samples: Sequence[Stack]) -> bool:
-    """Whether the samples show the same place: they part at most a few calls deep, or in a pass of the user's."""
+    """Whether the samples show the same place: they differ in at most `NEAR` frames, or inside a pass of the user's."""
     chain = common(samples)
     if not chain:
         return False
@@ -128,7 +128,7 @@ def agree(samples: Sequence[Stack]) -> bool:
 
 
 def is_waiting(chain: Stack) -> bool:
-    """Whether it waits for another process or thread (a C++ compiler, who holds a lock of the cache), not by the user's doing."""
+    """Whether it waits for another process or thread (a C++ compiler, a cache lock), and not in the user's code."""
     named = culprit(chain)
     return bool(chain) and bool(_WAITS.match(chain[-1].file)) and not (named is not None and named.is_users)
 

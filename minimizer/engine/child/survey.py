@@ -1,4 +1,4 @@
-"""A run of the user's script as it stands, and the questions that a held call answers."""
+"""A run of the user's script in the child, and the requests that a held call answers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from minimizer.engine.program.model import Program
 from minimizer.errors import ChildFailed
 
 MAX_DATA = 256 << 20
-"""Bytes of golden values that may become ``data.pt``."""
+"""Most bytes of a ``data.pt``, which holds the golden values that a repro needs."""
 KEPT_FILES = 64
-"""Files of golden values that are kept. Each set of inputs of a candidate has one, with all their values, weights among them: a reduction
-that asks for hundreds of sets would fill the job's disk."""
+"""Most files of golden values that are kept. Each set of inputs of a candidate has one with all their values, weights among them: a
+reduction that asks for hundreds of sets would fill the job's disk."""
 
 
 class Survey:
-    """The state of a survey: exactly one of ``held``, ``finished``, ``end`` says how it stands."""
+    """The state of a survey: exactly one of ``held``, ``finished`` and ``end`` is given."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Survey:
         self._files: dict[frozenset[str], Path] = {}
 
     def program(self, level: str) -> Program:
-        """The held graph at a level, ``dynamo`` or ``aot``; golden values follow the level asked for last."""
+        """The held graph at a level, ``dynamo`` or ``aot``; later requests for golden values refer to that level."""
         self._files.clear()
         return parse_program(self._connection.ask(self._task, {"what": "program", "level": level}).get("program"))
 
     def golden(self, keys: frozenset[str]) -> Path:
-        """A file with the golden values of ``keys``, readable by trials."""
+        """A file, readable by trials, with the golden values of ``keys``."""
         if keys in self._files:
             self._files[keys] = self._files.pop(keys)  # the last in their order
         else:
@@ -69,7 +69,11 @@ class Survey:
             self._connection.ask(self._task, {"what": "forget", "files": files})
 
     def data(self, names: dict[str, str]) -> bytes:
-        """The content of a file with golden values under new names: ``{golden key: name}``."""
+        """The content of a data file with golden values under new names: ``{golden key: name}``.
+
+        Raises:
+            ChildFailed: they cannot be had, or exceed `MAX_DATA`.
+        """
         place = self._connection.place
         path = place.folder("golden") / "data.pt"
         question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
@@ -80,18 +84,20 @@ class Survey:
         return data
 
     def literal(self, key: str) -> str | None:
-        """Source text for a small golden value, or for what may do in the place of one that holds NaN or infinities."""
+        """Source text for a small golden value, or a substitute if it holds NaN or infinities; None without one."""
         text = self._connection.ask(self._task, {"what": "literal", "key": key}).get("text")
         return text if isinstance(text, str) and len(text) < 10_000 else None
 
     def calls(self) -> list[MadeCall]:
-        """How the inputs of the calls that led to the held one are made, and its own, by the names of the program asked for last.
+        """Source text for the inputs of the calls that led to the held one, and of that one, which comes last.
+
+        Inputs are named as in the program that was requested last.
 
         Raises:
-            ChildFailed: its inputs have no source text.
+            ChildFailed: the inputs have no source text.
         """
         return parse(protocol.MadeCalls, self._connection.ask(self._task, {"what": "calls"})).calls
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Kill the process that holds the call."""
         self._connection.kill(self._task)

@@ -1,4 +1,4 @@
-"""The exception that ended a Python process, as far as its standard error says."""
+"""Parses the exception that ended a Python process from its standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
-"""What torch puts in front of the lines of a rank."""
+"""The prefix that torch gives to the lines of a rank."""
 BEGIN = "Traceback (most recent call last):"
 FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}), in (.+)$')
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
@@ -20,9 +20,9 @@ GPU_FULL = re.compile(
     r"\btorch\.(cuda\.)?OutOfMemoryError|(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory"
     r"|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )
-"""What a process says that ran out of GPU memory (as ``inside/failures.py`` has it)."""
+"""Messages of a process that ran out of GPU memory (the same as in ``inside/failures.py``)."""
 DISPATCH = "torch/_dynamo/eval_frame.py"
-"""On the stack wherever a compiled function was called."""
+"""The file of a frame that is on the stack of every compiled function."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Traceback:
 
 
 def last_traceback(output: str) -> Traceback | None:
-    """The last traceback in what a process wrote; None where it wrote none."""
+    """The last traceback in a process's output; None if there is none."""
     lines = RANK.sub("", output).splitlines()
     begin = next((number for number in reversed(range(len(lines))) if lines[number].strip() == BEGIN), None)
     if begin is None:
@@ -76,6 +76,6 @@ def _frames(lines: list[str]) -> list[tuple[str, int, str, str]]:
 
 
 def _short(path: str) -> str:
-    """As the child names files (``inside/failures.py``): below site-packages, or by name."""
+    """A file's name in the child's form (``inside/failures.py``): its path below site-packages, or its name."""
     _, marker, below = path.rpartition("site-packages/")
     return below if marker else Path(path).name

@@ -1,4 +1,4 @@
-"""What a trial in the child said while it ran, and what it comes to: its outcomes. Nothing that it says is believed unchecked."""
+"""Collects the messages of a trial and turns them into its outcomes; every message is validated and bounded."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from minimizer.engine.child.wire import Message
 
 MAX_OUTCOMES = 1000
 MAX_BYTES = 256 << 20
-"""What one trial may answer with."""
+"""Bytes that a trial may have sent when an answer of its counts; later answers are dropped."""
 MAX_PARTS = 10_000
-"""Parts of the compiler that one trial may name."""
+"""Most parts of the compiler that one trial may name."""
 MAX_NAME = 500
-"""Characters of such a name; that of a fusion has all its operators in it."""
+"""Most characters of such a name; that of a fusion lists all its operators."""
 
 
 class Transcript:
-    """The messages of one trial, as far as they count."""
+    """The messages of one trial, within the bounds above."""
 
     def __init__(self) -> None:
         self.phase = ""
         self._is_under_way = True
-        """Whether the phase has yet to end in an answer."""
+        """Whether the current phase has not ended in an answer yet."""
         self._answers: list[Message] = []
         self._parts: dict[str, bool] = {}
         self._begun: dict[str, bool] = {}
-        """Passes that have not returned, outermost first, for what they count if they never do: as parts that made a difference."""
+        """Passes that have not returned, outermost first; if they never do, each counts as having made a difference."""
 
     def hear(self, message: Message, taken: int) -> None:
-        """Take note of a message; ``taken`` is how many bytes the trial has sent so far."""
+        """Record a message; ``taken``: bytes that the trial has sent so far."""
         kind = message.get("type")
         if kind == "phase":
             self.phase, self._is_under_way = parse(Phase, message).phase, True
@@ -51,14 +51,14 @@ class Transcript:
             self._begun[name] = True
 
     def outcomes(self, message: Message, silence: Silence | None = None) -> list[Outcome]:
-        """All answers of a trial that has ended so; one that died, or took too long, did so in its last phase.
+        """The outcomes of a trial that has ended; if it died or took too long, the last one is that, in its last phase.
 
         Args:
             message: an `End`.
-            silence: what it was seen doing if it said nothing for long.
+            silence: the watchdog's observation, if the trial was silent for long.
 
         Raises:
-            ChildFailed: the child does not keep to the protocol.
+            ChildFailed: a message is malformed.
         """
         end = parse(End, message)
         hangs = end.timed_out or (self._is_under_way and end.exit != 0 and silence is not None and silence.hangs)

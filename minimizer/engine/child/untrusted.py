@@ -1,4 +1,4 @@
-"""Reading what hostile code has written, without being led elsewhere or filled up."""
+"""Reads files that hostile code has written, without following links and within bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEEPEST = 12
 
 
 def tail(path: Path, limit: int) -> str:
-    """The last ``limit`` bytes of a file of ours that took a child's output, and may have grown as large as that liked."""
+    """The last ``limit`` bytes, decoded, of a file of ours with a child's output, which may be of any size."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
         return file.read(limit).decode("utf-8", "replace")
@@ -22,8 +22,8 @@ def tail(path: Path, limit: int) -> str:
 def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
     """The first ``limit`` bytes of a regular file below ``root``; None if there is none.
 
-    ``root`` itself is ours. No link is followed below it, and nothing that could block (a FIFO, a device) is opened: a link to
-    ``/proc/self/environ`` would otherwise put our own secrets into an artifact.
+    ``root`` itself is ours. Below it no link is followed, and only regular files are read: a link to
+    ``/proc/self/environ`` would otherwise put our own secrets into an artifact, and a FIFO could block.
     """
     held = _open_folder(root, relative.parent)
     if held is None:
@@ -42,9 +42,10 @@ def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
 
 
 def walk_untrusted(root: Path, start: Path) -> Iterator[Path]:
-    """The files below a folder of ``root``, relative to ``root``, nearest first; what is nested too deep or comes too late is left out.
+    """The files below a folder of ``root``, relative to ``root``, nearest first.
 
-    No link is followed, so that nobody leads us through the whole machine.
+    Leaves out files in folders nested deeper than `DEEPEST`, and stops after `MOST_ENTRIES`. No link is followed, so
+    that a script cannot lead the walk out of the folder.
     """
     folders, looked = deque([start]), 0
     while folders:

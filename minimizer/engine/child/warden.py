@@ -1,4 +1,4 @@
-"""Watches what a job takes of memory and disk, also while nobody waits for an answer, and ends its processes where it is too much."""
+"""Watches a job's memory and disk use from a thread of its own, and ends its processes if they take too much."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from minimizer.errors import MinimizerError
 from minimizer.sandbox import Sandbox
 
 LOOK_SECONDS = 0.2
-"""A disk writes some hundred MiB in that time, less than a job must leave free."""
+"""Seconds between two looks: a disk writes some hundred MiB in that time, less than a job must leave free."""
 
 
 class Warden:
-    """A thread that looks every fifth of a second, from the beginning of the block to its end.
+    """A thread that looks every `LOOK_SECONDS`, from the beginning of the block to its end.
 
-    What it finds is raised where the job next calls `watch`.
+    The job's next call of `watch` raises what it found.
     """
 
     def __init__(self, sandbox: Sandbox, scratch: Scratch) -> None:
@@ -40,8 +40,8 @@ class Warden:
         """Look now.
 
         Raises:
-            MemoryExceeded, DiskExceeded: the job has taken too much, now or before.
-            WorkerTrouble: others have filled the disk.
+            MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
+            WorkerTrouble: the disk is full, and not by the job.
         """
         with self._looking:
             if self._found is None:

@@ -1,9 +1,9 @@
-"""Tells a task that hangs from one that is slow, by what it said last and by samples of its stacks.
+"""Tells a hang from a slow task, by the phase that the task announced last and by samples of its stacks.
 
-A task says what it does before it does it. One that has said nothing for longer than eager explains is sampled from outside:
-samples that show the same place are a hang. One that is seen in different places is at work, and gets several times as long
-before it is called slow, which is another verdict than a hang; if it then stays where it is, it must stay there as long as one
-that said nothing before it is looked at. One that waits for a C++ compiler has as long as one at work.
+A task announces each phase before it begins. Once a phase lasts longer than eager's time explains, the stacks are
+sampled from outside. Samples that show the same place are a hang. A task seen in different places is at work: it gets
+`SLOW_FACTOR` times the limit before it is called slow, which is not a hang. If it stops moving later, it must stay in
+that place for the whole limit to count as a hang. A task that waits for a C++ compiler has as long as one at work.
 """
 
 from __future__ import annotations
@@ -20,33 +20,40 @@ from minimizer.engine.child.protocol import Phase, Stacks
 from minimizer.engine.child.stacks import Stack
 
 EAGER_FACTOR = 20.0
-"""How many times as long as in eager a graph may take to compile, or to run, before it is looked at."""
+"""Multiple of eager's time that compiling or running a graph may take before its stack is sampled."""
 SLOW_FACTOR = 6.0
-"""How many times that limit is given to a task that is seen at work."""
+"""Multiple of that limit for a task that is seen at work."""
 SAMPLES = 4
-"""How many stacks must show the same place."""
+"""Number of consecutive samples that must show the same place."""
 GRACE = 10.0
-"""Seconds between asking a script to stop, asking once more, and ending it, where its share of the budget is over."""
+"""Seconds between asking a script to stop at the end of its share of the budget, asking again, and killing it."""
 _COMPILED = ("compile", "run", "compiled", "backward")
 _COLLECTIVES = re.compile(r"torch/distributed/(?!c10d_logger)")
 _MAX_SAMPLES = 1000
 
 
 class Action(Enum):
-    """What the watchdog wants done."""
+    """The action that the watchdog asks for."""
 
     SAMPLE = "sample"
     """Ask for the stack."""
     STOP = "stop"
-    """Ask the script to stop here, and to say what was found: enough of it was seen."""
+    """Ask the script to stop and to report what was found: enough was compared, or its time is over."""
     KILL = "kill"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds. ``quiet``: a script is stopped when all its graphs are trusted and nothing was compiled for so long.
-    ``patience``: a script is stopped anyhow after so long, once something was compared. ``share``: after so long it is stopped
-    whatever it does, and ended where it does not stop."""
+    """Limits of a task, in seconds.
+
+    Args:
+        floor: least silence before the stack is sampled, however fast eager is.
+        apart: interval between two samples.
+        quiet: a script whose graphs are all trusted is stopped once it has announced nothing for this long.
+        patience: a script is stopped after this long, once something was compared.
+        share: a script is stopped after this long whatever it does, and killed if it does not stop.
+        slow_factor: multiple of the limit for a task at work.
+    """
 
     floor: float
     apart: float = 2.0
@@ -58,11 +65,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Silence:
-    """Why a task was given up: it said nothing for ``seconds``, being inside of ``chain`` when it was looked at.
+    """The observation of a task that announced nothing for ``seconds``; ``chain``: the frames that its samples share.
 
-    ``hangs``: the samples show the same place; else it was at work, too slowly. ``stayed``: for how many seconds it was seen
-    there, if it was elsewhere before; else None. ``out_of_time``: it is neither, and was ended since its share of the budget was
-    over.
+    ``hangs``: the samples show the same place; otherwise it was at work, but too slow. ``stayed``: seconds it was seen
+    in that place, if it was elsewhere before; else None. ``out_of_time``: neither, it was killed at the end of its
+    share of the budget.
     """
 
     chain: Stack
@@ -71,11 +78,11 @@ class Silence:
     stayed: float | None = None
     out_of_time: bool = False
     dump: str = ""
-    """The stacks of all threads, as they were written last."""
+    """The latest dump of the stacks of all threads."""
 
     @property
     def where(self) -> str:
-        """The place, as a name that is the same in every process; empty if it is not known."""
+        """The place, by a name that is equal in all processes; empty if it is not known."""
         named = stacks.culprit(self.chain)
         return named.place if named is not None else ""
 
@@ -93,18 +100,18 @@ class Silence:
 
     @property
     def collective(self) -> str:
-        """The function of ``torch.distributed`` that it is inside of; empty if it is in none."""
+        """The function of ``torch.distributed`` on the stack; empty if there is none."""
         inside = [frame for frame in self.chain if _COLLECTIVES.match(frame.file)]
         return inside[0].function if inside else ""
 
 
 def crowding() -> float:
-    """How many processes want each core of this machine, at least 1: what takes a second may take so many."""
+    """Runnable processes per core of this machine, at least 1: the factor by which its load may slow a task down."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class Watchdog:
-    """Watches one task. Not thread-safe: the thread that waits for the task asks it."""
+    """Watches one task. Not thread-safe: only the thread that waits for the task calls it."""
 
     def __init__(
         self, limits: Limits, *, clock: Callable[[], float] = time.monotonic, crowd: Callable[[], float] = crowding
@@ -115,13 +122,13 @@ class Watchdog:
         self._samples: list[Stack] = []
         self._dump = ""
         self._moved: float | None = None
-        """When it was first seen where it is now, having been seen elsewhere."""
+        """Time of the first sample in its present place, if it was seen elsewhere before."""
         self._asked_to_stop: list[float] = []
         self.verdict: Silence | None = None
-        """Set when a kill was asked for."""
+        """Set once `due` has asked for a kill."""
 
     def heard(self, said: Phase | Stacks) -> None:
-        """Take note of what the task said."""
+        """Record a phase that the task announced, or a sample of its stacks."""
         if isinstance(said, Stacks):
             sample = stacks.parse(said.text)
             self._dump = said.text if sample else self._dump
@@ -133,7 +140,7 @@ class Watchdog:
             self._phase, self._since, self._samples, self._moved = said, self._clock(), [], None
 
     def due(self) -> Action | None:
-        """What to do now."""
+        """The action to take now; None if there is none."""
         now = self._clock()
         silent = now - self._since
         if self.verdict is None and (self._is_enough(now, silent) or self._is_to_be_asked(now)):
@@ -156,12 +163,12 @@ class Watchdog:
         return Action.SAMPLE
 
     def seen(self) -> Silence | None:
-        """What a task was doing that others have stopped; None if it was not sampled."""
+        """The observation of a task that ended otherwise; None if it was not sampled."""
         return self.verdict or (self._silence(hangs=False) if self._samples else None)
 
     @property
     def phase(self) -> Phase:
-        """What the task said last of what it does next."""
+        """The phase that the task announced last."""
         return self._phase
 
     @property
@@ -174,21 +181,21 @@ class Watchdog:
         return seconds if 0 <= seconds < 1e6 else 0.0
 
     def _is_enough(self, now: float, silent: float) -> bool:
-        if self._asked_to_stop:  # it may wait for a backward; it is asked once more
+        if self._asked_to_stop:  # it may be waiting for a backward: ask once more
             return len(self._asked_to_stop) == 1 and now - self._asked_to_stop[0] >= self.limits.quiet
         if self._doing != "script" or not (self._phase.checked and self._phase.checked.calls):
             return False
         return (self._phase.trusted and silent >= self.limits.quiet) or now - self._started >= self.limits.patience
 
     def _overdue(self, now: float) -> float:
-        """Seconds since the share of the budget was over; what is being compiled or compared is given the time of a hang first."""
+        """Seconds since the share of the budget ended; compilation and comparison get ``floor`` seconds more."""
         started = now - self._started - self.limits.share
         return started if self._doing in ("script", "") else started - self.limits.floor
 
     def _is_to_be_asked(self, now: float) -> bool:
-        """Whether the share of the budget is over, and it was not asked to stop for that, or only once.
+        """Whether to ask the task to stop as its share of the budget is over: once, and again after `GRACE` seconds.
 
-        One that has said nothing yet does not know the signal, and would die of it.
+        A task that has announced nothing yet has no handler for the signal, and would die of it.
         """
         if not self._doing:
             return False
@@ -198,7 +205,7 @@ class Watchdog:
         return asked == 1 and self._overdue(now) >= GRACE
 
     def _judge(self, silent: float, limit: float) -> Silence | None:
-        """A verdict, as soon as the samples allow one. The script's own code may take as long as it likes."""
+        """The verdict, once the samples allow one; None before. The script's own code may take any time."""
         last = self._samples[-SAMPLES:]
         if len(last) < SAMPLES:
             return None

@@ -1,6 +1,6 @@
-"""The lines between us and the child: written before a deadline, kept within bounds until somebody takes them.
+"""The line protocol of the pipe to the child: writes with a deadline, and a bounded inbox.
 
-What the child says is a hostile script's word at worst: it may stop reading, or never stop talking.
+The other side may be hostile: it may stop reading, or never stop writing.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections import deque
 from typing import Any
 
 MAX_WAITING = 256 << 20
-"""Bytes of one task's messages that nobody has taken yet."""
+"""Most bytes of one task's messages that wait to be taken."""
 WRITE_SECONDS = 60.0
-"""How long a child may leave unread what it is told."""
+"""Seconds without progress after which a write to the child fails."""
 NOTHING_MORE = b"\n"
 
 Message = dict[str, Any]
 
 
 class Inbox(queue.Queue[bytes]):
-    """Lines as they came, since parsed they may take thirty times the memory; bounded by their bytes, not by their number.
+    """A queue of raw lines, bounded by bytes, not by their number; parsed, they may take thirty times the memory.
 
-    Raises `queue.Full` where the bound is passed.
+    ``put`` without blocking raises `queue.Full` at the bound.
     """
 
     def __init__(self) -> None:
@@ -64,10 +64,10 @@ def write(descriptor: int, message: Message) -> None:
 
 
 def parse(line: bytes) -> Message | None:
-    """A line from the child, if it is what was agreed: a task's number, and what the task says or how it ended."""
+    """A line from the child: a task's number with its message or its end; None if it is malformed."""
     try:
         message = json.loads(line)
-        if b"\\ud" in line.lower():  # half of a surrogate pair, it may be, which nothing behind us can write down
+        if b"\\ud" in line.lower():  # it may hold a lone surrogate, which later steps could not encode
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None

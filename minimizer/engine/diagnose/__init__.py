@@ -1,7 +1,8 @@
-"""Who is to blame inside the compiler, and what to do until it is fixed: asked once the repro is verified, never its judge.
+"""Diagnosis: the part of the compiler to blame, and a workaround. Runs on a verified repro; the verdict stays.
 
-``find_part`` switches parts of the failing stage off, the sweep changes settings, both on the minimal program; what makes the
-failure go becomes a workaround if the user's own script passes with it. The time is capped, and what was found so far holds.
+``find_part`` switches parts of the failing stage off and the sweep changes settings, both on the minimal program. A
+change that removes the failure becomes a workaround if the user's own script passes with it. If the time ends first,
+the findings so far stay in the report.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.model import Culprit, Flag, Workaround
 
 DIAGNOSE_SECONDS = 90.0
-"""How long a diagnosis may take, at most, on a machine with cores to spare; a tenth of the budget where that is less."""
+"""Most seconds for a diagnosis on a machine with idle cores; a tenth of the budget if that is less."""
 
 
 class Original(Protocol):
-    """The user's own script, to be run with a change."""
+    """Runs the user's own script with a change."""
 
     def run(self, text: str) -> Tried:
-        """Run it with another text."""
+        """Run it with a changed text."""
 
     def effect(self, text: str) -> Effect | None:
-        """What another text does to what is compiled; None where that cannot be had."""
+        """Measure the effect of a changed text on what is compiled; None if it cannot be measured."""
 
     def passes_without(self, parts: list[str]) -> bool:
-        """Whether it passes as it is, with these parts of the compiler off."""
+        """Whether it passes unchanged, with these parts of the compiler off."""
 
 
 @dataclass(frozen=True)
 class Patient:
-    """What is diagnosed: trials of the minimal program, and the script that it came from.
+    """The patient of a diagnosis: trials of the minimal program, and the script that it came from.
 
-    ``repeats``: passes in a row that count as one, for a failure that does not always show.
+    ``repeats``: passes in a row that count as one pass, for a flaky failure.
     """
 
     trials: Trials
@@ -55,7 +56,7 @@ class Patient:
 
 
 def diagnose(patient: Patient, journal: Journal, *, seconds: float) -> None:
-    """Fill in ``blame``, ``flags`` and ``workaround`` of the report, for up to ``seconds``; nothing else of it changes."""
+    """Fill in ``blame``, ``flags`` and ``workaround`` of the report, and nothing else, for up to ``seconds``."""
     try:
         with journal.clock.within(seconds):
             _Diagnosis(patient, journal).run()
@@ -71,7 +72,7 @@ class _Diagnosis:
         self._helped: Change | None = None
 
     def run(self) -> None:
-        """Every step in order; each leaves what it found in the report."""
+        """Take every step in order; each writes its findings to the report."""
         report, patient = self._report, self._patient
         assert report.failure is not None
         with self._half():
@@ -95,7 +96,7 @@ class _Diagnosis:
 
     @contextmanager
     def _half(self) -> Iterator[None]:
-        """A search that may take half of the time that is left: a workaround is worth more than to know it all."""
+        """Limit a search to half of the time left: a workaround is worth more than a complete answer."""
         with suppress(BudgetExceeded), self._journal.clock.within(self._journal.clock.left / 2):
             yield
 
@@ -111,7 +112,7 @@ class _Diagnosis:
         self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
 
     def _sweep(self) -> list[Turned]:
-        """Change each setting; those that make the failure go."""
+        """Change each setting, and return those that remove the failure."""
         trials, report = self._patient.trials, self._report
         knobs = turned(trials.values(names()), report.environment.get("device", "cpu"))
         by_line = {knob.line: knob for knob in knobs}

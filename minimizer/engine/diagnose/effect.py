@@ -1,4 +1,4 @@
-"""What a workaround does to the program: graphs and graph breaks, modules that run in eager with it, and time."""
+"""The cost of a workaround: graphs, graph breaks, modules that run in eager with it, and time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from minimizer.vocabulary import counted
 
 @dataclass(frozen=True)
 class Effect:
-    """Each pair is without the change, and with it.
+    """The effect of a change; each pair is (without the change, with it).
 
-    ``seconds`` are those of one call of all that is compiled; None where they could not be measured. What the change leaves to eager
-    counts with what it takes there. ``eager``: modules of which nothing runs compiled any more.
+    ``seconds``: one call of everything that is compiled, None if it could not be measured; code that the change leaves
+    to eager counts with its time there. ``eager``: modules that no longer run compiled at all.
     """
 
     seconds: tuple[float, float] | None
@@ -25,7 +25,7 @@ class Effect:
     eager: tuple[str, ...]
 
     def tell(self, workaround: Workaround, module: str) -> None:
-        """Add it to a workaround of a fault in a module."""
+        """Add the effect to a workaround for a fault in ``module``."""
         workaround.graphs_before, workaround.graphs_with = self.graphs
         workaround.breaks_before, workaround.breaks_with = self.breaks
         workaround.eager_modules = list(self.eager)
@@ -34,7 +34,7 @@ class Effect:
         workaround.what = "; ".join([workaround.what, *self.sentences(module)])
 
     def sentences(self, module: str) -> list[str]:
-        """The same in words."""
+        """The effect in words; ``module``: the one at fault."""
         others = [path for path in self.eager if not _is_in(path, module)]
         (graphs, now), (breaks, breaks_now) = self.graphs, self.breaks
         is_same = graphs == now and breaks == breaks_now
@@ -53,12 +53,12 @@ class Effect:
 
 
 def effect_of(before: Finished, after: Finished) -> Effect:
-    """What a change does, by a run without it and one with it."""
+    """The effect of a change, from a run without it and one with it."""
     unknown = before.health is None or after.health is None
     old, new = before.health, after.health
     seconds = None
     if old is not None and new is not None and old.compiled_seconds is not None and old.eager_seconds is not None:
-        # Where nothing was timed with it, nothing is compiled, or the machine was busy then.
+        # A run with the change has no time if nothing is compiled, or if the machine was busy.
         is_timed = new.compiled_seconds is not None or not after.checked.calls_made
         left = max(0.0, old.eager_seconds - (new.eager_seconds or 0.0))
         seconds = (old.compiled_seconds, (new.compiled_seconds or 0.0) + left) if is_timed else None
@@ -67,7 +67,7 @@ def effect_of(before: Finished, after: Finished) -> Effect:
 
 
 def _eager(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
-    """Modules that were compiled and are not any more; a module stands for those in it, if all of them are gone."""
+    """Modules that are no longer compiled; a module stands for its submodules if none of them is."""
     gone = [path for path in before if not any(_is_in(left, path) for left in after)]
     return tuple(path for path in gone if not any(path != other and _is_in(path, other) for other in gone))
 

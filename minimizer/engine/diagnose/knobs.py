@@ -1,4 +1,4 @@
-"""Settings that change what the compiler does to numbers or code, each with another value than it has: the sweep."""
+"""The sweep of settings that change the compiler's numerics or code, each tried with another value than it has."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ INDUCTOR = "torch._inductor.config"
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting. ``cost`` orders what may become a workaround: 0 touches one rare thing, 3 slows everything down."""
+    """A setting. ``cost`` orders workarounds: 0 affects one rare feature, 3 slows everything down."""
 
     name: str
     values: tuple[str, ...]
-    """As source text; the first that the setting does not have already is tried."""
+    """Values as source text; the first that differs from the present one is tried."""
     cost: int = 1
     device: str = ""
-    """The only kind of device on which it does anything."""
+    """The only device type on which it has an effect; empty for all."""
     rebuilds: bool = False
-    """Whether kernels are compiled with other flags, so that the headers that were compiled for all others are of no use."""
+    """Whether it changes the C++ compiler's flags, so that the shared precompiled headers cannot be used."""
 
     def line(self, value: str) -> str:
         """The statement that sets it."""
@@ -106,7 +106,7 @@ class Turned:
 
 
 def turned(values: Mapping[str, str], device: str) -> list[Turned]:
-    """The knobs that this torch has and that matter on this device, turned; ``values`` are the texts of what they are set to."""
+    """The knobs of this torch that matter on this device, turned; ``values``: their present values as text, by name."""
     found = []
     for knob in KNOBS:
         if knob.name in values and knob.device in ("", device):
@@ -117,7 +117,7 @@ def turned(values: Mapping[str, str], device: str) -> list[Turned]:
 
 
 def groups(knobs: Sequence[Turned]) -> list[tuple[str, ...]]:
-    """Their lines, in groups to be tried at once: what has other headers apart, and alone what changes nearly everything."""
+    """Their lines, in groups to try together; those with other headers form one, and each drastic one is alone."""
     alone = [knob for knob in knobs if knob.knob.name in DRASTIC]
     rebuilding = [knob for knob in knobs if knob.knob.rebuilds and knob not in alone]
     rest = [knob for knob in knobs if knob not in alone and knob not in rebuilding]
@@ -126,7 +126,7 @@ def groups(knobs: Sequence[Turned]) -> list[tuple[str, ...]]:
 
 
 def with_headers(setting: Setting, knobs: Sequence[Turned]) -> Setting:
-    """The same, where needed without precompiled headers: to compile them takes longer than the one kernel without them."""
+    """The setting, without precompiled headers if flags change: building those takes longer than one kernel without."""
     rebuilds = any(knob.knob.rebuilds and knob.line in setting.lines for knob in knobs)
     return replace(setting, lines=(*setting.lines, PLAIN_HEADERS)) if rebuilds else setting
 
@@ -136,5 +136,5 @@ def _same(value: str, now: str) -> bool:
 
 
 def names() -> Sequence[str]:
-    """Expressions that tell what the knobs are set to."""
+    """Expressions for the present values of the knobs."""
     return [knob.name for knob in KNOBS]

@@ -1,7 +1,8 @@
-"""Which stage of the compiler: the ladder of backends, run on the minimal program.
+"""Finds the failing stage of the compiler by the ladder of backends, run on the minimal program.
 
-``eager`` → ``aot_eager`` → ``aot_eager_decomp_partition`` → ``inductor``. The stage is the first rung that fails in any way where
-the rung below passes; where that one could not be judged, either may be to blame, and the stage is not known.
+``eager`` → ``aot_eager`` → ``aot_eager_decomp_partition`` → ``inductor``. The stage is that of the first rung that
+fails in any way while the rung below passes. If the rung below could not be judged, either may be to blame: the stage
+is unknown.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ LADDERS = {
     "cudagraphs": (*LADDER[:2], ("cudagraphs", Stage.CUDAGRAPHS)),
     "minimizer": LADDER,
 }
-"""What to climb for each backend that is known by its name.
+"""The ladder for each known backend, by name.
 
-``cudagraphs`` captures what ``aot_eager`` runs, and decomposes nothing; our own is inductor, checked.
+``cudagraphs`` captures what ``aot_eager`` runs, without decompositions; ``minimizer``, our own, is inductor with
+checks.
 """
 
 
 def rungs(own: str | None) -> list[tuple[str, Stage]]:
-    """The rungs for the backend that a program asks for, given as source text, or for inductor; the last is the program as it is."""
+    """The rungs for a program's backend, given as source text (None: inductor); the last is the program as it is."""
     name = "inductor" if own is None else own.strip("'\"")
     return list(LADDERS.get(name, (*LADDER[:-1], (name, Stage.CUSTOM_BACKEND))))
 
 
 def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) -> Stage:
-    """The stage of the first rung that fails; unknown where none does, and where the rung right below could not be judged.
+    """The stage of the first rung that fails; unknown if none does, or if the rung below it could not be judged.
 
-    ``fails``: whether each rung does, from the lowest on; None for one that could not be judged.
+    ``fails``: whether each rung fails, from the lowest on; None for one that could not be judged.
     """
     if True not in fails:
         return Stage.UNKNOWN
@@ -53,8 +55,8 @@ def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) 
 def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
     """Judge the program under every backend of the ladder.
 
-    The last rung is the program as it is. It is compiled several times, beside the others, and how often it fails comes along:
-    a failure that shows in nine of ten compilations looks like one that always shows until then.
+    The last rung is the program as it is. It is compiled several times, in parallel to the others, to measure how often
+    it fails: a failure in nine of ten compilations has looked steady until then.
     """
     own = dict(program.compile_kwargs).get("backend")
     ladder = rungs(own)
@@ -64,7 +66,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         measured = measuring.result()
     outcomes.append(measured.outcome)
     is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in oracle.accepts)
-    healthy = Ending.EAGER_ERROR if is_missing else Ending.SAME  # eager raises, and so does what is compiled
+    healthy = Ending.EAGER_ERROR if is_missing else Ending.SAME  # a missing error: both sides raise when healthy
     shown = [
         Rung(backend=name, outcome="passes" if o.ending is healthy else o.ending, seconds=round(o.seconds, 2))
         for (name, _), o in zip(ladder, outcomes, strict=True)

@@ -1,7 +1,7 @@
-"""Operators of the user's own that break what ``torch.library.opcheck`` asks of them: then they are to blame, and no stage of the compiler.
+"""Blames a custom operator that fails ``torch.library.opcheck``, instead of a stage of the compiler.
 
-Asked only once a failure was reduced, of the operators that its smallest program still needs, on eager's own inputs: those of
-the window, since a reduction may change what an operator does.
+Checks only operators that the reduced program still needs, on eager's own inputs of the window: a reduction may change
+what an operator computes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from minimizer.report.model import Culprit, Source
 from minimizer.vocabulary import Kind
 
 CHECK_SECONDS = 60.0
-"""A check that takes longer has no say."""
+"""Most seconds for a check; one that takes longer blames nothing."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """An operator (``lib.scale``), and what ``opcheck`` says of it."""
+    """An operator (``lib.scale``) that fails ``opcheck``, and the complaint."""
 
     operator: str
     said: str
 
     @property
     def qualified(self) -> str:
-        """``lib::scale``."""
+        """Its qualified name, ``lib::scale``."""
         return self.operator.replace(".", "::", 1)
 
     def culprit(self, shown: Culprit, *, script: str, text: str) -> Culprit:
-        """The operator as the culprit, at the line of its registration where the script has it.
+        """The operator as the culprit, at the line of its registration if the script contains that.
 
         Args:
             shown: the culprit that the reduced program shows.
@@ -46,7 +46,7 @@ class Broken:
 
 
 def broken_operator(program: Program, window: Program, oracle: Oracle) -> Broken | None:
-    """The first operator of a reduced program that breaks its promises; None if none does, or ``opcheck`` has no say."""
+    """The first custom operator of a reduced program that fails ``opcheck``; None if none does."""
     names = own_operators(node.target for node in program.every_node)
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""The user's own script, run with a change: compared call by call where a graph fails, else judged by how it ends."""
+"""Runs the user's own script with a change: compared call by call where a graph fails, else judged by how it ends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from minimizer.engine.survey.runs import Surveys
 from minimizer.report.model import Reproducibility
 
 MISS, MOST_PASSES = 0.02, 10
-"""The chance that is taken that a script passes although nothing has changed, and how often it is run at most."""
+"""Accepted chance that a flaky script passes by luck, and most runs to get below it."""
 
 
 def passes_needed(rate: Reproducibility) -> int:
-    """Passes in a row after which a script counts as mended that failed this often."""
+    """Passes in a row after which a script that failed at this rate counts as passing."""
     if rate.failed >= rate.runs:
         return 1
     return min(MOST_PASSES, math.ceil(math.log(MISS) / math.log(1 - least_rate(rate))))
 
 
 def in_a_row(passes: int, try_: Callable[[], Tried]) -> Tried:
-    """Try until it has passed so often, or fails once."""
+    """Try until it has passed ``passes`` times in a row, or fails once."""
     tried = Tried(passes=False)
     for _ in range(passes):
         tried = try_()
@@ -43,7 +43,7 @@ def in_a_row(passes: int, try_: Callable[[], Tried]) -> Tried:
 
 @dataclass(frozen=True)
 class SurveyedScript:
-    """A script whose calls are compared with eager. A pass counts after ``repeats`` in a row."""
+    """A script whose calls are compared with eager. ``repeats``: passes in a row that count as one."""
 
     surveys: Surveys
     case: Case
@@ -62,15 +62,15 @@ class SurveyedScript:
 
 
 def _tried(frames: int | None) -> Tried:
-    """What became of a run that compiled so many graphs; None if it failed."""
+    """The result of a run that compiled ``frames`` graphs; None: it failed."""
     return Tried(passes=frames is not None, frames=frames or 0)
 
 
 @dataclass(frozen=True)
 class RerunScript:
-    """A script that fails without being watched; it is not seen how many graphs are compiled.
+    """A script judged by how it ends, without our hooks, so that the number of compiled graphs is unknown.
 
-    A pass counts after ``repeats`` in a row.
+    ``repeats``: passes in a row that count as one.
     """
 
     rerun: Rerun

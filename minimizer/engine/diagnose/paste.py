@@ -1,4 +1,4 @@
-"""Where a workaround goes in the user's script: edits of its text that leave the rest as it is."""
+"""Inserts a workaround into the text of the user's script, and leaves the rest as it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minimizer.engine.user_script.statements import first_line, lines_of
 
 @dataclass(frozen=True)
 class Pasted:
-    """A script with ``code`` in it; ``where`` says in words where that went."""
+    """A script with ``code`` inserted; ``where``: the place, in words."""
 
     text: str
     code: str
@@ -20,7 +20,7 @@ class Pasted:
 
 
 def paste(text: str, code: str) -> Pasted:
-    """Put statements before the first one at top level that has to do with ``compile``, else behind the imports."""
+    """Insert statements before the first top-level one that mentions ``compile``, else after the imports."""
     tree = ast.parse(text)
     compiling = (node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) and _mentions(node))
     node = next(compiling, None)
@@ -35,7 +35,7 @@ def paste(text: str, code: str) -> Pasted:
 
 
 def disable_function(text: str, line: int) -> Pasted | None:
-    """``@torch.compiler.disable`` on the innermost function around a line; None if there is none that is not compiled itself."""
+    """``@torch.compiler.disable`` on the innermost function around a line; None if there is none or it is compiled."""
     tree = ast.parse(text)
     around = [
         n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
@@ -52,7 +52,7 @@ def disable_function(text: str, line: int) -> Pasted | None:
 
 
 def disable_module(text: str, path: str) -> Pasted | None:
-    """``torch.compiler.disable`` around one submodule of what the script compiles; None if it is not bound to a name."""
+    """``torch.compiler.disable`` around one submodule of the compiled model; None if that is not bound to a name."""
     tree = ast.parse(text)
     owner = _owner(tree, path.split("."))
     if owner is None:
@@ -66,9 +66,9 @@ def disable_module(text: str, path: str) -> Pasted | None:
 
 
 def disable_equal_modules(text: str, path: str) -> Pasted | None:
-    """``torch.compiler.disable`` around the same submodule of every element of the list that a path leads through last.
+    """``torch.compiler.disable`` around the same submodule of every element of the innermost list in a path.
 
-    None if the list is not bound to a name, or the path leads through none.
+    None if the list cannot be reached from a name, or the path contains no list.
     """
     steps = path.split(".")
     places = [place for place, step in enumerate(steps) if step.isdigit()]
@@ -90,13 +90,13 @@ def disable_equal_modules(text: str, path: str) -> Pasted | None:
 
 
 def diff(before: str, after: str, name: str) -> str:
-    """A change of a script of this name as a unified diff."""
+    """The unified diff of a change to the script ``name``."""
     lines = unified_diff(before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm="")
     return "\n".join(lines)
 
 
 def other_backend(text: str, backend: str) -> Pasted | None:
-    """Another backend at every ``torch.compile``; None where one is named already, or none is found."""
+    """Another backend at every ``torch.compile``; None if there is none, or one names a backend, mode or options."""
     tree = ast.parse(text)
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
     bare = [d for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) for d in n.decorator_list]
@@ -112,9 +112,9 @@ def other_backend(text: str, backend: str) -> Pasted | None:
 
 
 def _added_argument(text: str, call: ast.Call, argument: str) -> tuple[int, str]:
-    """Where in the text one more argument of a call goes, and with which comma before it.
+    """The place in the text for one more argument of a call, and the argument with its comma.
 
-    Behind the last one may come what closes its parentheses, a comma, and comments.
+    The last argument may be followed by closing parentheses, a comma, and comments.
     """
     last = max([call.func, *call.args, *(k.value for k in call.keywords)], key=lambda node: _end(text, node))
     start, close = _end(text, last), _end(text, call) - 1
@@ -125,14 +125,14 @@ def _added_argument(text: str, call: ast.Call, argument: str) -> tuple[int, str]
 
 
 def _end(text: str, node: ast.expr) -> int:
-    """The place in the text behind a node; the parser counts columns in bytes."""
+    """The offset in the text just after a node; the parser counts columns in bytes."""
     assert node.end_lineno is not None
     *above, line = lines_of(text)[: node.end_lineno]
     return sum(map(len, above)) + len(line.encode()[: node.end_col_offset].decode())
 
 
 def _owner(tree: ast.Module, path: list[str]) -> tuple[ast.stmt, str, list[str]] | None:
-    """The statement behind which a submodule can be reached, the name it is reached from, and the steps from there."""
+    """The statement after which a submodule is reachable, the name it is reached from, and the steps from there."""
     bound = [n for n in ast.walk(tree) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     compiled = [n for n in bound if isinstance(n.value, ast.Call) and ast.unparse(n.value.func) == "torch.compile"]
     if compiled and isinstance(target := compiled[0].targets[0], ast.Name):
@@ -148,7 +148,7 @@ def _owner(tree: ast.Module, path: list[str]) -> tuple[ast.stmt, str, list[str]]
 
 
 def _compiled(tree: ast.Module) -> set[str]:
-    """The names of what is handed to ``torch.compile``."""
+    """The names that are passed to ``torch.compile``."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.compile"]
     return {arg.id for call in calls for arg in call.args if isinstance(arg, ast.Name)}
 
@@ -163,7 +163,7 @@ def _mentions(node: ast.stmt) -> bool:
 
 
 def _after_imports(tree: ast.Module) -> int:
-    """The line behind which the body begins."""
+    """The last line of the docstring and the imports; 0 without them."""
     last = 0
     for node in tree.body:
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last == 0
@@ -174,12 +174,12 @@ def _after_imports(tree: ast.Module) -> int:
 
 
 def _line(text: str, number: int) -> str:
-    """A line as it is quoted; a colon would be taken for what follows it."""
+    """A line for quoting, without a final colon, which would read as an announcement."""
     return lines_of(text)[number - 1].strip().removesuffix(":")[:100]
 
 
 def _with_torch(tree: ast.Module, after: int, code: str) -> str:
-    """With an import of torch before it, where the script has not given it this name by then."""
+    """The code with ``import torch`` before it, if the script does not bind that name above the place."""
     above = [s for s in tree.body if s.lineno <= after and not isinstance(s, ast.FunctionDef | ast.ClassDef)]
     imports = [n for s in above for n in ast.walk(s) if isinstance(n, ast.Import | ast.ImportFrom)]
     names = {alias.asname or alias.name.partition(".")[0] for n in imports for alias in n.names}
@@ -188,7 +188,7 @@ def _with_torch(tree: ast.Module, after: int, code: str) -> str:
 
 
 def _insert(text: str, after: int, code: str, *, like: int | None = None) -> str:
-    """With statements behind a line, indented as another line is."""
+    """The text with statements inserted after a line, indented like the line ``like``."""
     lines = lines_of(text)
     model = lines[like - 1] if like else ""
     indent = model[: len(model) - len(model.lstrip())]

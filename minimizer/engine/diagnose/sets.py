@@ -1,10 +1,12 @@
-"""Set-wise search for what is to blame, over parts of the compiler that can be switched off and settings that can be changed.
+"""Set-wise search for the blame, over parts of the compiler that can be switched off and settings that can be changed.
 
-Nothing here knows what a part is, or how a trial is run: `Asker` is handed a function that answers for a `Setting`.
+The search is abstract: it knows neither what a part is nor how a trial is run. `Asker` gets a function that answers for
+a `Setting`.
 
-A bisection by count, as PyTorch has it, assumes that one application of one part is the cause. Here any set may be: parts of
-which each alone is enough (all must be off), and parts that only fail together (any may be off). Both are found by the
-minimizing delta debugging of Zeller and Hildebrandt (2002), first on what must be off, then on what must be on.
+A bisection by count, as PyTorch has it, assumes that one application of one part is the cause. Here any set may be:
+parts of which each alone is enough (all must be off), and parts that only fail together (any may be off). Both are
+found by the minimizing delta debugging of Zeller and Hildebrandt (2002), first on what must be off, then on what must
+be on.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from enum import StrEnum
 
 Parts = frozenset[str]
 AT_ONCE = 2
-"""Groups of settings that are tried side by side: what comes out is told before the next are begun."""
+"""Groups of settings tried in parallel; their results are reported before the next ones begin."""
 
 
 class Answer(StrEnum):
-    """How a trial ended; ``OTHER`` is a failure of another sort, which says nothing about the one that is looked for."""
+    """The answer of a trial; ``OTHER``: it failed in another way, which says nothing about the failure in question."""
 
     FAILS = "fails"
     PASSES = "passes"
@@ -28,7 +30,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """What is changed for a trial: parts that are ``off``, kinds of which ``only`` some parts are on, lines of setup."""
+    """The changes for a trial: parts that are ``off``, kinds of which ``only`` some parts are on, lines of setup."""
 
     off: Parts = frozenset()
     only: tuple[tuple[str, Parts], ...] = ()
@@ -37,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer, and the parts that were asked for, by name: whether they made a difference."""
+    """An answer, and for each part that the compiler asked for, by name, whether it made a difference."""
 
     answer: Answer
     parts: Mapping[str, bool] = field(default_factory=dict)
@@ -47,10 +49,9 @@ class Seen:
 class Blame:
     """The parts to blame.
 
-    ``confirmed``: the failure goes without them, and comes with only them on of all their kinds, and what the compiler cannot do
-    without.
-
-    ``any_of``: each of several parts is enough by itself; otherwise they fail together.
+    ``confirmed``: the failure goes away without them, and comes back with only them on of all their kinds (and the
+    parts that the compiler cannot do without). ``any_of``: each of several parts is enough by itself; else they fail
+    together.
     """
 
     parts: tuple[str, ...]
@@ -62,10 +63,9 @@ Ask = Callable[[Sequence[Setting]], list[Seen]]
 
 
 class Asker:
-    """Asks for settings, each once, and counts the runs.
+    """Tries settings, each once, and counts the runs.
 
-    A failure that does not always show passes by chance: with ``repeats`` a pass counts after so many in a row, and a failure
-    at once.
+    A flaky failure may pass by chance: a pass counts after ``repeats`` in a row, a failure at once.
     """
 
     def __init__(self, ask: Ask, repeats: int = 1) -> None:
@@ -74,7 +74,7 @@ class Asker:
         self.runs = 0
 
     def all(self, settings: Sequence[Setting]) -> list[Seen]:
-        """The answers to several settings, which may be asked side by side."""
+        """The answers to several settings, which may be tried in parallel."""
         open_ = [s for s in dict.fromkeys(settings) if s not in self._known]
         for _ in range(self._repeats):
             self.runs += len(open_)
@@ -88,20 +88,20 @@ class Asker:
 
     @property
     def fails_otherwise(self) -> bool:
-        """Whether anything that was asked for failed in another way."""
+        """Whether any setting failed in another way."""
         return any(seen.answer is Answer.OTHER for seen in self._known.values())
 
 
 def kind_of(part: str) -> str:
-    """``lowerings`` of ``lowerings/aten.relu.default``."""
+    """The kind of a part: ``lowerings`` for ``lowerings/aten.relu.default``."""
     return part.partition("/")[0]
 
 
 def blame(ask: Asker, groups: Iterable[Collection[str]]) -> list[Blame]:
-    """What is to blame in each group of kinds, as far as anything is; empty if the failure does not show as it is.
+    """The blame in each group of kinds that has one; empty if the failure does not show without a change.
 
-    A part that does nothing may begin to, once another is off: so what is off grows, by what then made a difference, until the
-    failure is gone or nothing is left to switch off.
+    A part may begin to act only once another is off. So the set that is off grows by the parts that then made a
+    difference, until the failure is gone or nothing is left to switch off.
     """
     base = ask.one(Setting())
     if base.answer is not Answer.FAILS:
@@ -128,8 +128,8 @@ def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
     used = Parts(_acted(base, kinds)) | off
     if not comes([used])[0]:
         return Blame(tuple(sorted(off)), any_of=False, confirmed=False)
-    # More of them take part, or have to be on whatever happens: without the latter it fails otherwise. One that can be left
-    # out although it is needed alone has others that do as well.
+    # Further parts are causes too, or are vital: without a vital one the program fails in another way. If the failure
+    # stays without a part that `smallest` needed, another part can stand in for it.
     needed = sorted(smallest(used, comes) - off)
     without = [seen.answer for seen in ask.all([Setting(off=Parts([part])) for part in needed])]
     causes = [part for part, answer in zip(needed, without, strict=True) if answer is Answer.PASSES]
@@ -138,7 +138,7 @@ def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
 
 
 def _enough(ask: Asker, base: Seen, kinds: Collection[str]) -> Parts | None:
-    """Parts of which it is enough to switch all off; None if there are none."""
+    """A set of parts without which the failure goes away; None if there is none."""
     off, vital, seen = Parts(), Parts(), base
     while True:
         if seen.answer is Answer.PASSES:
@@ -148,7 +148,7 @@ def _enough(ask: Asker, base: Seen, kinds: Collection[str]) -> Parts | None:
             if not more:
                 return None
             off |= more
-        else:  # some of them the compiler cannot do without
+        else:  # the compiler cannot do without some of them
             alone = {part: ask.one(Setting(off=Parts([part]))) for part in sorted(off)}
             passing = [part for part, seen in alone.items() if seen.answer is Answer.PASSES]
             if passing:
@@ -165,7 +165,7 @@ def _acted(seen: Seen, kinds: Collection[str]) -> list[str]:
 
 
 def smallest(parts: Parts, holds: Callable[[Sequence[Parts]], list[bool]]) -> Parts:
-    """A subset that holds and of which nothing can be left out; ``parts`` are known to hold."""
+    """A subset that holds, and that is 1-minimal; ``parts`` are known to hold."""
     left, chunks = sorted(parts), 2
     while len(left) > 1:
         size = -(-len(left) // chunks)
@@ -185,10 +185,10 @@ def smallest(parts: Parts, holds: Callable[[Sequence[Parts]], list[bool]]) -> Pa
 
 
 def flips(ask: Asker, groups: Sequence[tuple[str, ...]], tell: Callable[[str, Answer], None]) -> None:
-    """Tell how a trial ends with each of several lines of setup, as soon as it is known.
+    """Try each of several lines of setup, and ``tell`` each answer as soon as it is known.
 
-    A group is tried at once, and `AT_ONCE` groups side by side. Where the failure stays with all of it, it stays with each: a
-    line that would make it go could only be missed if another of its group brings it back.
+    The lines of a group are tried together, and `AT_ONCE` groups in parallel. If the failure stays with a whole group,
+    it is taken to stay with each line: a line that removes it is missed only if another of its group brings it back.
     """
     pending = list(groups)
     while pending:

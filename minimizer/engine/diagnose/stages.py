@@ -1,4 +1,4 @@
-"""What inside the first failing stage is to blame: which kinds of parts each stage has, and which of several findings counts."""
+"""Finds the part of the failing stage to blame: the kinds of parts of each stage, the choice among findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUPS: dict[Stage, tuple[Collection[str], ...]] = {
     Stage.INDUCTOR: (PASSES, FUSION, LOWERINGS, CUDAGRAPHS),
 }
 RUNGS = {Stage.DECOMPOSITION: "aot_eager_decomp_partition"}
-"""The backend that ends with the stage, where that is not the script's own."""
+"""The backend whose last stage it is, where that is not the script's own."""
 PARTS = {Stage.DECOMPOSITION: "decomposition", Stage.INDUCTOR: "pass, fusion or lowering"}
 WORDS = {
     "decomposition": "the decomposition of",
@@ -35,7 +35,7 @@ WITHOUT_PARTS = {
 
 
 def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> model.Blame:
-    """The part of a stage that is to blame, confirmed both ways; ``subsystem`` is ``unknown`` where nothing is found."""
+    """The part of a stage to blame, confirmed both ways if it can be; ``subsystem`` is ``unknown`` if none is found."""
     if stage not in GROUPS:
         return model.Blame(subsystem="unknown", what=WITHOUT_PARTS[stage])
     asker = Asker(trials.under(RUNGS[stage]) if stage in RUNGS else trials, repeats)
@@ -55,7 +55,7 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> model.Blame:
 
 
 def _why_not(asker: Asker, stage: Stage) -> str:
-    """Why no part of a stage is blamed."""
+    """The reason why no part of a stage is blamed."""
     as_it_is = asker.one(Setting()).answer
     if as_it_is is Answer.PASSES:
         return "The failure does not show while the parts of the compiler are watched."
@@ -69,9 +69,9 @@ def _why_not(asker: Asker, stage: Stage) -> str:
 def _choose(found: Sequence[Blame], asker: Asker) -> Blame | None:
     """The finding that explains the others.
 
-    A wrong lowering is also avoided by leaving out the pass that puts its operator there; a pass that is wrong stays so
-    however its result is lowered, unless fewer fusions or copies hide it. So the pass is to blame where the operator is there
-    without it. What goes without a fusion is wrong only when fused.
+    Leaving out a pass also avoids a wrong lowering, if the pass inserts the lowered operator. A wrong pass stays wrong
+    however its result is lowered, unless fewer fusions or copies hide it. So the pass is to blame if the operator is
+    there without it. A failure that goes away without a fusion is one of the fused code only.
     """
     sure = [one for one in found if one.confirmed] or list(found)
     by_kind = {group: one for one in sure for group in (PASSES, FUSION, LOWERINGS) if kind_of(one.parts[0]) in group}
@@ -85,7 +85,7 @@ def _choose(found: Sequence[Blame], asker: Asker) -> Blame | None:
 
 
 def describe(parts: Sequence[str], *, any_of: bool) -> str:
-    """Parts in words."""
+    """The parts in words, for the report."""
     said: dict[str, list[str]] = {}
     for part in parts:
         kind, _, name = part.partition("/")

@@ -1,4 +1,4 @@
-"""How a `Setting` is tried: on the minimal program, or on the reduced script where no graph carries the failure."""
+"""Tries a `Setting` on the minimal program, or on the reduced script where no graph carries the failure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from minimizer.vocabulary import Kind
 
 
 class Trials(Protocol):
-    """Something to try settings on."""
+    """A program or script that settings are tried on."""
 
     def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
-        """How each setting fares."""
+        """The answer for each setting."""
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
-        """The texts of what expressions give once the setup has run; without those that this torch does not know."""
+        """The values of expressions after the setup, as text; without those that this torch does not have."""
 
     def under(self, backend: str) -> Trials:
-        """The same with another backend."""
+        """The same trials with another backend."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ProgramTrials:
 
 @dataclass(frozen=True)
 class ScriptTrials:
-    """Trials of a script that was reduced to ``text`` and fails like ``target``."""
+    """Trials of a script, reduced to ``text``, that fails like ``target``."""
 
     text: str
     target: Signature
@@ -87,5 +87,5 @@ class ScriptTrials:
 
 
 def switches(setting: Setting) -> dict[str, Any]:
-    """The form in which the child takes what is off."""
+    """The switches of a setting, in the form of the child's requests."""
     return {"off": sorted(setting.off), "only": {kind: sorted(on) for kind, on in setting.only}}

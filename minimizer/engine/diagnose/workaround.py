@@ -1,4 +1,4 @@
-"""What the user can do until the bug is fixed: changes to the script, the cheapest first, and whether the script passes with one."""
+"""Finds a workaround: changes to the user's script, the cheapest first, until the script passes with one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NONE = (
     "(TORCHDYNAMO_DISABLE=1 runs it without the compiler)."
 )
 SLOW = 3
-"""The cost of a setting that slows all down that is compiled."""
+"""Least `Knob.cost` of a setting that slows down everything compiled."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the script; ``what`` says what it is."""
+    """A change of the script; ``what``: its effect, in words."""
 
     pasted: Pasted
     what: str
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of the script with a change: whether it passes, and how many graphs were still compiled."""
+    """The result of the script with a change: whether it passes, and the number of graphs still compiled."""
 
     passes: bool
     frames: int = 0
@@ -54,9 +54,9 @@ def changes(
     ladder: Sequence[Rung],
     script: str,
 ) -> Iterator[Change]:
-    """Changes that may help, by what they cost: a setting, a part of the compiler, one module or function, all equal modules.
+    """Changes that may help, by cost: a setting, a part of the compiler, one module or function, all equal modules.
 
-    Then settings that slow all down, and a backend that generates no code.
+    Then settings that slow everything down, and a backend that generates no code.
     """
     settings = sorted(flips, key=lambda turned: turned.knob.cost)
     yield from (_setting(text, turned) for turned in settings if turned.knob.cost < SLOW)
@@ -85,8 +85,8 @@ def _setting(text: str, turned: Turned) -> Change:
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     """The first change with which the script passes.
 
-    One that leaves nothing compiled is none, whatever it looks like. One for which there was no place
-    (``if x: y = torch.compile(f)`` in one line) may have left no program.
+    A change that leaves nothing compiled does not count. An inserted statement may have made the text invalid
+    (``if x: y = torch.compile(f)`` in one line).
     """
     for change in candidates:
         if not _is_python(change.pasted.text):
@@ -106,7 +106,7 @@ def _is_python(text: str) -> bool:
 
 
 def _without(blame: Blame) -> str:
-    """Statements that make the compiler do without what is to blame; empty where there are none."""
+    """Statements that switch off the part to blame; empty if there are none for it."""
     lines: list[str] = []
     passes = []
     for item in blame.items:

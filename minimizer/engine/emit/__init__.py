@@ -2,7 +2,7 @@
 
 repro = emit(program, failure, culprits, environment={"torch": "2.13.0", "device": "cpu"}, rate=rate)
 repro.source   # the text, formatted
-repro.data     # what data.pt beside it must hold, usually nothing
+repro.data     # the content of data.pt, usually none
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TAKEN = {
 
 @dataclass(frozen=True)
 class Repro:
-    """A script that shows a failure, and how to know that it does."""
+    """A script that shows a failure, and the evidence in its output that it does."""
 
     source: str
     lines: int
-    """Lines of code: no blanks, no comments."""
+    """Lines of code, without blank ones and comments."""
     kind: Kind
     evidence: str
-    """What its output holds whenever it ends with status 1 for the right reason."""
+    """Text that its output contains whenever it ends with status 1 for this failure."""
     data_keys: tuple[DataKey, ...] = ()
     hang_after: float | None = None
 
@@ -49,13 +49,13 @@ class Repro:
         return bool(self.data_keys)
 
     def importing(self, module: str) -> Repro:
-        """The same with a submodule of torch imported too."""
+        """A copy that also imports a submodule of torch."""
         source = re.sub(r"^import torch$", f"import torch\nimport {module}", self.source, count=1, flags=re.MULTILINE)
         return replace(self, source=source, lines=layout.code_lines(source))
 
 
 def called(source: str, name: str) -> str:
-    """The text of a repro under another name, by which its header calls it."""
+    """The text of a repro whose header names the file ``name``."""
     return source.replace(f"python {SCRIPT_FILE}", f"python {name}")
 
 
@@ -112,7 +112,7 @@ def emit(
 
 
 def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
-    """Whether ``torch.nn.functional`` may be ``F``: for one call that is worth its import only where it keeps a line whole."""
+    """Whether to write ``F`` for ``torch.nn.functional``: both ways are tried if it has a single call."""
     if "F" in own.names:
         return [layout.KNOWN_IMPORTS["F"] in own.imports]
     calls = sum(node.target.startswith(prose.FUNCTIONAL) for node in program.nodes)
@@ -120,7 +120,7 @@ def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
 
 
 def _source(comment: str, own: layout.Setup, subject: idioms.Subject, kind: Kind, *, short: bool) -> str:
-    """The text, with a function around the program unless that is one call of a function of torch."""
+    """The repro's text, with a function around the program unless the program is a single call of a torch function."""
     program, definition = subject.program, ""
     if (alone := prose.alone(program, short=short)) is not None:
         subject = replace(subject, function=alone, is_own=False)

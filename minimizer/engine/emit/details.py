@@ -1,4 +1,4 @@
-"""What the judge found about a failure, as far as a repro can use it."""
+"""The details of a comparison that a repro can use."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ from typing import Literal, TypedDict
 
 
 class Details(TypedDict, total=False):
-    """Every key may be absent; inputs go by their names in the program."""
+    """Details of a failure; every key may be absent, and inputs go by their names in the program."""
 
     rtol: float
     atol: float
     disputed: str
     """Why the difference may be no fault, as a sentence: only the script's own tolerance calls it one."""
     comparable: Literal["tensor", "values"]
-    """For wrong values: eager's hold no NaN, and nothing else is wrong. They are one tensor, or any number of values."""
+    """For wrong values: one tensor, or several values; absent if eager's contain NaN or something else differs."""
     aspect: str
-    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class`` or ``aliasing``."""
+    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class`` or
+    ``aliasing``."""
     output: str
-    """Where in what the function returns it is: ``[0][1]``, or nothing for the whole."""
+    """The index path of the wrong output: ``[0][1]``, or empty for the whole."""
     input: str
-    """The input that has it after the call, where that is no output."""
+    """The input with wrong metadata after the call, if it is not an output."""
     alias_of: str
-    """The input that it shares memory with on one side only."""
+    """The input that the output or input shares memory with on one side only."""
     alias_of_output: str
-    """The same of an output, written as ``output`` is."""
+    """The output that it shares memory with on one side only, written like ``output``."""
     mutated: list[str]
     """Inputs that differ after the call."""
     writes: list[str]
-    """Inputs that the function was seen to change: both sides then need some of their own."""
+    """Inputs that the function mutates, so that each side needs its own."""
     gradients: list[str]
     """Inputs whose gradient is wrong; all that require one if absent."""
     unused: bool
     """Whether one of those gradients is None on one side."""
     differentiated: dict[str, str]
-    """The dtypes of the tensors that a backward starts from, by where they are in what the function returns."""
+    """The dtypes of the outputs that a backward starts from, by index path."""
     backward: bool
-    """Whether the error, crash or hang comes in the backward."""
+    """Whether the error, crash or hang happens in the backward."""
     said: str
-    """What the exception says that reaches the caller: its type and its message."""
+    """Type and message of the exception that reaches the caller."""
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
     hang_after: float
-    """Seconds after which a repro takes compilation for hung, where it is another number than `idioms.REPRO_SECONDS`."""
+    """Seconds after which a repro takes compilation for hung, if other than `idioms.REPRO_SECONDS`."""
     stuck_in: str
     """The function that never returns, as a stack names it."""
     eager_error: str

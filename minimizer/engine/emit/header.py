@@ -1,4 +1,4 @@
-"""The comment at the top of a repro, and the words of a message by which its failure is known again."""
+"""The comment at the top of a repro, and the words of an error message that identify its failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERDICTS = {
 LAYOUT_ONLY = "returns equal values in another memory layout for {what}"
 WIDTH = 86
 WORDS = 38
-"""How many characters of a message tell it from others; with more the line that looks for them would become three."""
+"""Most characters of a message that the repro looks for: enough to identify it, and the check fits its line."""
 
 # g++ quotes names with typographic marks in a UTF-8 locale and with plain ones elsewhere: neither is repeated.
 _QUOTED = re.compile(r"""(['"`])[^'"`]*\1|\u2018[^\u2019]*\u2019""")
@@ -60,7 +60,7 @@ def comment(
 
 
 def _origin(culprits: Sequence[Culprit]) -> list[str]:
-    """Where in the user's own program it was found."""
+    """A sentence with the module and source line of the culprit, if they are known."""
     first = next((culprit for culprit in culprits if culprit.root), None)
     if first is None or not (first.module or first.source):
         return []
@@ -82,7 +82,7 @@ def stage_name(stage: Stage) -> str:
 
 
 def subject(culprits: Sequence[Culprit]) -> str:
-    """What is to blame, in few words."""
+    """The culprit in a few words: its description, or its operators."""
     for culprit in culprits:
         if culprit.root and (culprit.ops or culprit.what):
             names = ", ".join(culprit.ops[:4]) + (" and others" if len(culprit.ops) > 4 else "")
@@ -101,8 +101,8 @@ def plain(text: str, limit: int = 400) -> str:
 def telltale(failure: Failure, said: str = "") -> str:
     """Words of the failure's message that another run will repeat: no paths, addresses, generated names, quoted parts.
 
-    ``said`` is what the exception says that reaches the caller, if that is known: one that is raised from another need not
-    repeat it, and then has words of its own.
+    ``said``: type and message of the exception that reaches the caller, if known. If it does not repeat the message of
+    the root cause, the words are taken from its own.
     """
     kind = "".join(re.findall(r"[A-Za-z_]\w*$", failure.exception_type or "", re.ASCII))[:WORDS] or "Error"
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
@@ -121,7 +121,7 @@ def telltale(failure: Failure, said: str = "") -> str:
 
 
 def _pieces(line: str) -> list[str]:
-    """The parts of a line that are words, and enough of them to tell it from others; a printed call is none."""
+    """The parts of a line that are plain words, long enough to identify it; a printed call does not count."""
     parts = [part for chunk in _QUOTED.split(line) for part in _VOLATILE.sub("\0", chunk or "").split("\0")]
     words = [part.strip(" :;,.()[]{}") for part in parts]
     return [part for part in words if len(part) >= 10 and not re.search(r"\w\(|[=*{}]|\.\.\.", part)]

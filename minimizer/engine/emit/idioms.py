@@ -1,10 +1,10 @@
-"""One way of writing a repro for each kind of failure.
+"""The idioms: one way of writing a repro for each kind of failure.
 
-All keep the same promise: exit status 1 while the bug is there, 0 once it is gone, 125 where this machine cannot tell (no such
-device, no compiler, eager fails by itself). With the compiler switched off they exit 0.
+All keep the same promise: exit status 1 while the bug is there, 0 once it is gone, 125 if this machine cannot tell (no
+such device, no compiler, eager itself fails). With the compiler switched off they exit 0.
 
-An idiom returns the statements below the function, given what to run (`Subject`). Whatever may fail for reasons of the machine,
-configuration included, stands inside ``try``.
+An idiom gets what to run (`Subject`), and returns the statements below the function. Code that may fail for reasons of
+the machine, configuration included, goes inside ``try``.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ except Exception as error:
 """
 MAX_ATTEMPTS = 50
 HELPERS = ("data", "describe", "fn", "raised", "run")
-"""Names of the idioms themselves that would hide those of the script from what is compiled."""
+"""Names that the idioms bind, and that would shadow names of the script in the compiled code."""
 STORAGE = ".untyped_storage().data_ptr()"
 SUFFIXES = {
     "dtype": ".dtype", "shape": ".shape", "stride": ".stride()", "requires_grad": ".requires_grad", "layout": ".layout",
     "device": ".device",
 }  # fmt: skip
-"""How each aspect of a tensor is asked for."""
+"""The expression for each aspect of a tensor."""
 BOTH = "{expected=}, {actual=}"
-"""What an assertion says."""
+"""The message of an assertion."""
 REPRO_SECONDS = 30.0
-"""After which a repro takes compilation for hung: what is left of a graph compiles in a few seconds, on a cold machine too."""
+"""Seconds after which a repro takes compilation for hung: a reduced graph compiles in a few, even on a cold machine."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a repro runs. ``program`` carries the final names."""
+    """The subject of a repro: what it runs. ``program`` has the final names."""
 
     program: Program
     function: str
-    """What is compiled: a function of the repro's own, or the one of torch that the program is a call of."""
+    """The function to compile: one that the repro defines, or the torch function that the program consists of."""
     is_own: bool
-    """Whether the repro defines that function, which then takes the inputs and nothing else."""
+    """Whether the repro defines that function; then it takes the inputs and nothing else."""
     settings: Sequence[str]
     inputs: Sequence[str]
     details: Details
     telltale: str
     attempts: int
     copied: frozenset[str]
-    """Inputs that the function changes: eager gets a clone of each."""
+    """Inputs that the function mutates: eager gets a clone of each."""
     fresh_inputs: bool
-    """Whether each side must make its inputs anew: a clone is not enough, or random numbers are drawn."""
+    """Whether each side must make its own inputs: clones are not enough, or random numbers are drawn."""
     helpers: Mapping[str, str]
-    """What the names of `HELPERS` are here: others where the script's own statements have them."""
+    """The actual names for `HELPERS`: renamed if the script's own statements use them."""
 
     @property
     def eager(self) -> str:
@@ -84,7 +84,7 @@ class Subject:
         return f"{side}({render.call_args(call.mapped(given))})"
 
     def backward(self, side: str) -> str:
-        """The gradients that one side gives."""
+        """The expression for the gradients of one side."""
         wanted = self.details.get("gradients") or [
             i.name for i in self.program.inputs if i.meta and i.meta.requires_grad
         ]
@@ -93,11 +93,11 @@ class Subject:
         return f"torch.autograd.grad({self._loss(self.call(side))}, {inputs}{unused})"
 
     def run(self, side: str) -> str:
-        """The call, and the backward too where it is the one that fails."""
+        """The call of one side, with the backward if that is what fails."""
         return self.backward(side) if self.details.get("backward") else self.call(side)
 
     def _loss(self, call: str) -> str:
-        """The sum of all that is differentiated, which gives the gradients that the judge compared."""
+        """The sum of all differentiated outputs, whose gradients are those that the referee compared."""
         starts = self._differentiated()
         total = "sum().real" if any("complex" in dtype for dtype in starts.values()) else "sum()"
         if len(starts) == 1:
@@ -108,7 +108,7 @@ class Subject:
         return f"sum(out.{total} for out in {call}{suffix})"
 
     def _differentiated(self) -> Mapping[str, str]:
-        """The dtypes of the outputs that a backward starts from, by place; from what is known of the program if no run has told."""
+        """The dtypes of the outputs that a backward starts from, by index path; by metadata if no run recorded them."""
         if found := self.details.get("differentiated"):
             return found
         metas = [self.program.metas[name] for name in self.program.outputs]
@@ -119,9 +119,9 @@ class Subject:
 
 
 def may_copy(program: Program, details: Details) -> bool:
-    """Whether clones of the inputs that a function changes tell as much as inputs made anew.
+    """Whether clones of mutated inputs serve as well as fresh inputs.
 
-    They do not where the inputs themselves are looked at, where they must be leaves, and where a clone has other strides.
+    Not if the inputs themselves are compared, if they must be leaves, or if a clone has other strides.
     """
     if details.keys() & {"alias_of", "input"} or not set(details.get("mutated", ())) <= set(program.outputs):
         return False
@@ -130,7 +130,7 @@ def may_copy(program: Program, details: Details) -> bool:
 
 
 def attempts_for(rate: Reproducibility) -> int:
-    """How many compilations a flaky failure needs to show up in all but one of 10,000 runs; 1 if it always shows."""
+    """Compilations that a flaky failure needs to show in all but one of 10,000 runs; 1 for a steady one."""
     if rate.failed >= rate.runs:
         return 1
     share = (rate.failed + 0.5) / (rate.runs + 1)
@@ -149,7 +149,7 @@ def write(kind: Kind, subject: Subject) -> str:
 
 
 def _may_repeat(setting: str) -> bool:
-    """Whether a statement does nothing more when it is run again: it sets attributes to what does not depend on them."""
+    """Whether a statement is idempotent: it sets attributes to values that do not depend on them."""
     (statement,) = ast.parse(setting).body
     return (
         isinstance(statement, ast.Assign)
@@ -164,7 +164,7 @@ def hang_after(subject: Subject) -> float:
 
 
 def evidence(kind: Kind, subject: Subject) -> str:
-    """What the output holds when the script ends with status 1 because of this failure, and not for another reason."""
+    """Text that the output contains when the script ends with status 1 because of this failure."""
     details = subject.details
     if kind is Kind.CRASH:
         return f"expected exit status 0, actual -{signal.Signals[_signal(subject)].value}\n"
@@ -173,7 +173,7 @@ def evidence(kind: Kind, subject: Subject) -> str:
     if kind is Kind.MISSING_ERROR:
         return f"AssertionError: expected={_quoted(_short(details))}, actual=None\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
-        return "actual   "  # what follows was already searched for the telltale words
+        return "actual   "  # the handler has already searched the message for the telltale words
     if kind is Kind.WRONG_METADATA:
         return f"AssertionError: {_shared(details)}expected="
     return "AssertionError: expected=" if BOTH in _assertion(details) else "AssertionError: "
@@ -197,21 +197,22 @@ def _try(*lines: str) -> str:
 
 
 def _repeated(subject: Subject, body: str) -> str:
-    """Compile anew until the failure shows, where it does not always."""
+    """Statements that compile again and again until a flaky failure shows; for a steady one, ``body`` alone."""
     if subject.attempts == 1:
         return body
     return f"for _ in range({subject.attempts}):\n{_block('torch._dynamo.reset()', body)}"
 
 
-# Both sides return; what they return differs -----------------------------------------------------------------------
+# Both sides return, with different results -------------------------------------------------------------------------
 
 
 def _compared(
     subject: Subject, measure: Callable[[str], str], first: Callable[[str], Sequence[str]] = lambda side: ()
 ) -> str:
-    """Bind ``expected`` and ``actual``, or exit with 125.
+    """Statements that bind ``expected`` and ``actual``, or exit with 125.
 
-    ``measure`` gives the expression that a side is judged by, ``first`` what must have run by then, if each side has a function.
+    ``measure``: the expression to compare, given a side. ``first``: statements to run before it where each side has a
+    function of its own.
     """
     if not subject.fresh_inputs:
         sides = _bound(subject, measure(subject.eager), measure(subject.compiled))
@@ -244,7 +245,7 @@ def _close(subject: Subject, measure: Callable[[str], str]) -> str:
 
 
 def _assertion(details: Details) -> str:
-    """What fails where values differ, and says both; in one statement where neither NaN nor a tolerance makes it too long."""
+    """The assertion on values, whose message shows both; a single statement unless NaN or a tolerance is involved."""
     tolerance = {key: details[key] for key in ("rtol", "atol") if key in details}
     if "comparable" in details and not tolerance:
         return f'torch.testing.assert_close(actual, expected, msg=f"{BOTH}")'
@@ -299,9 +300,10 @@ def _shared(details: Details) -> str:
 
 
 def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
-    """The handler of an error that is the bug if it says the right words; its first line is printed after ``said``, and its stack shown.
+    """The handler for an error that is the bug if it contains the ``telltale`` words; any other exits with 125.
 
-    ``message`` is what the error says besides its type, as far as that is known.
+    It prints the first line of the error after ``said``, and re-raises the bug to show its stack. ``message``: the
+    error's message without its type, as far as known.
     """
     typed = 'f"{type(error).__name__}: {error}"'
     if telltale in message:
@@ -324,7 +326,7 @@ def _compile_error(subject: Subject) -> str:
 
 
 def _runtime_error(subject: Subject) -> str:
-    """Eager could raise such an error too, so it has a ``try`` of its own."""
+    """The idiom of an error when compiled; eager has its own ``try``, since it could raise such an error too."""
     first = _try(*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})')
     again = subject.inputs if subject.fresh_inputs else ()
     return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{_judged(subject)}")

@@ -1,4 +1,4 @@
-"""The lines that make a repro's inputs: inline where they can be, else read from ``data.pt`` beside it."""
+"""The lines that make a repro's inputs: inline if possible, else read from ``data.pt`` in the same folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minimizer.engine.user_script.statements import assigned, with_values
 
 DATA_FILE = "data.pt"
 INDENT = 8
-"""The deepest that an input is bound: inside a function or a loop, and ``try``."""
+"""Columns of the deepest line that binds an input: inside a function or loop, and ``try``."""
 
 _RANDOM = re.compile(
     r"torch\.(rand|randn|randint|randperm|normal|bernoulli|multinomial|poisson)(_like)?\b"
@@ -27,11 +27,11 @@ _DRAWING = re.compile(
     r"|(normal|log_normal|uniform|exponential|geometric|cauchy|poisson|binomial)(_|_functional)?(\.|$))"
 )
 _DROPPING = re.compile(r"(^|\.)(_?scaled_dot_product_|lstm(\.|$)|gru(\.|$)|rnn_(tanh|relu)(\.|$))")
-"""What draws only with a rate of dropout, the one float among its positional arguments."""
+"""Operators that draw only at a non-zero rate of dropout, the one float among their positional arguments."""
 _OWN = re.compile(
     r"(empty|zeros|ones|full|new|rand)(_|n?$)|(clone|add|sub|mul|div|neg|pow|matmul|mm|bmm|sin|cos|exp|tanh|sigmoid|relu|sum|mean)$"
 )
-"""Names of the commonest operators that give memory of their own."""
+"""Names of common operators whose result never aliases an argument."""
 _FACTORIES = {
     f"torch.{name}" for name in ("tensor", "rand", "randn", "ones", "zeros", "full", "arange", "linspace", "eye")
 }
@@ -39,7 +39,7 @@ _FACTORIES = {
 
 @dataclass(frozen=True)
 class DataKey:
-    """One tensor that ``data.pt`` must hold: under ``key``, the value that the capture child knows as ``golden``."""
+    """A tensor of ``data.pt``: under ``key``, the golden value that the held child knows as ``golden``."""
 
     key: str
     golden: str
@@ -48,7 +48,7 @@ class DataKey:
 
 
 def data_keys(program: Program) -> tuple[DataKey, ...]:
-    """What ``data.pt`` must hold; empty if every input is inline."""
+    """The tensors of ``data.pt``; empty if every input is inline."""
     return tuple(
         DataKey(i.name, i.golden, i.meta.shape if i.meta else None, i.meta.stride if i.meta else None)
         for i in program.inputs
@@ -57,9 +57,9 @@ def data_keys(program: Program) -> tuple[DataKey, ...]:
 
 
 def lines(program: Program, data: str = "data") -> list[str]:
-    """Statements that bind all inputs, in the order in which the random ones were drawn when the program was judged.
+    """Statements that bind all inputs, in the order in which the trial drew the random ones.
 
-    ``data`` is the name that the content of the data file goes by.
+    ``data``: the name to bind to the content of the data file.
     """
     result = ["torch.manual_seed(0)"] if is_random(program) else []
     if data_keys(program):
@@ -73,7 +73,7 @@ def lines(program: Program, data: str = "data") -> list[str]:
 
 
 def given(inputs: Sequence[str], *statements: str) -> list[str]:
-    """One statement with the inputs in it, if it uses each of them once and stays one line; else first the inputs."""
+    """The statement with its inputs in place, if it uses each once and fits a line; else inputs, then statements."""
     apart = [*inputs, *statements]
     if len(inputs) != 1 or len(statements) != 1 or "\n" in inputs[0]:
         return apart
@@ -109,7 +109,7 @@ def draws(program: Program) -> bool:
 
 
 def changed(program: Program) -> bool:
-    """Whether the function may change an input: a node writes, as its name says, to what may share memory with one."""
+    """Whether the function may mutate an input: by its name, a node writes to a value that may alias one."""
     shared = {i.name for i in program.inputs}
     for node in program.nodes:
         target = list(refs_in(_written(node)))
@@ -121,7 +121,7 @@ def changed(program: Program) -> bool:
 
 
 def _written(node: Node) -> Arg:
-    """The arguments that a node changes, by the naming convention of PyTorch."""
+    """The arguments that a node mutates, by PyTorch's naming convention."""
     known, name = dict(node.kwargs), _operator(node)
     if "out" in known:
         return known["out"]
@@ -133,7 +133,7 @@ def _written(node: Node) -> Arg:
 
 
 def _makes_its_own(node: Node) -> bool:
-    """Whether what a node gives shares no memory with its arguments."""
+    """Whether a node's result is known not to alias its arguments."""
     name = _operator(node)
     if node.target.startswith("operator."):
         return name != "pos" and (name in render.INFIX or name in render.PREFIX)
@@ -188,7 +188,7 @@ def _assignment(group: list[tuple[str, str]]) -> str:
 
 
 def _fitted(statement: str) -> str:
-    """Keep a long literal from being spread over one line an element: wrap it by hand."""
+    """Wrap a long literal by hand, which ruff would spread over one line for each element."""
     if len(statement) + INDENT <= LINE or "[" not in statement:
         return statement
     wrapped = textwrap.wrap(

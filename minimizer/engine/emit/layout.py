@@ -1,4 +1,4 @@
-"""From parts to a file: imports, order, format, and how long it is."""
+"""Assembles a repro's parts into a file: imports, order, format, and its count of lines."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ruff import find_ruff_bin  # type: ignore[import-untyped]
 from minimizer.engine.user_script.statements import script_lines, text_of
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
-"""Modules that ``import torch`` is enough for."""
+"""Configuration modules that are reachable after ``import torch``."""
 LOADED = {*CONFIGS, "torch", "torch.nn", "torch.nn.functional"}
-"""What every repro has imported once torch is."""
+"""Modules that ``import torch`` loads."""
 ALIAS_USES = 3
-"""How often the name behind an alias is written out before the alias is worth its line."""
+"""Most uses for which a name is written out: an alias used more often is worth its line."""
 LINE = 88
-"""The line length of ``ruff format`` where nobody has set another."""
+"""The default line length of ``ruff format``."""
 INDENT = 4
-"""Of a line that goes inside ``try``: one outside of definitions."""
+"""Columns by which lines outside of definitions are indented, since they go inside ``try``."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
@@ -37,14 +37,14 @@ _NO_CODE = {
 
 @dataclass(frozen=True)
 class Setup:
-    """The script's own statements that the failure needs, by where they go."""
+    """The script's own statements that the failure needs, by their place in the repro."""
 
     imports: tuple[str, ...]
     definitions: tuple[str, ...]
     settings: tuple[str, ...]
-    """Plain statements after the last definition: another version may refuse them, so they go inside ``try``."""
+    """Plain statements after the last definition: another torch may reject them, so they go inside ``try``."""
     names: frozenset[str]
-    """All global names they use or bind; what is local to a function is free for others."""
+    """All global names that they use or bind."""
 
 
 def setup(statements: Iterable[str]) -> Setup:
@@ -81,9 +81,9 @@ def _one_a_line(source: str) -> str:
 
 
 def _without_aliases(source: str) -> str:
-    """``config.x = 1`` as ``torch._inductor.config.x = 1``: a name that is used a few times is not worth a line of its own.
+    """Write out rarely used aliases of torch's names: ``torch._inductor.config.x = 1`` for ``config.x = 1``.
 
-    Unless the lines that use it become too long for one.
+    An alias stays if the lines that use it would become too long.
     """
     tree = ast.parse(source)
     stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
@@ -112,7 +112,7 @@ def _without_aliases(source: str) -> str:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
-    """Name, path, and the line of the assignment; None for an import, which goes once nothing uses it (`_without_idle`)."""
+    """Name, path and line of each alias; the line is None for an import, which `_without_idle` drops if unused."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((a.asname, a.name, None) for a in node.names if a.asname and a.name in CONFIGS)
@@ -131,7 +131,7 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
 
 
 def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), modules: Iterable[str] = ()) -> str:
-    """One formatted file. Names that no part binds are imported if they are modules: known ones, or one of ``modules``."""
+    """The formatted file. Unbound names are imported if they are known modules, standard ones, or among ``modules``."""
     body = "\n\n".join(part for part in parts if part.strip())
     given = "\n".join(imports)
     needed = _unbound(f"{given}\n{body}")
@@ -146,7 +146,7 @@ def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), 
 
 
 def _without_idle(source: str) -> str:
-    """Without imported names that nothing uses, unless the import may be there for what else it does: it may define operators."""
+    """The source without unused imported names, unless the import may have side effects, such as defining operators."""
     tree, lines = ast.parse(source), script_lines(source)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     rest = "\n".join(ast.unparse(node) for node in tree.body if node not in imports)
@@ -163,13 +163,13 @@ def _without_idle(source: str) -> str:
 
 
 def _only_binds(path: str) -> bool:
-    """Whether importing a module can be missed where its name is not used: torch has done it, or it does nothing to torch."""
+    """Whether importing a module has no effect but its name: torch has loaded it, or it is of the standard library."""
     root = path.partition(".")[0]
     return path in LOADED or (_stdlib(root) and root != "__future__")
 
 
 def _without_gaps(source: str) -> str:
-    """Without the blank lines that ``ast.unparse`` leaves between a function's first line and a function in it."""
+    """The source without the blank lines that ``ast.unparse`` puts before the first definition in a function."""
     lines: list[str | None] = [*script_lines(source)]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -181,7 +181,7 @@ def _without_gaps(source: str) -> str:
 
 
 def _without_parentheses(source: str) -> str:
-    """``return a, b`` and ``x = a, b``: ``ast.unparse`` writes every tuple in parentheses."""
+    """The source with ``return a, b`` and ``x = a, b``, where ``ast.unparse`` writes parentheses."""
     lines = source.encode().splitlines(keepends=True)
     given = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Return | ast.Assign)]
     tuples = [value for value in given if isinstance(value, ast.Tuple) and value.lineno == value.end_lineno]
@@ -201,7 +201,7 @@ def _is_tuple(source: bytes, expected: ast.Tuple) -> bool:
 
 
 def code_lines(source: str) -> int:
-    """Lines that hold code: not blank, no comment, not the module's docstring."""
+    """The number of lines with code: not blank, not only a comment, not the module's docstring."""
     docstring: set[int] = set()
     body = ast.parse(source).body
     if (

@@ -1,6 +1,6 @@
-"""The function of a repro as a person would write it: short names, short expressions nested, ``F.`` for functional calls.
+"""Writes a repro's function as a person would: short names, nested short expressions, ``F.`` for functional calls.
 
-Works on a copy of the reduced program, so what a trial judged and what is printed are the same calls in the same order.
+The calls and their order stay those of the reduced program that a trial judged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BUILT_IN = {
     "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "scaled_dot_product_attention", "selu_", "softplus", "softshrink",
     "threshold_",
 }  # fmt: skip
-"""What ``torch.nn.functional`` does not define in Python."""
+"""Functions of ``torch.nn.functional`` that are not defined in Python."""
 PACKAGES = ("torch", "torch.fft", "torch.linalg", "torch.special")
-"""Where all that a graph calls is built in, but for `IN_PYTHON`."""
+"""Packages whose functions, as far as graphs call them, are built in, but for `IN_PYTHON`."""
 IN_PYTHON = {f"torch.{name}" for name in (
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist",
     "chain_matmul", "cond", "eig", "einsum", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm", "pca_lowrank", "solve",
@@ -36,7 +36,7 @@ IN_PYTHON = {f"torch.{name}" for name in (
     "symeig", "tensordot", "unique", "unique_consecutive", "unravel_index", "vmap", "while_loop",
 )}  # fmt: skip
 MAX_NESTED = 72
-"""How long a statement may become by nesting another one into it."""
+"""Most characters of a statement after nesting another one into it."""
 
 _INPUT_NAMES = "xyzabcdeghmnpqrstuvw"
 _ROLES = re.compile(
@@ -53,7 +53,7 @@ _RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
 
 
 def function(program: Program, name: str, *, short: bool = True) -> str:
-    """Source text of ``program`` as one function; uses ``F`` if it calls ``torch.nn.functional``, unless ``short`` is false."""
+    """Source text of ``program`` as one function; ``F`` stands for ``torch.nn.functional`` if ``short``."""
     tree = ast.parse(render.function(program, name))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -64,9 +64,10 @@ def function(program: Program, name: str, *, short: bool = True) -> str:
 
 
 def alone(program: Program, *, short: bool = True) -> str | None:
-    """The function that the program is one call of, with each of its inputs once; None where it is more than that.
+    """The function that the program calls, if it is a single call that uses each input once; else None.
 
-    Only built-in ones: not every version of ``torch.compile`` takes a function that torch itself defines in Python for one to compile.
+    Only for built-in functions: some versions of ``torch.compile`` do not compile a function that torch defines in
+    Python.
     """
     if len(program.nodes) != 1 or program.outputs != (program.nodes[0].name,):
         return None
@@ -87,7 +88,7 @@ def _is_built_in(target: str) -> bool:
 
 
 def _stays_constant(program: Program) -> bool:
-    """Whether constants of the one call are constants to the compiler too where they are given from outside of the function."""
+    """Whether the constants of the single call stay constants to the compiler when they are passed as arguments."""
     (node,) = program.nodes
     constants = [leaf for leaf in node.leaves() if not isinstance(leaf, Ref)]
     if not constants:
@@ -98,7 +99,7 @@ def _stays_constant(program: Program) -> bool:
 
 
 def in_order(program: Program) -> Program:
-    """The program with its inputs in the order in which they are used, where no more than one of them is drawn at random."""
+    """The program with its inputs in order of use; unchanged if several are random, since their draws have an order."""
     if sum(is_drawn(item) for item in program.inputs) > 1:
         return program
     uses = [name for node in program.nodes for name in node.refs()]
@@ -106,7 +107,7 @@ def in_order(program: Program) -> Program:
 
 
 def named(program: Program, taken: Iterable[str]) -> Program:
-    """The program with names a reader likes: roles such as ``weight``, letters for other inputs, nouns for results."""
+    """The program with readable names: roles such as ``weight``, letters for other inputs, nouns for results."""
     used = {*taken, *_RESERVED, "torch", "F", *_globals(program)}
     names: dict[str, str] = {}
     letters = iter(_INPUT_NAMES)
@@ -127,7 +128,7 @@ def named(program: Program, taken: Iterable[str]) -> Program:
 
 
 def _globals(program: Program) -> set[str]:
-    """Names that the calls take from outside of the function: a local of the same name would hide them."""
+    """Global names that the calls use, which a local of the same name would shadow."""
     found = {node.target.partition(".")[0] for node in program.nodes}
     for leaf in (leaf for node in program.nodes for leaf in node.leaves() if isinstance(leaf, Code)):
         found.update(re.findall(r"[^\W\d]\w*", leaf.text))
@@ -139,7 +140,7 @@ def _input_name(item: Input) -> str | None:
         return role[1]
     if user := _USER_NAME.match(item.name):
         return user["name"]
-    # Longer names are those of the calls that made the value: an input that is called `sub` or `matmul` reads like one.
+    # Longer names come from the calls that made the value: an input named `sub` or `matmul` would read like a function.
     return item.name if re.fullmatch(r"[a-km-z]", item.name) else None
 
 
@@ -153,7 +154,7 @@ def _noun(node: Node) -> str:
 
 
 def fresh(name: str, used: set[str]) -> str:
-    """The name, with a number where it is used already; it is used from now on."""
+    """The name, with a number if it is in ``used`` already; adds the result to ``used``."""
     candidate, count = name, 1
     while candidate in used:
         count += 1
@@ -163,7 +164,7 @@ def fresh(name: str, used: set[str]) -> str:
 
 
 def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Put a value that only the next statement uses into that statement, where that keeps the order of evaluation."""
+    """Nest a value that only the next statement uses into it, if that keeps the order of evaluation."""
     result: list[ast.stmt] = []
     for position, statement in enumerate(body):
         while result and _absorbs(statement, result[-1], [*result[:-1], *body[position + 1 :]]):
@@ -175,7 +176,7 @@ def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _used(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Bind no name that nothing reads."""
+    """The statements without bindings of names that nothing reads."""
     read = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     result: list[ast.stmt] = []
     for statement in body:
@@ -208,7 +209,7 @@ def _uses(name: str, node: ast.AST) -> int:
 
 
 def _evaluated_first(name: str, expression: ast.expr) -> bool:
-    """Whether nothing but names and constants is evaluated before ``name``: no call can then change places with its value."""
+    """Whether only names and constants are evaluated before ``name``, so that nesting its value reorders no calls."""
     if isinstance(expression, ast.Name):
         return expression.id == name
     for child in ast.iter_child_nodes(expression):
@@ -221,7 +222,7 @@ def _evaluated_first(name: str, expression: ast.expr) -> bool:
 
 
 def _is_inert(node: ast.expr) -> bool:
-    """Evaluating it computes nothing: a name, a constant, a dotted path, or a container of such."""
+    """Whether evaluating it calls nothing: a name, a constant, a dotted path, or a container of these."""
     if isinstance(node, ast.Attribute):
         return _is_inert(node.value)
     if isinstance(node, ast.UnaryOp):
@@ -232,7 +233,7 @@ def _is_inert(node: ast.expr) -> bool:
 
 
 def _renumber(definition: ast.FunctionDef) -> None:
-    """Close the gaps that nesting left: a function that binds ``relu_2`` only binds ``relu``."""
+    """Renumber local names after nesting: a function that binds only ``relu_2`` binds ``relu`` instead."""
     arguments = {a.arg for a in definition.args.args}
     bound = [n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     locals_ = [name for name in dict.fromkeys(bound) if name not in arguments]

@@ -1,7 +1,7 @@
-"""Writes ``repro.py`` from a reduced script: the idioms of the Python level.
+"""Writes ``repro.py`` from a reduced script: the idioms of the script level.
 
-All keep the promise of `idioms`: exit status 1 while the bug is there, 0 once it is gone, 125 where this machine cannot tell.
-The script decides which of them works, so they come in order of preference, to be tried.
+All keep the promise of `idioms`: exit status 1 while the bug is there, 0 once it is gone, 125 if this machine cannot
+tell. Which of them works depends on the script, so they come in order of preference, to be tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHECK_FAILED = """\
 except AssertionError as error:
     raise SystemExit(f"expected no error, actual AssertionError: {error}")
 """
-"""The handler of the script's own check; what it raises passes through the one around it."""
+"""The handler of the script's own check; its SystemExit passes through the surrounding handler."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -35,9 +35,9 @@ def emit_script(
     crash: int | None = None,
     stuck_in: str = "",
 ) -> Iterator[Repro]:
-    """Ways of writing the repro of a reduced script, the most readable first.
+    """Forms of the repro of a reduced script, the most readable first.
 
-    ``crash`` is the signal it dies by, ``stuck_in`` the function that it hangs in, where it does.
+    ``crash``: the signal that it dies by, if it crashes. ``stuck_in``: the function that it hangs in, if it hangs.
 
     Raises:
         SyntaxError: ``text`` is not Python.
@@ -66,7 +66,7 @@ def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
 
 
 def in_lines(text: str) -> str:
-    """Canonical text with strings of several lines, such as the source of a kernel, written as a person does."""
+    """The text with strings of several lines, such as a kernel's source, in triple quotes."""
     tree = ast.parse(text)
     in_f_strings = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in ast.walk(n)}
     strings = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in in_f_strings]
@@ -86,7 +86,7 @@ def _reads_as_lines(text: str) -> bool:
 
 
 def _twice(text: str, failure: Failure) -> str:
-    """The last statement is run without the compiler, then with it; all that comes before it belongs to both."""
+    """The form that runs the last statement without the compiler, then with it; both share the statements before it."""
     *before, last = ast.parse(text).body
     definitions = _text([s for s in before if isinstance(s, DECLARATIONS)])
     setting = _text([s for s in before if not isinstance(s, DECLARATIONS)])
@@ -96,7 +96,7 @@ def _twice(text: str, failure: Failure) -> str:
     handler = judged(header.telltale(failure)) if eager else judged(header.telltale(failure), SAID)
     if eager is None:
         eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
-    elif failure.kind is Kind.COMPILE_ERROR:  # nothing that eager raises could be taken for it
+    elif failure.kind is Kind.COMPILE_ERROR:  # no error of eager's could be mistaken for it
         return f"{definitions}\ntry:\n{_indented(setting, eager, statement)}\n{handler}"
     if failure.kind.is_numeric:
         check = f"try:\n{_indented(statement)}\n{CHECK_FAILED}"
@@ -109,15 +109,15 @@ def _twice(text: str, failure: Failure) -> str:
 
 
 def _named(text: str) -> str:
-    """The script with its last statement in a function, so that what takes several lines is not written twice."""
+    """The script with its last statement in a function, so that a long one is not written twice."""
     *before, last = ast.parse(text).body
     return f"{_text(before)}def check():\n{textwrap.indent(ast.unparse(last), '    ')}\ncheck()\n"
 
 
 def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:
-    """A statement ``torch.compile(f, ...)(x)`` as one that prints ``f(x)``; None for any other.
+    """A statement that prints ``f(x)`` in place of ``torch.compile(f, ...)(x)``; None for other statements.
 
-    What is called may have got its name ``before``.
+    ``before``: earlier statements, which may bind the compiled function to a name.
     """
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
@@ -139,16 +139,16 @@ def _indented(*statements: str) -> str:
 
 
 def _last_words(failure: Failure, crash: int | None) -> str:
-    """What a child that fails in this way says on standard error; empty where its exit status is all there is."""
+    """The words on standard error of a child that fails in this way; empty if only its exit status shows it."""
     if crash is not None or failure.exception_type == "SystemExit":
         return ""
     return "\nAssertionError" if failure.kind.is_numeric else header.telltale(failure)
 
 
 def _in_children(text: str, status: str, words: str) -> str:
-    """The script runs in children of its own, without the compiler and with it, and the parent compares how they end.
+    """The form that runs the script in two children, without and with the compiler, and compares exit statuses.
 
-    Any exception ends a child with status 1, so where there are ``words`` the parent looks for them.
+    Any exception ends a child with status 1, so if ``words`` are given the parent looks for them.
     """
     statements = ast.parse(text).body
     imports = [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]

@@ -1,1 +1,1 @@
-"""Localization: which region of the captured graph is at fault, and which node of it."""
+"""Localization: finds the region of the captured graph that is at fault, and the node in it."""

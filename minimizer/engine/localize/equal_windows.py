@@ -1,7 +1,7 @@
-"""Equal places of one graph: where else the operators stand that are at fault, and whether they fail there too.
+"""Equal windows: tries the operators at fault at every other place of the graph where they occur.
 
-What was localized is one window. The same operators in another layer are the same fault if they fail alone on what eager gives
-them there, in the same way; a layer whose values do not bring the fault out passes.
+Localization ends with one window. The same operators in another layer are the same fault if they fail in isolation, on
+eager's inputs there, in the same way. They pass in a layer whose values do not trigger the fault.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from minimizer.report.instances import Instances
 from minimizer.vocabulary import counted
 
 MOST_PLACES, AT_ONCE = 400, 8
-"""Places that are asked at most, and how many in one batch."""
+"""Most places that are tried, and the size of a batch."""
 
 
 @dataclass(frozen=True)
 class EqualWindows:
-    """``wrong``: the other places where the operators at fault fail alone too. ``instances``: equal modules; None for none."""
+    """``wrong``: other places where the operators fail. ``instances``: the equal modules, None without any."""
 
     wrong: tuple[Region, ...]
     instances: Instances | None
@@ -34,7 +34,7 @@ class EqualWindows:
 def equal_windows(
     program: Program, located: Localized, oracle: Oracle, *, is_over: Callable[[], bool], tell: Callable[[str], None]
 ) -> EqualWindows:
-    """Ask the operators of the window that was localized at every other place of the graph, until time ``is_over``."""
+    """Try the operators of the localized window at every other place of the graph, until ``is_over``."""
     own = _span(program, located.window)
     places = [] if own is None else [place for place in _places(program, own) if place != own][:MOST_PLACES]
     if own is None or not places:
@@ -52,7 +52,7 @@ def equal_windows(
         outcomes = oracle.judge([cut(program, place.start, place.stop) for place in batch])
         for place, outcome in zip(batch, outcomes, strict=True):
             fails = oracle.shows(outcome)
-            # In a layer that is right as a whole, what fails alone is made right by what it is compiled with.
+            # In a layer that is right as a whole, the surrounding nodes correct operators that fail in isolation.
             is_made_right = fails and any(f"{place.path}.".startswith(f"{path}.") for path in right_layers)
             if fails and not is_made_right:
                 wrong.append(place)
@@ -74,7 +74,7 @@ def _instances(own: Region, wrong: Sequence[Region], verdicts: dict[str, set[boo
 
 
 def _span(program: Program, window: Program) -> Region | None:
-    """Where in the program the nodes of a window lie; None where it is all of it, or they do not lie together."""
+    """The region of a window's nodes in the program; None if it is the whole program, or they are not contiguous."""
     names = {node.name for node in window.nodes}
     places = [index for index, node in enumerate(program.nodes) if node.name in names]
     if not places or len(places) == len(program.nodes) or places[-1] - places[0] >= len(places):
@@ -83,7 +83,7 @@ def _span(program: Program, window: Program) -> Region | None:
 
 
 def _places(program: Program, own: Region) -> Iterator[Region]:
-    """Every run of nodes that calls what a region calls, in modules of the same classes."""
+    """Every run of nodes with a region's targets, in modules of the same classes; the region itself included."""
     called = [(node.target, node.module_class) for node in program.nodes]
     for start in range(len(called) - own.size + 1):
         stop = start + own.size
@@ -92,12 +92,12 @@ def _places(program: Program, own: Region) -> Iterator[Region]:
 
 
 def pattern_of(path: str) -> str:
-    """What the paths of equal modules have in common: ``layers.*.mlp``."""
+    """The path with its numbers replaced, as equal modules share it: ``layers.*.mlp``."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
 
 
 def _instance(path: str) -> str:
-    """The path down to its last number, which says which of several equal modules it is."""
+    """The path down to its last number, which identifies one of several equal modules."""
     return re.sub(r"((?:^|.*\.)\d+)(?![^.]).*", r"\1", path)
 
 

@@ -1,9 +1,9 @@
-"""Where the fault is: which region of the graph, then which node, each judged alone on eager's own inputs.
+"""Localizes the fault: judges regions of the graph in isolation, on eager's own inputs, then narrows one to a window.
 
 Golden inputs from eager give every region its *local* error, so that a layer that only passes a wrong value on is not
-blamed. Coarse to fine: regions follow module paths (equal blocks compile to the same kernels, so cost grows with the number
-of distinct blocks), and only the culprit region is looked into. Regions come before nodes because returning every
-intermediate breaks fusions and patterns, and with them many real faults.
+blamed. The search goes from coarse to fine: regions follow module paths (equal blocks compile to the same kernels, so
+the cost grows with the number of distinct blocks), and only the culprit region is narrowed. Regions come before nodes
+because returning every intermediate breaks fusions and patterns, and many real faults vanish with them.
 """
 
 from __future__ import annotations
@@ -20,29 +20,36 @@ from minimizer.engine.program.regions import SMALL, Region, common_module, cut, 
 from minimizer.report.model import Layer
 
 SINGLE = 64
-"""A target that names no failing region may name a node that fails alone, in regions of at most this many nodes together."""
+"""Most nodes of all roots together that are tried one by one when ``--target`` names no failing region."""
 
 
 @dataclass(frozen=True)
 class Localized:
-    """The smallest program found that still fails, and what was seen on the way.
+    """The result of localization: ``window``, the smallest failing program found, and the regions it was chosen from.
 
-    ``roots`` are all regions that fail alone, in execution order; ``window`` belongs to the one that was chosen.
-    ``elsewhere`` are regions that fail alone in another way.
+    ``roots``: all regions that fail in isolation, in execution order; the window is part of the chosen one.
+    ``elsewhere``: regions that fail in another way.
     """
 
     window: Program
     roots: tuple[Region, ...]
     layers: tuple[Layer, ...]
     confirmed: bool
-    """Whether the window was seen to fail alone. False: observed on its own, the graph does not fail."""
+    """Whether the window fails in isolation; False: not even the whole graph does."""
     elsewhere: tuple[Region, ...] = ()
 
 
 def localize(
     program: Program, oracle: Oracle, *, target: str | None = None, on_region: Callable[[Layer], None] = lambda _: None
 ) -> Localized:
-    """Find the window that fails alone. Falls back to ever larger windows, at last to the whole program."""
+    """Find a window that fails in isolation. Falls back to larger windows, at last to the whole program.
+
+    Args:
+        program: the graph.
+        oracle: judges the regions.
+        target: the root to narrow, by index or module path; the first one if None.
+        on_region: receives the row of each region once it is judged.
+    """
     regions = split(program.nodes, 0, len(program.nodes))
     layers: list[Layer] = []
     roots: list[Region] = []
@@ -78,14 +85,14 @@ def localize(
 
 
 def _cleared(program: Program, unclear: Sequence[Region], oracle: Oracle) -> list[Region]:
-    """The first part of these regions that fails alone, once they are taken apart at their jumps."""
+    """The first failing part of these regions, once they are split at their jumps; empty without one."""
     parts = [part for region in unclear for part in taken_apart(program, region)]
     wrong = first_wrong(program, parts, oracle).wrong if parts else None
     return [wrong.region] if wrong is not None and oracle.same(wrong.outcome) else []
 
 
 def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
-    """No region fails alone: try neighbours together, doubling their number, before the whole program is taken."""
+    """The first run of neighbouring regions that fails, of doubling width; None if only the whole program may."""
     width = 2
     while width < len(regions):
         spans = [
@@ -100,7 +107,7 @@ def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Regio
 
 
 def _singles(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Region]:
-    """The single nodes of small regions that fail alone."""
+    """The nodes of these regions that fail in isolation; empty if there are more than `SINGLE` to try."""
     places = [index for region in regions for index in range(region.start, region.stop)]
     if len(places) > SINGLE:
         return []
@@ -112,7 +119,7 @@ def _singles(program: Program, regions: Sequence[Region], oracle: Oracle) -> lis
 
 
 def narrow(program: Program, region: Region, oracle: Oracle) -> Program:
-    """From a failing region to its first failing part: to the node that shows it, else by module while modules split it."""
+    """Narrow a failing region to its first failing part: to a node if one shows the failure, else module by module."""
     shown = _first_wrong(program, region, oracle)
     if shown is not None:
         return shown
@@ -134,9 +141,9 @@ def narrow(program: Program, region: Region, oracle: Oracle) -> Program:
 
 
 def _first_wrong(program: Program, region: Region, oracle: Oracle) -> Program | None:
-    """Return every intermediate of the region at once: the first wrong one names a node, which is confirmed alone.
+    """The first node with a wrong value, from one trial that returns every intermediate, confirmed in isolation.
 
-    None where no value is wrong (the failure is an exception), or where observing makes it vanish, or needs several nodes.
+    None if no value is wrong (the failure is an exception), if observing makes it vanish, or if it needs several nodes.
     """
     if region.size < 2 or not any(accepted.kind.is_numeric for accepted in oracle.accepts):
         return None
@@ -155,7 +162,7 @@ def _first_wrong(program: Program, region: Region, oracle: Oracle) -> Program | 
 
 
 def find_root(roots: Sequence[Region], target: str) -> Region | None:
-    """The root that a user names: by its index, by its module path, or by that of a module in it or around it."""
+    """The root that a user names by its index or module path, or by the path of a module inside or around it."""
     if target.isdigit() and int(target) < len(roots):
         return roots[int(target)]
     for root in roots:
@@ -165,7 +172,7 @@ def find_root(roots: Sequence[Region], target: str) -> Region | None:
 
 
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
-    """The row of a region; ``failed``: in the way that is looked for. One that fails in another way is no good either."""
+    """The row of a region; ``failed``: it shows the failure in question. One that fails in another way is bad too."""
     verdict = "good" if outcome is not None and outcome.ending is Ending.SAME else "unknown"
     if failed or (outcome is not None and signature_of(outcome) is not None):
         verdict = "bad"

@@ -1,9 +1,9 @@
-"""Whether a difference behind a jump is a fault: every part of the graph is asked alone, on eager's own inputs.
+"""Decides whether a difference behind a jump is a fault: judges every part of the graph on eager's own inputs.
 
-A jump (argmax, round, a comparison, a cast to an integer ...) makes a whole step of a legal rounding, so that what is computed behind
-it may be right and differ all the same. On eager's inputs it is right or wrong. Regions are asked as wholes, so that fusions
-stay; one that holds a jump, and differs, is taken apart at its jumps, and at last node by node. Only where every part is right is
-the difference legal rounding, amplified.
+A jump (argmax, round, a comparison, a cast to an integer ...) turns a legal rounding into a whole step, so that code
+behind it may be right and still differ. On eager's inputs each part is right or wrong. Regions are judged as wholes, to
+keep their fusions; one that contains a jump and differs is split at its jumps, and at last into nodes. If every part is
+right, the difference is amplified rounding.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ JUMPS = re.compile(
     r"(^|\.)(round|floor|ceil|trunc|fix|frac|sign|sgn|floor_divide|floordiv|remainder|fmod|mod|heaviside|threshold|hardshrink"
     r"|quantize\w*|fake_quantize\w*|gumbel_softmax|cond|while_loop)_?(\.\w+)*$"
 )
-"""Operators with a floating result that jumps where their input moves by a rounding."""
+"""Operators with a floating-point result that may jump when an input changes by a rounding."""
 INDICES = re.compile(
     r"(^|\.)(topk|sort|max|min|median|nanmedian|mode|kthvalue|cummax|cummin|unique\w*|frexp|\w*_with_indices)(\.\w+)*$"
 )
-"""Operators that return positions beside values."""
+"""Operators that return indices in addition to values."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A part of a program that is wrong on eager's own inputs, and how."""
+    """A region of a program that is wrong on eager's own inputs, with its signature and outcome."""
 
     region: Region
     signature: Signature
@@ -41,16 +41,16 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Answer:
-    """What asking every part has shown: the first that is wrong, if any, and those that could not be asked."""
+    """The answer of judging every part: the first wrong one, if any, and those that could not be judged."""
 
     wrong: Wrong | None = None
     unasked: tuple[Region, ...] = ()
 
 
 def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, backward: bool = True) -> Answer:
-    """The first part of these regions that is wrong on eager's inputs, as the oracle looks for it if there is one.
+    """The first part of these regions that is wrong on eager's inputs, preferably with the oracle's failure.
 
-    ``backward``: gradients count as well; else they are not asked for.
+    ``backward``: judge gradients too.
     """
     unasked: list[Region] = []
     while regions := [
@@ -70,7 +70,7 @@ def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, 
 def judge_regions(
     program: Program, regions: Sequence[Region], oracle: Oracle, *, backward: bool = True
 ) -> list[Outcome | None]:
-    """Judge every distinct region, and its twins (equal but for their values) where it fails or no other region does.
+    """Judge every distinct region, then the twins (equal but for their values) of failing ones, or all if none fails.
 
     None for a twin that was not judged.
     """
@@ -94,7 +94,7 @@ def cuts(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Pr
     """Regions of a program as programs of their own.
 
     Raises:
-        BudgetExceeded, Cancelled: as waiting for the oracle does.
+        BudgetExceeded, Cancelled: the work is to end.
     """
     cutter, parts = Cutter(program), []
     for region in regions:
@@ -104,12 +104,12 @@ def cuts(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Pr
 
 
 def is_unclear(outcome: Outcome | None) -> bool:
-    """Whether values behind a jump differ, so that only what is judged alone is right or wrong."""
+    """Whether values behind a jump differ, so that the region has to be split to tell."""
     return outcome is not None and outcome.verdict is not None and outcome.verdict.discrete
 
 
 def taken_apart(program: Program, region: Region) -> list[Region]:
-    """The jumps of a region one by one, and what lies between them as wholes; every node where there is no such cut."""
+    """The region split at its jumps: each jump, each run of nodes between them; every node if that splits nothing."""
     nodes, metas = program.nodes, program.metas
     ends = [region.start, region.stop]
     for index in range(region.start, region.stop):
@@ -122,7 +122,7 @@ def taken_apart(program: Program, region: Region) -> list[Region]:
 
 
 def jumps(node: Node, metas: Mapping[str, TensorMeta | None]) -> bool:
-    """Whether a last bit in an operand of a call may become a whole step in its result."""
+    """Whether a change in the last bit of an operand may become a whole step of the result."""
     if JUMPS.search(node.target) or dict(node.kwargs).get("rounding_mode"):
         return True
     if node.meta is None:
@@ -142,7 +142,7 @@ def _wrong(region: Region, outcome: Outcome) -> Wrong | None:
 
 
 def _is_right(outcome: Outcome) -> bool:
-    """Whether a part was judged, and its values are right; strides and the like of its inner values are nobody's."""
+    """Whether a part was judged and its values are right; metadata of intermediate values does not matter."""
     if is_unclear(outcome):
         return False
     signature = signature_of(outcome)

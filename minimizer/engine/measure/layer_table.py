@@ -1,8 +1,8 @@
-"""The table of layers and the graph around the culprit: every module where it runs, every node near the fault, each with its
-own error and with that of the compiled whole.
+"""The table of layers and the graph around the culprit, with local and propagated errors.
 
-Made once the repro stands, of the graph that was localized. Equal layers share one compilation, so that the cost grows with
-the number of *different* modules.
+Rows are the modules in order of execution, and the nodes near the culprit. The local error is that of a part compiled
+in isolation, the propagated one that of the compiled whole. Measured on the localized graph, once there is a repro.
+Equal layers share one compilation, so that the cost grows with the number of *different* modules.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from minimizer.report.model import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.vocabulary import Kind
 
 MOST_LAYERS = 200
-"""Where there are more modules, they are taken together by what they are in."""
+"""Most rows: if there are more modules, they are merged into their parents."""
 AROUND, MOST_NODES = 3, 24
-"""How many steps from the culprit the graph is shown, and how many nodes of it."""
+"""Most steps from the culprit, and most nodes, of the graph that is shown."""
 MOST_ELEMENTS = 1 << 28
-"""Of a graph with more in its inputs and layers no table is made: all of it is held several times."""
+"""Most elements in the inputs and layers of a graph for which a table is made: the child holds them several times."""
 SECONDS = 120.0
+"""Most seconds for the table, and for the graph, on a machine with idle cores."""
 ATTEMPTS = 4
-"""A child that dies in a layer is started anew without it, so often."""
+"""Most starts of the child, each without the layers in which it died before."""
 MARGIN_SECONDS = 60.0
-"""How long a layer may take that was begun in time."""
+"""Seconds after the end of the time for a layer that began within it."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A region and what was found of it, by part (see `minimizer.inside.tasks.layers`)."""
+    """A region and its outcomes, by part (see `minimizer.inside.tasks.layers`)."""
 
     region: Region
     found: dict[str, Outcome]
 
     def verdict(self, backward: bool = False) -> LayerVerdict:
-        """Whether the region is a root, passes wrong values on, or is right."""
+        """The verdict: ``bad`` (a root), ``propagated`` (it passes wrong values on), ``good`` or ``unknown``."""
         tail = " backward" if backward else ""
         local, whole = self.found.get(f"local{tail}"), self.found.get(f"whole{tail}")
         if local is not None and signature_of(local) is not None:
@@ -56,7 +57,7 @@ class Row:
 
     @property
     def fails_only_backward(self) -> bool:
-        """Whether it is right on eager's inputs, and its gradients are not: a fault of its own, whatever is wrong before it."""
+        """Whether only its gradients are wrong on eager's inputs: a fault of its own, whatever is wrong before it."""
         return self.verdict(backward=True) == "bad" and self.verdict() in ("good", "propagated")
 
     def figures(self, part: str) -> Figures:
@@ -66,31 +67,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """``observed``: whether the whole still fails in the phase at fault (a forward with all layers returned); None if not known."""
+    """The rows of a graph.
+
+    ``observed``: whether the compiled whole still fails in the phase at fault (a forward with the values of all layers
+    returned); None if not known.
+    """
 
     rows: tuple[Row, ...]
     observed: bool | None
 
     def layers(self) -> list[Layer]:
-        """The rows of the report: forward in execution order, then the backward in its own."""
+        """The rows of the report: the forward in order of execution, then the backward in its own order."""
         shown = [_layer(row, order, backward=False) for order, row in enumerate(self.rows)]
         behind = [row for row in reversed(self.rows) if any("backward" in part for part in row.found)]
         return shown + [_layer(row, len(shown) + order, backward=True) for order, row in enumerate(behind)]
 
 
 def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]:
-    """Fill ``layers`` and ``graph`` of the report whose culprit is known, within `SECONDS` or half of what is left each.
+    """Fill in ``layers`` and ``graph`` of the report, each within `SECONDS` or half of the time left.
 
-    Returns the regions of which nothing but the backward is wrong.
+    Returns the regions in which only the backward is wrong.
 
     Raises:
-        BudgetExceeded: in the middle of it; the report keeps what localizing has found.
-        ChildFailed: the child went away.
+        BudgetExceeded: the time ended; the report keeps the layers that localization has filled in.
+        ChildFailed: the child exited.
     """
     report = journal.report
     culprit = report.culprits[0].nodes if report.culprits else []
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
-        return []  # every layer would have to be awaited
+        return []  # every layer would have to be waited for until its timeout
     table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.clock.left / 2))
     if table is not None:
         report.layers = _with_known(table.layers(), report.layers)
@@ -101,7 +106,7 @@ def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]
 
 
 def _with_known(table: Sequence[Layer], before: Sequence[Layer]) -> list[Layer]:
-    """A table that keeps what localizing has found of the layers that it did not come to."""
+    """The table, with localization's row for each layer whose verdict it leaves unknown."""
     known = {(layer.path, layer.phase): layer for layer in before if layer.verdict != "unknown"}
     return [
         known[place].model_copy(update={"order": layer.order})
@@ -112,7 +117,7 @@ def _with_known(table: Sequence[Layer], before: Sequence[Layer]) -> list[Layer]:
 
 
 def _doubts(table: Table, program: Program, culprit: Sequence[str], oracle: Oracle) -> Iterator[str]:
-    """What the reader of the table must know of it. Of a flaky failure nothing: one run that passes proves nothing."""
+    """Notes on the limits of the table; none for a flaky failure, of which a single pass proves nothing."""
     if oracle.sequential is not None:
         return
     phases = _phases(program, oracle)
@@ -137,7 +142,7 @@ def _doubts(table: Table, program: Program, culprit: Sequence[str], oracle: Orac
 
 
 def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
-    """Where the failure may show: in the forward (False), in the backward (True), or in either."""
+    """The phases in which the failure may show: forward (False), backward (True), or both."""
     kinds = {accepted.kind for accepted in oracle.accepts}
     has_backward = program.grad and any(i.meta is not None and i.meta.requires_grad for i in program.inputs)
     if not has_backward or kinds <= {Kind.WRONG_OUTPUT, Kind.MISSING_ERROR}:
@@ -146,7 +151,7 @@ def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
 
 
 def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
-    """Whether the whole failed in any of these phases, by what was said of its parts."""
+    """Whether the compiled whole failed in any of these phases; None if that is not known."""
     ends = [whole.get("whole backward" if backward else "whole") for backward in phases]
     endings = [Ending.SETUP_ERROR if end is None else end.ending for end in ends]
     if any(ending not in (Ending.SAME, Ending.SETUP_ERROR) for ending in endings):
@@ -155,14 +160,14 @@ def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
 
 
 def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | None:
-    """Judge every module of the graph; None where the graph is too large, or nothing came back."""
+    """Judge every module of the graph; None if the graph is too large, or no answer came."""
     program = program.renamed()
     regions = modules(program.nodes)
     return _judged(program, regions, oracle, seconds)
 
 
 def neighbourhood(program: Program, culprit: Iterable[str], oracle: Oracle, *, seconds: float) -> list[GraphNode]:
-    """The graph around the nodes named ``culprit``, each node judged alone; empty if none of them is in it."""
+    """The graph around the nodes named ``culprit``, each node judged in isolation; empty if it has none of them."""
     places = {node.name: index for index, node in enumerate(program.nodes)}
     centre = {places[name] for name in culprit if name in places}
     near = _near(program, centre)
@@ -210,7 +215,7 @@ def _path(depth: int) -> Callable[[Node], list[str]]:
 
 
 def _near(program: Program, centre: set[int]) -> set[int]:
-    """Indices of the nodes that lie at most `AROUND` steps from these, the nearest first if there are too many."""
+    """Indices of nodes at most `AROUND` steps from these; the nearest `MOST_NODES` if there are more."""
     places = {node.name: index for index, node in enumerate(program.nodes)}
     users: dict[int, list[int]] = {}
     for index, node in enumerate(program.nodes):
@@ -228,7 +233,7 @@ def _near(program: Program, centre: set[int]) -> set[int]:
 
 
 def _singles(program: Program, near: set[int]) -> list[Region]:
-    """Every near node a region of its own, what lies between them together."""
+    """The graph cut into regions: one for each near node, and one for each run of other nodes between them."""
     regions, position = [], 0
     for index in [*sorted(near), len(program.nodes)]:
         if index > position:
@@ -246,7 +251,7 @@ def _judged(
     seconds: float,
     judged: set[int] | None = None,
 ) -> Table | None:
-    """The table of a program under canonical names; ``judged`` are the starts of the regions that are compiled, all if None."""
+    """The table of a program with canonical names; ``judged``: the starts of the regions to compile, all if None."""
     parts = cuts(program, regions, oracle)
     if _elements(program, parts) > MOST_ELEMENTS:
         return None
@@ -266,7 +271,7 @@ def _judged(
         died = outcomes[-1]
         if died.layer is not None or died.ending is not Ending.CRASH:
             break
-        # It died in the first layer that it did not answer for; in the compiled whole, if there is none.
+        # The child died in the first layer without an answer; in the compiled whole, if all have one.
         open_ = [i for i, r in enumerate(request["regions"]) if r["judged"] and "local" not in found.get(i, {})]
         open_ = [i for i in open_ if request["regions"][i]["function"] not in request["skip"]]
         if not open_:
@@ -326,7 +331,7 @@ def _elements(program: Program, parts: Sequence[Program]) -> int:
 
 
 def _tensors(part: Program) -> list[str]:
-    """What a part returns that is a tensor, and not a tuple of them."""
+    """The outputs of a part that are tensors, not tuples of them."""
     metas = part.metas
     return [name for name in part.outputs if metas[name] is not None]
 

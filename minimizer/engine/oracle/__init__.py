@@ -1,1 +1,1 @@
-"""The oracle: whether a candidate still fails in the same way, however often that takes."""
+"""The oracle: whether a candidate still fails in the same way, with as many compilations as a flaky failure needs."""

@@ -1,7 +1,8 @@
 """The oracle: does a program still fail *in the same way*?
 
-Other ways to fail are no success of a reduction; they are kept as ``also_seen``. Noise of the machine (a library truncated by
-a trial that was killed while it compiled) is retried on a clean cache and never taken for the bug.
+A candidate that fails in another way is refused; that failure is kept in ``also_seen``. Noise of the machine (such as a
+library truncated by a trial that was killed while it compiled) is retried on a clean cache, and never taken for the
+bug.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import UNJUDGED, Kind
 
 STARVED_COMPILER = r"std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted|Cannot allocate memory"
-"""What is said where a C++ compiler got too little memory."""
+"""Messages of a C++ compiler that ran out of memory."""
 NOISE = re.compile(
     r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"
     r"|Resource temporarily unavailable|truncated (object|file)|file format not recognized|" + STARVED_COMPILER
 )
-"""What a broken machine says, in whatever exception it comes."""
+"""Messages of a broken or exhausted machine, in any exception."""
 OOM_SIGNALS = (9,)
 BUS_ERROR = 7
-"""Also what a library gives that lost its end after it was written: believed only on a clean cache."""
+"""A truncated library raises SIGBUS too, so it counts as a crash only on a clean cache."""
 KINDS = {
     Ending.COMPILE_ERROR: Kind.COMPILE_ERROR,
     Ending.RUNTIME_ERROR: Kind.RUNTIME_ERROR,
@@ -42,21 +43,21 @@ KINDS = {
     Ending.TIMEOUT: Kind.HANG,
 }
 MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
-"""How long a program is compiled again and again, to see whether it always fails, and to see how often it does."""
+"""Seconds of repeated compilation, to see whether a program is steady, and to estimate the rate of a flaky one."""
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
-"""The sort of a numeric difference where the two sides are not of one make: a gradient that is None, a tuple that is shorter."""
+"""The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
 HEADER = "import functools\nimport math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
-"""What every candidate may use; the emitted repro imports only what it does use."""
+"""Imports of every candidate; the emitted repro has only those that it uses."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The way in which something fails: what two failures must share to be the same.
+    """The signature of a failure: what two failures must share to count as the same.
 
-    ``exception_type`` and ``message`` are those at the root; the message has its numbers, addresses and paths removed.
-    ``where`` is the innermost frame (file and function); of a hang the frame that never returns, empty if it is not known.
-    ``what`` names the sort of difference; ``nonfinite``: NaN or infinities are part of it.
+    ``exception_type`` and ``message``: those of the root cause; the message without numbers, addresses and paths.
+    ``where``: the innermost frame (file and function); for a hang the frame that never returns, empty if not known.
+    ``what``: the sort of difference. ``nonfinite``: NaN or infinities are part of it.
     """
 
     kind: Kind
@@ -74,7 +75,7 @@ class Signature:
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def matches(self, other: Signature) -> bool:
-        """Whether ``other`` is the same failure. For exceptions either the message or the raising frame may have drifted."""
+        """Whether ``other`` is the same failure. Exceptions may differ in either their message or their frame."""
         if self.kind is not other.kind or self.signal != other.signal:
             return False
         if self.kind is Kind.WRONG_METADATA:
@@ -82,8 +83,8 @@ class Signature:
         if self.kind is Kind.HANG:
             return self.where in ("", other.where)
         if self.kind.is_numeric:
-            # A gradient that is missing is no wrong one, though both are wrong gradients; and an operator that gives NaN may
-            # also differ a little where all is finite, which is another fault, if it is one.
+            # A missing gradient and wrong values of one are different failures of the same kind. And an operator that
+            # gives NaN may also differ slightly on finite values, which is another fault, if any.
             return (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
         return self.exception_type == other.exception_type and (
             self.message == other.message or (self.where != "" and self.where == other.where)
@@ -91,7 +92,7 @@ class Signature:
 
 
 def normalise(message: str) -> str:
-    """The part of a message that does not change from run to run: no numbers, names of values, addresses or paths."""
+    """The first line of a message without parts that change between runs: numbers, value names, addresses, paths."""
     compiler_error = re.search(r"error: (.+)", message)
     if "CppCompileError" in message or "C++ compile error" in message:
         message = compiler_error[1] if compiler_error else message
@@ -107,7 +108,7 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     """The signature of a failure that is an exception."""
     if error is None:
         return Signature(kind)
-    if error.device == "context_lost":  # kernels run by themselves: where the error is raised says nothing
+    if error.device == "context_lost":  # kernels run asynchronously: the raising frame says nothing
         return Signature(kind, error.root_type, normalise(error.root_message or error.message))
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
     return Signature(kind, error.root_type, normalise(error.root_message or error.message), where)
@@ -122,7 +123,7 @@ def verdict_signature(verdict: Verdict) -> Signature:
 
 
 def signature_of(outcome: Outcome) -> Signature | None:
-    """How a trial failed; None if it did not fail, or could not be judged."""
+    """The signature of a trial's failure; None if it did not fail, or could not be judged."""
     if outcome.ending is Ending.DIFFERENT and outcome.verdict is not None:
         return verdict_signature(outcome.verdict)
     kind = KINDS.get(outcome.ending)
@@ -136,7 +137,7 @@ def signature_of(outcome: Outcome) -> Signature | None:
 
 
 def is_starved_compiler(error: ExceptionInfo | None) -> bool:
-    """Whether Inductor's C++ compiler had too little memory, which is no compile error of the script."""
+    """Whether Inductor's C++ compiler ran out of memory, which is not a compile error of the script."""
     text = f"{error.root_type} {error.message}\n{error.root_message}" if error is not None else ""
     return "CppCompileError" in text and re.search(STARVED_COMPILER, text) is not None
 
@@ -152,7 +153,7 @@ def is_noise(outcome: Outcome) -> bool:
 
 @dataclass(frozen=True)
 class Measured:
-    """How often a program fails, in compilations, and an outcome that shows it; one that does not if it never fails."""
+    """The failure rate of a program over compilations, and an outcome that fails, if any does."""
 
     outcome: Outcome
     rate: Reproducibility
@@ -173,7 +174,7 @@ class _Tally:
 
     @property
     def wanted(self) -> dict[str, int]:
-        """What to ask of the next trial: no more compilations and failures than may be needed."""
+        """Most compilations and failures that the next trial may need, as fields of its request."""
         failed, passed = len(self._failing), len(self._others)
         compilations = self._test.passes_left(failed, passed)
         fails_otherwise = any(outcome.ending is not Ending.SAME for outcome in self._others)
@@ -181,7 +182,7 @@ class _Tally:
         return {"compilations": compilations, "failures": failures}
 
     def add(self, outcomes: Sequence[Outcome], is_failing: Callable[[Outcome], bool]) -> None:
-        """Take the outcomes of a trial into account."""
+        """Count the outcomes of a trial, and update the verdict."""
         for outcome in outcomes:
             (self._failing if is_failing(outcome) else self._others).append(outcome)
             hopeless = outcome.ending in UNJUDGED
@@ -191,7 +192,7 @@ class _Tally:
 
     @property
     def outcome(self) -> Outcome:
-        """One that shows the verdict; where the program fails in another way, one that shows that."""
+        """An outcome that shows the verdict; for a refusal, preferably a failure of another kind."""
         if self.verdict:
             return self._failing[0]
         return next((o for o in self._others if signature_of(o) is not None), self._others[-1])
@@ -201,8 +202,8 @@ class _Tally:
 class Oracle:
     """Judges programs against the failure that is being reduced.
 
-    ``accepts`` are the signatures that count as the same failure: the target's own and, where a wrong gradient is reduced as
-    a joint graph, the wrong output it appears as.
+    ``accepts``: the signatures that count as the same failure: the target's own and, for a wrong gradient, the wrong
+    output as which it appears in a joint graph.
     """
 
     executor: Executor
@@ -210,14 +211,14 @@ class Oracle:
     accepts: tuple[Signature, ...]
     tolerance: dict[str, Any] | None = None
     sequential: SequentialTest | None = None
-    """How a failure is judged that does not always show; None while one compilation decides."""
+    """The test for a flaky failure; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
     trials: int = 0
     _shown: list[tuple[Program, Outcome]] = field(default_factory=list)
     _slowest: float = 0.0
 
     def watch(self) -> None:
-        """Called in loops that grow with the graph and ask for no trial.
+        """Check for the end of the work; for loops that grow with the graph and run no trial.
 
         Raises:
             BudgetExceeded, Cancelled: the work is to end.
@@ -225,18 +226,18 @@ class Oracle:
         self.executor.watch()
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
-        """Which of the programs still fail in the same way. Judged in parallel."""
+        """Whether each of the programs still fails in the same way. Judged in parallel."""
         outcomes = self.judge(programs)
         verdicts = [self.same(outcome) for outcome in outcomes]
         self._shown = [(p, o) for p, o, fails in zip(programs, outcomes, verdicts, strict=True) if fails]
         return verdicts
 
     def shown(self, program: Program) -> Outcome | None:
-        """How a program failed that was in the last batch that was checked."""
+        """The outcome of a program that failed in the last batch that was checked; None for others."""
         return next((outcome for known, outcome in self._shown if known == program), None)
 
     def same(self, outcome: Outcome) -> bool:
-        """Whether an outcome `shows` the failure looked for; another failure is remembered."""
+        """Whether an outcome `shows` the accepted failure; another failure is counted in ``also_seen``."""
         if self.shows(outcome):
             return True
         if (signature := signature_of(outcome)) is not None:
@@ -244,21 +245,21 @@ class Oracle:
         return False
 
     def shows(self, outcome: Outcome) -> bool:
-        """Whether an outcome is the failure looked for."""
+        """Whether an outcome is an accepted failure."""
         signature = signature_of(outcome)
         return signature is not None and any(
             accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts
         )
 
     def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
-        """How each program fares; ``changes`` override fields of the requests."""
+        """The outcome of each program; ``changes`` override fields of the requests."""
         return self.answer([{**self.request(program), **changes} for program in programs])
 
     def answer(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
-        """How each trial ends.
+        """The outcome of each request.
 
-        One compilation decides, or, once the failure is known to be flaky, as many as `sequential` asks for. Then the outcome
-        is one that shows the failure if the program fails as often as it should, and else one that does not.
+        One compilation decides or, once the failure is known to be flaky, as many as `sequential` asks for. In that
+        case the outcome shows the failure if the program fails often enough; otherwise it is one that does not.
         """
         if self.sequential is None:
             return [outcomes[-1] for outcomes in self._try(requests)]
@@ -270,13 +271,13 @@ class Oracle:
         return [tally.outcome for tally in tallies]
 
     def expect(self, seen: Reproducibility) -> None:
-        """From now on judge sequentially, for a failure that was seen so often."""
+        """Judge sequentially from now on, for a failure with this rate."""
         self.sequential = SequentialTest.of(seen)
 
     def estimate(self, programs: Sequence[Program]) -> None:
-        """Expect a failure as frequent as that of the first program that is seen to fail more than once.
+        """Expect the failure rate of the first of these programs that fails more than once.
 
-        A window has a rate of its own; where it is too small to be seen, that of the graph around it is the next best.
+        A window has its own rate; if that is too low to measure, the rate of the graph around it is the next best.
         """
         for program in programs:
             rate = self.measure(program, seconds=ESTIMATE_SECONDS).rate
@@ -285,9 +286,9 @@ class Oracle:
         return self.expect(Reproducibility(failed=1, runs=2))
 
     def measure(self, program: Program, *, runs: int = 20, seconds: float | None = None) -> Measured:
-        """How often a program fails: compile it anew up to ``runs`` times, for ``seconds`` beyond the first.
+        """Measure the failure rate of a program: compile it up to ``runs`` times, for ``seconds`` after the first.
 
-        By default that is just long enough to tell whether it always fails, and longer once it is known that it does not.
+        By default just long enough to tell whether it is steady, and longer once the failure is known to be flaky.
         """
         seconds = seconds or (MEASURE_SECONDS if self.sequential is None else ESTIMATE_SECONDS)
         request, stop = self.request(program), time.monotonic() + seconds
@@ -297,7 +298,7 @@ class Oracle:
             seen += self._try([{**request, **many}])[0]
         failed = [self.shows(outcome) for outcome in seen]
         if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].ending not in UNJUDGED:
-            # It seems to need a process that has compiled nothing yet: then only that is asked for.
+            # It seems to fail only in a process that has compiled nothing yet: measure in such processes only.
             seen = [seen[0], *(outcomes[-1] for outcomes in self._try([request] * 3))]
             failed = [self.shows(outcome) for outcome in seen]
         if seen[-1].ending is Ending.NONDETERMINISTIC:
@@ -312,7 +313,7 @@ class Oracle:
 
     @property
     def timeout(self) -> float:
-        """Seconds a trial may take: a multiple of the slowest that ended by itself."""
+        """Seconds that a trial may take: a multiple of the slowest one that was not stopped."""
         return trial_timeout(self._slowest)
 
     def request(self, program: Program) -> dict[str, Any]:
@@ -331,7 +332,7 @@ class Oracle:
         }
 
     def _try(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:
-        """Run trials, and those that the machine spoiled once more on a clean cache."""
+        """Run trials, and repeat those with machine noise on a clean cache."""
         trials = self._run(requests)
         for index, outcomes in enumerate(trials):
             if any(is_noise(outcome) or outcome.signal == BUS_ERROR for outcome in outcomes):
@@ -354,7 +355,7 @@ class Oracle:
 
 
 def is_inside(outcome: Outcome, hang: Signature) -> bool:
-    """Whether a trial was stopped somewhere inside of the frame that never returns."""
+    """Whether a trial timed out inside the frame that never returns."""
     return hang.kind is Kind.HANG and outcome.ending is Ending.TIMEOUT and hang.where in outcome.places
 
 

@@ -1,9 +1,9 @@
-"""Judging what does not always show: how many compilations it takes to say that a candidate fails, or that it does not.
+"""Sequential test for flaky failures: how many compilations it takes to accept or refuse a candidate.
 
-A candidate that fails now and then must not be given up because it passed once, and one that fails a hundred times more
-rarely than the target is another failure. Both are one question, of two rates, and Wald's sequential probability ratio test
-answers it with the fewest compilations: each moves the evidence towards "fails as often as the target does" or towards "fails
-a `RARER`-th as often, or never", until one side has enough.
+A candidate that fails now and then must not be refused because it passed once, and one that fails a hundred times more
+rarely than the target has another failure. Both are a question of two rates, which Wald's sequential probability ratio
+test answers with the fewest compilations: each moves the evidence towards "fails as often as the target" or towards
+"fails a `RARER`-th as often, or never", until one side has enough.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from minimizer.report.model import Reproducibility
 MISS = 1e-3
 """Chance that a candidate which fails as often as the target is refused."""
 TAKEN = 0.05
-"""Chance that a candidate which fails only a `RARER`-th as often is accepted; of those that never fail none is."""
+"""Chance that a candidate which fails only a `RARER`-th as often is accepted; one that never fails never is."""
 RARER = 5.0
 LEAST_RATE, MOST_RATE = 0.25, 0.7
-"""Bounds of the rate that is assumed: a refusal takes 30 passes at the one and 7 at the other.
+"""Bounds of the assumed rate: a refusal takes 30 passes at the lower one, and 7 at the upper one.
 
-The upper one leaves room for what becomes half as frequent on its way down, as where each of several nodes may fail."""
+The upper one allows for a failure that becomes half as frequent during reduction, such as one in any of several
+nodes."""
 MOST_COMPILATIONS = 100
-"""After so many the side that has more evidence has won."""
+"""Compilations after which the side with more evidence wins."""
 CONFIDENCE = 1.28
-"""Standard deviations; the true rate is below the one assumed in one of ten estimates."""
+"""Standard deviations below the measured rate: the true rate is lower than the assumed one in one of ten estimates."""
 
 _ACCEPT = math.log((1 - MISS) / TAKEN)
 _REFUSE = math.log(MISS / (1 - TAKEN))
@@ -39,23 +40,23 @@ class SequentialTest:
 
     @classmethod
     def of(cls, seen: Reproducibility) -> SequentialTest:
-        """The test for a failure that was seen ``failed`` times in ``runs``: it assumes the least rate that explains that."""
+        """The test for a failure seen ``failed`` times in ``runs``: assumes the lowest rate that explains that."""
         return cls(min(MOST_RATE, max(LEAST_RATE, least_rate(seen))))
 
     def verdict(self, failed: int, passed: int) -> bool | None:
-        """Whether a candidate with these compilations behind it fails like the target; None while it may go either way."""
+        """Whether a candidate with these compilations fails like the target; None while that is open."""
         evidence = self._evidence(failed, passed)
         if evidence >= _ACCEPT or evidence <= _REFUSE:
             return evidence >= _ACCEPT
         return evidence > 0 if failed + passed >= MOST_COMPILATIONS else None
 
     def passes_left(self, failed: int, passed: int) -> int:
-        """How many passes in a row would settle it now."""
+        """Passes in a row that would decide it now."""
         left = math.ceil((_REFUSE - self._evidence(failed, passed)) / self._of_pass)
         return max(1, min(left, MOST_COMPILATIONS - failed - passed))
 
     def failures_left(self, failed: int, passed: int) -> int:
-        """How many failures in a row would settle it now."""
+        """Failures in a row that would decide it now."""
         return max(1, math.ceil((_ACCEPT - self._evidence(failed, passed)) / self._of_failure))
 
     @property

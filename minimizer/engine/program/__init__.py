@@ -1,1 +1,1 @@
-"""The graph as data: programs, the arguments of their nodes, their source text, and regions of them."""
+"""The graph as data, without torch: programs, the arguments of their nodes, their source text, and their regions."""

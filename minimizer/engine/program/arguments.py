@@ -1,7 +1,7 @@
-"""Arguments of nodes: plain Python values that may hold uses of other values and expressions, at any depth.
+"""Arguments of nodes: plain Python values that may contain references to other values, and expressions, at any depth.
 
-Plain values are None, bool, int, float, str, tuple, list, dict and slice; `Ref` is a value of the program, and `Code` an
-expression such as ``torch.float32``. Their JSON form is how they cross the pipe from the child.
+Plain values are None, bool, int, float, str, tuple, list, dict and slice; `Ref` is a value of the program, and `Code`
+an expression such as ``torch.float32``. They cross the pipe from the child in their JSON form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Arg = Any
-"""A node argument; see the module's docstring for what it may be."""
+"""A node argument, as the module's docstring defines it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Code:
-    """A Python expression that is no literal, such as ``torch.float32`` or ``float("nan")``."""
+    """A Python expression that is not a literal, such as ``torch.float32`` or ``float("nan")``."""
 
     text: str
 
@@ -35,7 +35,7 @@ def refs_in(arg: Arg) -> Iterator[str]:
 
 
 def leaves_in(arg: Arg) -> Iterator[Arg]:
-    """All that is no container in an argument, at any depth."""
+    """All leaves of an argument (anything but a container), at any depth."""
     if isinstance(arg, tuple | list):
         for item in arg:
             yield from leaves_in(item)
@@ -49,7 +49,7 @@ def leaves_in(arg: Arg) -> Iterator[Arg]:
 
 
 def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
-    """Rebuild an argument with ``change`` applied to everything that is no container."""
+    """Rebuild an argument with ``change`` applied to every leaf."""
     if isinstance(arg, tuple):
         return tuple(map_leaves(item, change) for item in arg)
     if isinstance(arg, list):
@@ -62,12 +62,16 @@ def map_leaves(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
 
 
 def substitution(values: Mapping[str, Arg]) -> Callable[[Arg], Arg]:
-    """For `map_leaves`: these arguments in the place of the uses of values with their names."""
+    """A change for `map_leaves` that replaces each `Ref` to one of these names by the argument given for it."""
     return lambda leaf: values.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf
 
 
 def encode(arg: Arg) -> Any:
-    """The JSON form of an argument: ``{"ref": name}``, ``{"code": text}``, ``{"tuple": []}``, ``{"slice": []}``, ``{"dict": []}``."""
+    """The JSON form of an argument.
+
+    Containers and references are ``{"ref": name}``, ``{"code": text}``, ``{"tuple": []}``, ``{"slice": []}`` and
+    ``{"dict": []}``.
+    """
     if isinstance(arg, Ref):
         return {"ref": arg.name}
     if isinstance(arg, Code):
@@ -111,15 +115,15 @@ def decode(data: Any) -> Arg:
 def _decode_dict(items: list[Any]) -> dict[Arg, Arg]:
     try:
         return {decode(key): decode(item) for key, item in items}
-    except TypeError:  # no pairs, or a key that cannot be one
+    except TypeError:  # not pairs, or an unhashable key
         raise ValueError(f"not an encoded dict: {str(items)[:80]}") from None
 
 
 def identifier(name: Any) -> str:
-    """Return ``name`` if it can stand as a name in source text.
+    """Return ``name`` if it is a valid identifier. Names come from the far side of the sandbox.
 
     Raises:
-        ValueError: it cannot; names come from the far side of the sandbox.
+        ValueError: it is not.
     """
     if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= 200:
         return name

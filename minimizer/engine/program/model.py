@@ -1,14 +1,14 @@
 """A program: the torch-free form of a graph, from which source text is rendered.
 
-A trial judges the very text that the repro will hold: the child captures an FX graph into a `Program` (as JSON), the
-reducer works on `Program` values, and `render.function` writes the plain Python function that a trial compiles.
+A trial judges the same calls that the repro will contain: the child captures an FX graph into a `Program` (as JSON),
+the reducer works on `Program` values, and `render.function` writes the plain Python function that a trial compiles.
 
     Program(inputs=(Input("x", ...),), nodes=(Node("y", "torch.relu", (Ref("x"),)),), outputs=("y",))
 
     def f(x):
         return torch.relu(x)
 
-What nodes are called with is in `arguments`.
+Arguments of nodes are in `arguments`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from minimizer.engine.program.arguments import Arg, Code, Ref, encode, leaves_in
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
 BOUND = "functools.partial"
-"""What gives a function of flex_attention the tensors that it captures."""
+"""The target that binds captured tensors to a function of flex_attention."""
 TAKEN_APART = "torch._functorch."
-"""What Dynamo makes of ``torch.func.jvp``, ``grad`` and ``vmap``: their first and last steps, as calls of their own."""
+"""Prefix of the calls into which Dynamo splits ``torch.func.jvp``, ``grad`` and ``vmap``: first and last steps."""
 
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """What is known of a tensor without its values. ``shape`` and ``stride`` count elements; ``dtype`` is ``torch.float32``."""
+    """A tensor's metadata. ``shape`` and ``stride`` count elements; ``dtype`` is a name such as ``torch.float32``."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -41,14 +41,14 @@ class TensorMeta:
     device: str = "cpu"
     requires_grad: bool = False
     symbolic: tuple[int, ...] = ()
-    """Dimensions whose size the compiler was given as a symbol. They matter to a program that is ``marked``."""
+    """Dimensions with a symbolic size at compile time; used in a program that is ``marked``."""
 
     @property
     def numel(self) -> int:
         return math.prod(self.shape)
 
     def reshaped(self, shape: tuple[int, ...], stride: tuple[int, ...] | None = None) -> TensorMeta:
-        """The same in another shape; where that has fewer dimensions the leading ones are gone."""
+        """A copy with another shape; if that has fewer dimensions, the leading ones are dropped."""
         lost = len(self.shape) - len(shape)
         symbolic = tuple(dim - lost for dim in self.symbolic if dim >= lost)
         return replace(self, shape=shape, stride=stride, symbolic=symbolic)
@@ -66,10 +66,10 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Input:
-    """A parameter of the function and the value it is called with.
+    """A parameter of the function, and its argument.
 
-    ``golden`` names a value that the capture child holds (eager's own); ``code`` is an expression that makes the value
-    (``torch.randn(2, 3)``). Exactly one of the two is set.
+    ``golden``: the name of a golden value, eager's own, which the held child has. ``code``: an expression that makes
+    the value (``torch.randn(2, 3)``). Exactly one of the two is set.
     """
 
     name: str
@@ -82,9 +82,9 @@ class Input:
 class Node:
     """One statement ``name = target(*args, **kwargs)``.
 
-    ``target`` is a dotted path (``torch.relu``, ``operator.add``, ``torch.ops.aten.add.Tensor``) or a method (``.view``).
-    ``module`` is the path of the nn.Module it came from; ``source`` is (file, line, code) of the user's, and
-    ``library`` the same of a library that is called there.
+    ``target``: a dotted path (``torch.relu``, ``operator.add``, ``torch.ops.aten.add.Tensor``) or a method (``.view``).
+    ``module``: the path of the nn.Module it came from. ``source``: (file, line, code) in the user's code; ``library``:
+    the same in the library code that it calls, if any.
     """
 
     name: str
@@ -97,11 +97,11 @@ class Node:
     source: tuple[str, int, str] | None = None
     library: tuple[str, int, str] | None = None
     number: bool | int | float | None = None
-    """What it gives on eager's own inputs, where that is a plain number: a size, or what is computed from sizes."""
+    """Its value on eager's own inputs if that is a plain number: a size, or computed from sizes."""
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a call node in reports: getitem does not, nor does reading a size or binding a function."""
+        """Whether reports count it as a node: not getitem, reads of a size, or bindings of a function."""
         return self.target not in ("operator.getitem", BOUND, *SIZES)
 
     def refs(self) -> Iterator[str]:
@@ -109,12 +109,12 @@ class Node:
         yield from (leaf.name for leaf in self.leaves() if isinstance(leaf, Ref))
 
     def leaves(self) -> Iterator[Arg]:
-        """All arguments that are no containers, at any depth."""
+        """All leaves of its arguments, at any depth."""
         yield from leaves_in(self.args)
         yield from leaves_in(dict(self.kwargs))
 
     def mapped(self, change: Callable[[Arg], Arg]) -> Node:
-        """A copy whose leaf arguments went through ``change``."""
+        """A copy with ``change`` applied to every leaf of its arguments."""
         return replace(
             self,
             args=tuple(map_leaves(a, change) for a in self.args),
@@ -124,9 +124,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Body:
-    """A function that a higher-order operator is given, such as a branch of ``torch.cond``. Nodes name it by a `Code`.
+    """A function argument of a higher-order operator, such as a branch of ``torch.cond``. Nodes name it by a `Code`.
 
-    ``parameters`` are names alone, and ``result`` is what it returns, in terms of them and of its nodes.
+    ``parameters``: names only. ``result``: the argument it returns, in terms of these names and its nodes.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Program:
-    """A straight-line function, the inputs it is called with, and the state it needs."""
+    """A straight-line function, the inputs of its call, and the setup it needs."""
 
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
@@ -146,24 +146,24 @@ class Program:
     setup: tuple[str, ...] = ()
     """Statements before the function: config lines, and definitions sliced from the script."""
     bodies: tuple[Body, ...] = ()
-    """The functions that its higher-order operators are given; those that others are given come first."""
+    """The bodies of its higher-order operators; a body that another uses comes before that one."""
     compile_kwargs: tuple[tuple[str, str], ...] = ()
     """Keyword arguments of ``torch.compile``, as source text."""
     grad: bool = False
-    """Whether it runs with gradients enabled; otherwise under ``torch.no_grad()``."""
+    """Whether it runs with gradients enabled; if not, under ``torch.no_grad()``."""
     marked: bool = False
     """Whether the symbolic dimensions of its inputs are marked by ``torch._dynamo.mark_dynamic``."""
     name: str = field(default="f", compare=False)
 
     @property
     def size(self) -> int:
-        """Call nodes, as reports count them."""
+        """The number of nodes, as reports count them."""
         return sum(node.counts for node in self.nodes)
 
     @cached_property
     def called(self) -> tuple[Body, ...]:
-        """Those of its bodies that it has a use for."""
-        if not self.bodies:  # as nearly always, and the order of programs asks for every candidate
+        """The bodies that its nodes use, directly or through other bodies."""
+        if not self.bodies:  # a shortcut for the usual case: the order of programs asks for every candidate
             return ()
         wanted = _codes_in(self.nodes)
         kept: list[Body] = []
@@ -188,31 +188,31 @@ class Program:
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether the compiler was given symbols in place of sizes or numbers."""
+        """Whether sizes or numbers were symbolic at compile time."""
         metas = [meta for meta in self.metas.values() if meta is not None]
         return any(meta.symbolic for meta in metas) or any(node.number is not None for node in self.nodes)
 
     def marks(self, item: Input) -> tuple[int, ...]:
-        """The dimensions of an input that are to be marked dynamic."""
+        """The dimensions of an input to mark as dynamic."""
         return item.meta.symbolic if self.marked and item.meta is not None else ()
 
     def dynamic(self) -> Program:
-        """The same program compiled with ``dynamic=True``, unless it says how dynamic it is."""
+        """The same program compiled with ``dynamic=True``; unchanged if it has a ``dynamic`` argument already."""
         if "dynamic" in dict(self.compile_kwargs):
             return self
         return replace(self, compile_kwargs=(*self.compile_kwargs, ("dynamic", "True")), marked=False)
 
     def as_compiled(self) -> Program:
-        """`dynamic` where sizes are symbols, else as it is."""
+        """`dynamic` if it is symbolic, else the program itself."""
         return self.dynamic() if self.is_symbolic else self
 
     @cached_property
     def metas(self) -> Mapping[str, TensorMeta | None]:
-        """What is known of every value, by name."""
+        """The metadata of every value, by name."""
         return {**{i.name: i.meta for i in self.inputs}, **{n.name: n.meta for n in self.nodes}}
 
     def without_dead_code(self, is_pure: Callable[[Node], bool] = lambda node: True) -> Program:
-        """Drop nodes and inputs that no output needs; nodes for which ``is_pure`` is false are kept."""
+        """A copy without nodes and inputs that no output needs; nodes for which ``is_pure`` is false are kept."""
         live = set(self.outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):
@@ -232,7 +232,7 @@ class Program:
 
     @cached_property
     def _renamed(self) -> Program:
-        # Kept, since the order of programs, their fingerprint and the request for a trial all start from it.
+        # Cached: the order of programs, their fingerprint and the request for a trial all start from it.
         names = {
             **{value.name: f"x{index}" for index, value in enumerate(self.inputs)},
             **{value.name: f"v{index}" for index, value in enumerate(self.nodes)},
@@ -249,7 +249,7 @@ class Program:
         )
 
     def fingerprint(self, *, values: bool = True) -> str:
-        """Content hash, blind to names and origins; with ``values=False`` blind to the inputs' values too."""
+        """A content hash that ignores names and origins; with ``values=False`` also the inputs' values."""
         program = self.renamed()
         body = [
             [[i.name, _meta_key(i.meta), (i.golden, i.code) if values else None] for i in program.inputs],
@@ -265,7 +265,7 @@ class Program:
 
 
 def as_json(program: Program) -> dict[str, Any]:
-    """The JSON form of a program, the same in which it came from the child; `parse_program` undoes it."""
+    """The JSON form of a program, the same as the child's; `parse_program` undoes it."""
     return {
         "inputs": [
             {"name": i.name, "meta": _meta_json(i.meta)}

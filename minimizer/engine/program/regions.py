@@ -1,4 +1,4 @@
-"""Parts of a graph: which nodes belong together, and what of the rest a run of nodes needs to be a program of its own."""
+"""Regions and windows: splits a graph by module paths, and cuts out runs of nodes as programs of their own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import accumulate, groupby, takewhile
 from minimizer.engine.program.model import Input, Node, Program
 
 SMALL = 8
-"""Regions of at most this many nodes are not split further."""
+"""Most nodes of a region that is not split further."""
 CHUNKS = 8
-"""Into how many pieces a region without modules is cut."""
+"""Number of pieces of a region whose nodes share one module path."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Region:
 
 
 class Cutter:
-    """Cuts parts out of one program. What is needed of the whole is gathered once: a cut then costs as much as it is large."""
+    """Cuts windows out of one program, which is indexed once, so that a cut costs as much as it is large."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -47,9 +47,10 @@ class Cutter:
     def cut(self, start: int, stop: int) -> Program:
         """The nodes ``start:stop`` as a program of their own, on golden inputs.
 
-        Values made earlier become inputs, as they are just before the first node runs (so that an earlier in-place operator is in
-        them, and a later one is not); producers of values that are no tensors, and autocast or grad-mode regions that are open at
-        that point, come along. Outputs are the values that the rest of the program uses.
+        Values made earlier become inputs, as of just before the first node runs (with the effect of earlier in-place
+        operators, without that of later ones). Producers of values that are not tensors are included, and so are the
+        nodes of autocast or grad-mode regions that are open at that point. Outputs are the values that the rest of the
+        program uses.
         """
         program = self._program
         nodes = [program.nodes[index] for index in sorted(self._closed(start, stop))]
@@ -73,7 +74,7 @@ class Cutter:
         return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
 
     def _closed(self, start: int, stop: int) -> set[int]:
-        """The window plus what it cannot do without: producers of values that are no tensors, and open state regions."""
+        """Indices of the window's nodes, of the producers of values that are not tensors, and of open state regions."""
         nodes = self._program.nodes
         inside = set(range(start, stop)) | set(self._open_state(start, stop))
         pending = list(inside)
@@ -86,7 +87,7 @@ class Cutter:
         return inside
 
     def _open_state(self, start: int, stop: int) -> Iterator[int]:
-        """Indices of the nodes that set the grad mode or autocast in force at ``start``, and of those that end what is open."""
+        """Indices of nodes that set the grad mode or autocast in force at ``start``, and of those that end these."""
         yield from self._state.grad_mode(start)
         for entered, left in self._state.autocast(start, stop):
             if left is None or left >= stop:
@@ -97,7 +98,7 @@ class Cutter:
 
 
 class _State:
-    """Where a program sets the grad mode, and where it enters and leaves autocast."""
+    """The nodes of a program that set the grad mode, and those that enter and leave autocast."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._grad_modes = [i for i, node in enumerate(nodes) if node.target.endswith("_set_grad_enabled")]
@@ -114,14 +115,14 @@ class _State:
                     self._left[open_.pop(min(names, key=open_.__getitem__))] = index
         ends = (self._left.get(entered, len(nodes)) for entered in self._entered)
         self._latest = list(accumulate(ends, max))
-        """For each autocast region the last node that ends it or one before it."""
+        """For each autocast region, the latest end among it and those before it."""
 
     def grad_mode(self, start: int) -> list[int]:
-        """The node that set the grad mode in force at ``start``, if any did."""
+        """The index of the node that set the grad mode in force at ``start``, in a list; empty if none did."""
         return self._grad_modes[: bisect_left(self._grad_modes, start)][-1:]
 
     def autocast(self, start: int, stop: int) -> Iterator[tuple[int, int | None]]:
-        """Where autocast regions that are open somewhere in ``start:stop`` are entered and left; None: never."""
+        """(entered, left) of each autocast region open somewhere in ``start:stop``; left is None if it never ends."""
         for place in reversed(range(bisect_left(self._entered, stop))):
             if self._latest[place] < start:
                 return
@@ -132,12 +133,12 @@ class _State:
 
 
 def cut(program: Program, start: int, stop: int) -> Program:
-    """One part of a program, see `Cutter`."""
+    """The window ``start:stop`` of a program; see `Cutter`."""
     return Cutter(program).cut(start, stop)
 
 
 def split(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
-    """Cut a run of nodes into regions by module path, where their paths part; deeper where a region holds most of the nodes."""
+    """Split a run of nodes into regions by module path; one with more than a quarter of the nodes is split again."""
     total = stop - start
     if total <= SMALL:
         return [Region(start, stop, *common_module(nodes[start:stop]))]
@@ -159,7 +160,7 @@ def split(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
 
 
 def common_module(nodes: Sequence[Node]) -> tuple[str, str]:
-    """The path of the innermost module that all these nodes come from, and its class if it is that of one of them."""
+    """Path and class of the innermost module that contains all these nodes; the class only if a node names it."""
     paths = [path.split(".") for path in {node.module for node in nodes}]
     prefix = ".".join(filter(None, _shared(paths)))
     classes = {node.module_class for node in nodes if node.module == prefix}
@@ -175,7 +176,7 @@ def _chunks(nodes: Sequence[Node], start: int, stop: int) -> list[Region]:
 
 
 def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
-    """Join neighbours of one or two nodes each: a residual addition is not worth a trial of its own."""
+    """Merge regions of one or two nodes into a small neighbour: a residual addition is not worth its own trial."""
     merged: list[Region] = []
     for region in regions:
         last = merged[-1] if merged else None
@@ -187,6 +188,6 @@ def _merge_crumbs(nodes: Sequence[Node], regions: list[Region]) -> list[Region]:
 
 
 def _shared(paths: Sequence[list[str]]) -> list[str]:
-    """What all these paths begin with: as much as the first and the last of them in their order do."""
+    """The common prefix of all these paths, which is that of the first and the last in sorted order."""
     first, last = min(paths, default=[]), max(paths, default=[])
     return [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]

@@ -1,6 +1,6 @@
-"""Source text of a program: plain Python such as a person would write, torch-free.
+"""Renders a program as plain Python source, as a person would write it, without importing torch.
 
-The text is what trials compile and what ``repro.py`` holds, so nothing is lost between the two.
+Trials compile this text, and ``repro.py`` is written from it, so that both run the same calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 
 
 def function(program: Program, name: str = "f") -> str:
-    """The program as one function, one statement a node."""
+    """The program as one function, with one statement for each node."""
     lines = [statement(node) for node in program.nodes]
     if program.outputs:
         lines.append(f"return {', '.join(program.outputs)}")
@@ -35,8 +35,8 @@ def function(program: Program, name: str = "f") -> str:
 
 
 def setup(program: Program) -> tuple[str, ...]:
-    """What stands before the function: those that its operators are given, and its own setup."""
-    # Functions first: what a setting needs to be refused by another version stands behind the last of them.
+    """The statements before the function: the bodies of its higher-order operators, then its own setup."""
+    # Functions first: settings, which another version of torch may reject, have to follow the last definition.
     return (*map(_body, program.called), *program.setup)
 
 
@@ -54,13 +54,13 @@ def statement(node: Node) -> str:
         return f"del {operand(node.args[0])}[{subscript(node.args[1])}]"
     operator = IN_PLACE.get(node.target.removeprefix("operator."))
     if operator and node.target.startswith("operator.") and isinstance(node.args[0], Ref):
-        # `x += y` rebinds x; the node's own name is bound beside it, since later nodes use that.
+        # `x += y` rebinds x; later nodes use the node's own name, so that is bound too.
         return f"{arg(node.args[0])} {operator} {arg(node.args[1])}; {node.name} = {arg(node.args[0])}"
     return f"{node.name} = {expression(node)}"
 
 
 def expression(node: Node) -> str:
-    """The call itself: infix for operators, a method or attribute where the graph has one, else a call by dotted name."""
+    """The call: infix for operators, a method or attribute if the graph has one, else a call by dotted name."""
     package, _, short = node.target.rpartition(".")
     if package == "operator" and not node.kwargs:
         if short in INFIX and len(node.args) == 2:
@@ -78,7 +78,7 @@ def expression(node: Node) -> str:
 
 
 def call_args(node: Node) -> str:
-    """What stands between the parentheses of a call."""
+    """The arguments of a call, as they stand between its parentheses."""
     return ", ".join([*map(arg, node.args), *(f"{key}={arg(value)}" for key, value in node.kwargs)])
 
 
@@ -90,14 +90,14 @@ def operand(value: Arg) -> str:
 
 
 def subscript(index: Arg) -> str:
-    """What stands between the brackets of ``x[...]``."""
+    """The index of ``x[...]``, as it stands between the brackets."""
     if isinstance(index, tuple) and index:
         return ", ".join(_subscript_item(item) for item in index) + ("," if len(index) == 1 else "")
     return _subscript_item(index)
 
 
 def arg(value: Arg) -> str:
-    """A node argument as source text; nan and infinities become names that exist."""
+    """A node argument as source text; NaN and infinities become calls of ``float``, since they have no literal."""
     if isinstance(value, Ref):
         return value.name
     if isinstance(value, Code):
@@ -118,7 +118,7 @@ def arg(value: Arg) -> str:
 
 
 def _plain_zeros(value: complex) -> bool:
-    """Whether Python's own notation keeps the signs of zeros: ``-1j`` has a real part of -0.0, and ``1-0j`` loses its own."""
+    """Whether Python's notation keeps the signs of zeros: ``-1j`` has a real part of -0.0, and ``1-0j`` loses it."""
     if value.real == 0 and value.imag < 0:
         return False
     return all(part != 0 or math.copysign(1, part) == 1 for part in (value.real, value.imag))

@@ -1,1 +1,1 @@
-"""Reduction: delta debugging of a graph (`graph`) and of a script (`python`), with one accept point for both (`problem`)."""
+"""Reduction: delta debugging of a graph (`graph`) or a script (`python`), with one accept point (`problem`)."""

@@ -1,7 +1,7 @@
 """The problem: the one place where candidates are judged and accepted.
 
-Passes propose candidates; `Problem` asks the oracle about those it does not know yet, adopts the smallest that still fails,
-and keeps count. Passes therefore never see the oracle, and none can make the result larger or ask a question twice.
+Passes propose candidates; `Problem` tries those it does not know yet with the oracle, accepts the smallest that still
+fails, and keeps count. So no pass sees the oracle, and none can make the result larger or repeat a trial.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from minimizer.report.model import HistoryStep
 
 
 class Candidate(Protocol):
-    """What is reduced: a program, or a script."""
+    """A candidate for reduction: a program, or a script."""
 
     @property
     def size(self) -> int:
-        """Call nodes of a program, statements of a script."""
+        """The number of nodes of a program, or of statements of a script."""
 
     def fingerprint(self) -> str:
-        """Content hash: two candidates with the same one are the same."""
+        """A content hash: candidates with the same one are the same."""
 
 
 Item = TypeVar("Item")
 C = TypeVar("C", bound=Candidate)
 
 OnStep = Callable[[HistoryStep, C], None]
-"""Told of each accepted candidate: the trial that found it, when, how many call nodes are left, by which pass; and the candidate."""
+"""Called for each accepted candidate, with its step (trial, seconds, size, pass) and the candidate itself."""
 
 
 class Problem(Generic[C]):
-    """A failing candidate on its way down.
+    """The reduction of a failing candidate: the best so far, and all verdicts.
 
-    ``check`` says of each candidate of a batch whether it still fails in the same way, and may raise BudgetExceeded or
-    Cancelled. ``key`` orders candidates: smaller is better. ``watch`` may raise the same; it is called for every batch, since
-    one of which all candidates are known, or larger than the best, has no trial to wait for.
+    ``check``: whether each candidate of a batch still fails in the same way; may raise BudgetExceeded or Cancelled.
+    ``key``: the order of candidates, smaller is better. ``watch``: may raise the same; called for every batch, since
+    one whose candidates are all known, or larger than the best, runs no trial. ``jobs``: trials in parallel.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Problem(Generic[C]):
 
     @property
     def seconds(self) -> float:
-        """Time since the reduction began."""
+        """Seconds since the reduction began."""
         return time.monotonic() - self._start
 
     def judge(self, candidates: Sequence[C | None], by: str) -> list[bool]:
-        """Which of the candidates are smaller than the best and fail like it; the smallest of them becomes the best.
+        """Whether each candidate is smaller than the best and fails like it; the smallest of these becomes the best.
 
-        A candidate that is None or no smaller is refused without a trial, and a known one is not tried again.
+        A candidate that is None or not smaller is refused without a trial; the verdict on a known one is a cache hit.
         """
         self._watch()
         order = [None if c is None else self._key(c) for c in candidates]
@@ -102,7 +102,7 @@ class Problem(Generic[C]):
         return verdicts
 
     def first(self, candidates: Iterable[C | None], by: str) -> bool:
-        """Whether any candidate is accepted; they are tried in order, a batch at a time, and the rest is left alone."""
+        """Try candidates in order, a batch at a time, until a batch has an accepted one; whether one had."""
         rest = iter(candidates)
         while batch := list(islice(rest, self.jobs)):
             if any(self.judge(batch, by)):
@@ -112,12 +112,12 @@ class Problem(Generic[C]):
     def shrink(
         self, items: Sequence[Item], change: Callable[[C, Sequence[Item]], C | None], by: str, *, whole: bool = True
     ) -> bool:
-        """Take out as many of the items as possible: all of them, then halves, down to single ones.
+        """Remove as many of the items as possible: all of them, then halves, down to single ones.
 
-        Needs about 2·k·log(n/k) trials where k of n items must stay. Chunks are tried side by side; those that can go are
-        taken out together if the failure survives that, else one after the other. Without ``whole`` the set of all items
-        is not tried. On return no single item, as they were handed in, can be taken out of the program that was best when
-        it was tried.
+        Needs about 2·k·log(n/k) trials where k of n items must stay. Chunks are tried in parallel; those that can go
+        are removed together if the failure survives that, else one after the other. Without ``whole`` the set of all
+        items is not tried. On return, no single one of the given items could be removed from the candidate that was
+        best when it was tried.
         """
         queue = [list(items)] if whole and items else _halves(items)
         before = self.best
@@ -137,7 +137,7 @@ class Problem(Generic[C]):
         return self.best is not before
 
     def largest(self, low: int, high: int, make: Callable[[int], C | None], by: str) -> int:
-        """The largest k with low <= k < high for which ``make(k)`` is accepted, by bisection; ``low`` is known to hold."""
+        """The largest k with low <= k < high for which ``make(k)`` fails, by bisection; ``low`` is known to."""
         while high - low > 1:
             ways = min(self.jobs, high - low - 1)
             points = sorted({low + (high - low) * (i + 1) // (ways + 1) for i in range(ways)} - {low})

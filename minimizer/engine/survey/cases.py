@@ -1,4 +1,7 @@
-"""What runs of a script can show, and the words for it: a failure that is held, one that no graph carries, or a verdict."""
+"""The results of a survey, and the texts of the verdicts.
+
+`Case`: a failing graph, held in the child. `ScriptCase`: a failure without a graph. `Settled`: a verdict.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
-"""What a check of memory layout says, or calls."""
+"""Words in the message or source line of a check of memory layout."""
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A failure, and the survey that holds the call it happens in. ``tolerance`` is set where only the script's own counts."""
+    """A failure, with the survey that holds its call. ``tolerance``: the script's own, if only that is exceeded."""
 
     survey: Survey
     program: Program
@@ -37,41 +40,41 @@ class Case:
     tolerance: dict[str, Any] | None = None
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     graph: int | None = None
-    """The graph's index, in the order in which they were compiled."""
+    """The graph's index, in order of compilation."""
     instance: str = ""
-    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
+    """The path of the module instance that made the call; empty if it is not known, or is the root itself."""
     call: int = 0
-    """The call of the graph that fails, from 0; -1 where it does not compile."""
+    """The failing call of the graph, from 0; -1 if compilation fails."""
     runs: int = 1
-    """Runs of the script until the failure showed, that one included."""
+    """Runs of the script until the failure showed, including that one."""
     otherwise: Settled | None = None
-    """Set where the difference is only a suspect: the verdict if no part of the graph turns out to be wrong by itself."""
+    """For a suspect only: the verdict if no part of the graph is wrong in isolation."""
     is_warm: bool = False
-    """Whether the run took graphs from the compiler's caches that a run before, which was healthy, had left there."""
+    """Whether the run read graphs from the compiler's caches that an earlier, healthy run had left there."""
     is_cached: bool = False
-    """Whether the run had the compiler's caches, be it only what an earlier compilation of its own had left there."""
+    """Whether the run used the compiler's caches, even if only its own earlier compilations had filled them."""
     dump: str = ""
-    """The stacks of all threads, where the script died by a signal or hangs."""
+    """The stacks of all threads, if the script died by a signal or hangs."""
     is_asserted: bool = False
-    """Whether a check of the script's own fails for this difference."""
+    """Whether a check of the script's own fails because of this difference."""
 
     @property
     def stack(self) -> str:
-        """What led to the failure, as far as an exception or a dump tells."""
+        """The stack of the failure: that of its exception, or the dump."""
         return self.exception.stack if self.exception is not None else self.dump
 
     @property
     def is_layout(self) -> bool:
-        """Whether it is one of memory layout: the values are right, and strides differ."""
+        """Whether only the memory layout differs: the values are equal, and strides are not."""
         return self.verdict is not None and self.verdict.is_layout_only
 
     @property
     def layout_only(self) -> bool:
-        """Whether it ranks below every other failure: one of memory layout, which the script does not mind."""
+        """Whether it ranks below every other failure: only the layout differs, and the script does not check that."""
         return self.is_layout and not self.is_asserted
 
     def lowered(self) -> Program:
-        """The graph in aten operators, as it is compiled.
+        """The graph in aten operators, in the form of `Program.as_compiled`.
 
         Raises:
             ChildFailed: it cannot be traced.
@@ -81,7 +84,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Settled:
-    """A verdict without a failure that can be reduced at graph level; ``kind`` is that of a failure that one of ``runs`` showed."""
+    """A verdict, without a graph to reduce; ``kind``: that of a failure which some of ``runs`` showed, if any."""
 
     status: Status
     reason: Reason | None
@@ -92,21 +95,21 @@ class Settled:
     notes: tuple[str, ...] = ()
     runs: int = 1
     failed: int = 1
-    """How many of them showed it."""
+    """Number of runs that showed it."""
     layout_only: bool = False
-    """Whether the failure is nothing but another memory layout."""
+    """Whether the failure is a difference of memory layout only."""
     traceback: str = ""
-    """As a plain run wrote it, or the stacks of a script that died or hangs."""
+    """The traceback of a plain run, or the stacks of a script that died or hangs."""
 
     @property
     def stack(self) -> str:
-        """What led to the failure, as far as that is known."""
+        """The stack of the failure, as far as it is known."""
         return self.traceback or (self.exception.stack if self.exception is not None else "")
 
 
 @dataclass(frozen=True)
 class ScriptCase:
-    """A failure that no compiled graph shows by itself; ``otherwise`` is the verdict if the script does not either."""
+    """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks."""
 
     otherwise: Settled
 
@@ -116,7 +119,7 @@ def is_healthy(found: Case | ScriptCase | Settled) -> bool:
 
 
 def held_signature(failure: protocol.Failure) -> Signature:
-    """How a held call fails."""
+    """The signature of a held call's failure."""
     if failure.verdict is not None:
         return verdict_signature(failure.verdict)
     assert failure.kind is not None
@@ -128,7 +131,7 @@ def missing_signature(call: protocol.Missing) -> Signature:
 
 
 def starved(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
-    """The verdict on a script that runs out of GPU memory only in a run of ours with the compiler, until plain runs say more."""
+    """The verdict on a script that runs out of GPU memory only in our compiled run, until plain runs decide."""
     return Settled(
         Status.PARTIAL,
         Reason.NOT_VERIFIED,
@@ -145,17 +148,17 @@ def is_starved(found: Case | ScriptCase | Settled) -> bool:
 
 
 def is_out_of_memory(error: ExceptionInfo | None) -> bool:
-    """Whether the GPU was full, which while processes of ours hold memory says nothing."""
+    """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
     return error is not None and error.device == OUT_OF_MEMORY
 
 
 def lost_signature(lost: protocol.Lost, error: ExceptionInfo) -> Signature:
-    """How a call fails in which CUDA failed so that its process could use the GPU no more."""
+    """The signature of a call in which the process lost its CUDA context."""
     return exception_signature(Kind.COMPILE_ERROR if lost.phase == "compile" else Kind.RUNTIME_ERROR, error)
 
 
 def signal_name(number: int) -> str:
-    """``SIGABRT`` for 6, and so on."""
+    """The name of a signal: ``SIGABRT`` for 6."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -165,12 +168,12 @@ def signal_name(number: int) -> str:
 def unmade(
     how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None, stack: str = ""
 ) -> Settled:
-    """The verdict on a script that fails only when compiled, where that is all that can be said."""
+    """The verdict on a script that fails only when compiled, and neither in a graph nor without our hooks."""
     return Settled(
         Status.PARTIAL,
         Reason.NOT_VERIFIED,
-        f"The script fails only with the compiler {how}, but no compiled graph fails by itself, and run without being watched "
-        "it does not fail: no repro was made.",
+        f"The script fails only with the compiler {how}, but no compiled graph fails in isolation, and without "
+        "our hooks the script does not fail: no repro was made.",
         checked or protocol.Checked(),
         kind=kind,
         exception=error,
@@ -179,7 +182,7 @@ def unmade(
 
 
 def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
-    """The verdict where a check of the script's own fails that reads a clock, or a counter of the compiler."""
+    """The verdict on a failing check of the script's own that reads a clock, or a counter of the compiler."""
     return Settled(
         Status.PARTIAL,
         Reason.DISPUTED,
@@ -192,13 +195,13 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
 
 
 def checks_layout(error: ExceptionInfo) -> bool:
-    """Whether a check of the script's own is one of memory layout, by what it says or by the line that it stands in."""
+    """Whether a check of the script's own concerns memory layout, by its message or its source line."""
     line = error.frames[-1][2] if error.frames else ""
     return LAYOUT.search(f"{error.root_message}\n{line}") is not None
 
 
 def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
-    """The verdict where a check of the script's own fails, and a compiled call was seen to write over an earlier output."""
+    """The verdict on a failing check of the script's own, where a compiled call overwrote an earlier output."""
     return Settled(
         Status.PARTIAL,
         Reason.NOT_VERIFIED,
@@ -211,7 +214,7 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
 
 
 def is_own_check(error: ExceptionInfo) -> bool:
-    """Whether it is the script that says that something is wrong, by ``assert``, ``raise`` or ``sys.exit``."""
+    """Whether the script itself raised the error, by ``assert``, ``raise`` or ``sys.exit``."""
     if error.root_type == "AssertionError" or not error.frames:
         return error.root_type == "AssertionError" and not error.is_of_torch
     file, _, line = error.frames[-1]
@@ -219,7 +222,7 @@ def is_own_check(error: ExceptionInfo) -> bool:
 
 
 def hidden_failure(finished: protocol.Finished) -> Settled | None:
-    """The verdict on a script that caught, or suppressed, an error of Dynamo's own: no graph shows it, and no exception."""
+    """The verdict on a script that caught or suppressed an internal error of Dynamo, which no graph shows."""
     failed = finished.health.failed if finished.health is not None else []
     if not failed:
         return None
@@ -235,7 +238,7 @@ def hidden_failure(finished: protocol.Finished) -> Settled | None:
 
 
 def layout_unmade(otherwise: Settled, why: str) -> Settled:
-    """The verdict where a call was seen whose memory layout differs, no more, and no repro of it was made."""
+    """The verdict on a difference of memory layout only, of which no repro was made."""
     return replace(
         otherwise,
         status=Status.PARTIAL,
@@ -247,19 +250,20 @@ def layout_unmade(otherwise: Settled, why: str) -> Settled:
 
 
 def unexamined(suspect: Settled) -> Settled:
-    """The verdict where values behind a jump differ, and parts of the graph could not be asked whether that is rounding."""
+    """The verdict where values behind a jump differ, and some part of the graph could not be judged in isolation."""
     return replace(
         suspect,
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
         summary="Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
-        "That may be legal rounding, amplified, but not every part of the graph could be compared by itself: nothing is known.",
+        "That may be legal rounding that the jump amplified, but not every part of the graph could be compared in isolation: "
+        "the cause is not known.",
         notes=(),
     )
 
 
 def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settled:
-    """The verdict where all calls that were compared agree, and some ``graphs`` had none that could be."""
+    """The verdict where all compared calls agree, but ``graphs`` have no comparable call."""
     more = f" and {len(graphs) - 1} more" if len(graphs) > 1 else ""
     first = f"compiled graph {graphs[0].graph} ({graphs[0].why})"
     return replace(
@@ -267,12 +271,12 @@ def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settl
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
         summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {first}{more} could be compared "
-        "with eager: the script may be healthy, and nobody knows.",
+        "with eager: it is not known whether the script is healthy.",
     )
 
 
 def too_little(healthy: Settled, untouched: int) -> Settled:
-    """The verdict where all calls that were compared agree, and there was no time for the first call of some keys."""
+    """The verdict where all compared calls agree, but there was no time for the first call of some keys."""
     return replace(
         healthy,
         status=Status.PARTIAL,
@@ -285,7 +289,7 @@ def too_little(healthy: Settled, untouched: int) -> Settled:
 def nothing_compiled(
     how: str, checked: protocol.Checked | None = None, *, children: int = 0, error: ExceptionInfo | None = None
 ) -> Settled:
-    """The verdict on a script of which Dynamo compiled nothing; ``how`` it ended."""
+    """The verdict on a script of which Dynamo compiled nothing; ``how``: a sentence on how it ended."""
     told = f"{how} Nothing was checked, and the compiler is to blame for nothing."
     if children:
         them = f"{children:,} child processes, which were" if children > 1 else "a child process, which was"
@@ -297,9 +301,9 @@ def nothing_compiled(
 
 
 def of_caches(otherwise: Settled, *, is_warm: bool) -> Settled:
-    """The verdict on a failure that shows with a cache, and in no run that compiles what it runs.
+    """The verdict on a failure that needs the compiler's caches, and goes away in runs that compile all graphs.
 
-    ``is_warm``: it needs what an earlier run, which was right, has left there.
+    ``is_warm``: it needs the cache that an earlier, healthy run has left.
     """
     left, missing = (
         ("where a run that was right had left them", "it takes two runs of a script")
@@ -316,7 +320,7 @@ def of_caches(otherwise: Settled, *, is_warm: bool) -> Settled:
 
 
 def before_a_frame(end: str, error: ExceptionInfo | None = None) -> str:
-    """How a script ended that fails only with the compiler, and before that was given a frame."""
+    """A sentence on a script that fails only with the compiler, but before Dynamo was given a frame."""
     is_of_compile = error is not None and any(
         file.startswith("torch/_dynamo/") or (file, name) == ("torch/__init__.py", "compile")
         for file, name, _ in error.frames
@@ -327,21 +331,21 @@ def before_a_frame(end: str, error: ExceptionInfo | None = None) -> str:
 
 
 def opaque(held: protocol.Held) -> ScriptCase:
-    """A failing call whose graph or inputs cannot be written down."""
+    """The result for a failing call whose graph or inputs cannot be expressed as a program."""
     failure = held.failure
     kind = Kind(failure.kind) if failure.kind else Kind.CRASH
     return ScriptCase(unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
 
 
 def too_large(held: protocol.Held, error: GraphTooLarge) -> ScriptCase:
-    """A failing call of a graph with more nodes than are taken apart."""
+    """The result for a failing call of a graph with more than `MAX_NODES` nodes."""
     found = opaque(held)
     message = message_of(held.failure.exception, held.failure.verdict)
     return ScriptCase(replace(found.otherwise, summary=f"The script fails only with the compiler ({message}). {error}"))
 
 
 def place_of(phase: protocol.Phase) -> dict[str, Any] | None:
-    """The graph and call that a survey last spoke of; None if it spoke of none."""
+    """The graph and call of a survey's last phase; None if it names none."""
     return None if phase.graph is None else {"graph": phase.graph, "call": phase.call}
 
 
@@ -350,12 +354,12 @@ def hang_signature(silence: Silence) -> Signature:
 
 
 def checked_of(phase: protocol.Phase) -> protocol.Checked:
-    """What a survey had compared when it spoke last."""
+    """The coverage of a survey as of its last phase."""
     return phase.checked or protocol.Checked()
 
 
 def denied(error: ExceptionInfo, place: Place) -> str:
-    """What to do where a script ends since the sandbox shows it less than its user's machine does; empty where that is not it."""
+    """Advice for a script that fails because of the sandbox; empty if that is not the cause."""
     if not place.sandbox.is_strong:
         return ""
     if not place.network and NO_NETWORK.search(error.root_message):
@@ -384,7 +388,7 @@ def not_runnable(survey: Survey, how: str) -> Settled:
 
 
 def message_of(error: ExceptionInfo | None, verdict: Verdict | None) -> str:
-    """What a failure says: the line of its exception, or its first difference."""
+    """The message of a failure: the first line of its exception, or its first difference."""
     if error is not None:
         return line_of(error)
     first = verdict.differences[0] if verdict and verdict.differences else None

@@ -1,9 +1,10 @@
-"""Plan of coverage: which calls of a script's compiled graphs are compared, and in which run.
+"""The coverage plan: which calls of a script's compiled graphs are compared, and in which run.
 
-Calls with the same key (``inside/watch/keys.py``) differ in their values only, so that one says something of the others, and the
-first ones say most. All calls are in the plan, in this order: the first call of each key, the last of each, then the 2nd, 4th,
-8th and so on, then the rest, drawn by a fixed seed. A first run of the script knows no counts: it compares by a rule that needs
-none (the first eight of each key, and doublings), and counts. Later runs work down the list.
+Calls with the same key (``inside/watch/keys.py``) differ in their values only, so that one is evidence for the others,
+and the first ones most of all. The plan holds all calls, in this order: the first call of each key, the last of each,
+then the 2nd, 4th, 8th and so on, then the rest in an order drawn with a fixed seed. The first run knows no counts: it
+compares by a rule that needs none (the first eight of each key, and doublings), and counts. Later runs work down the
+plan.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ Call = tuple[int, int]
 
 @dataclass(frozen=True)
 class Plan:
-    """All calls of a script, as far as its runs have shown them, and what became of them.
+    """All calls that the runs of a script have made so far, and those that were compared.
 
-    ``steps``: only so many calls of each key are to be compared; None for all. ``keys``: by graph, the key of each call.
+    ``steps``: most calls of each key to compare, None for no limit. ``keys``: for each graph, the key of each call.
     """
 
     steps: int | None = None
     keys: tuple[tuple[int, ...], ...] = ()
     watched: frozenset[Call] = frozenset()
-    """Calls that some run was to compare;"""
+    """Calls that a run was asked to compare."""
     compared: frozenset[Call] = frozenset()
-    """those that were,"""
+    """Calls that were compared."""
     backward: frozenset[Call] = frozenset()
-    """and those whose gradients were."""
+    """Calls whose gradients were compared."""
 
     def after(self, graphs: Sequence[GraphCalls]) -> Plan:
         """The plan after one more run."""
@@ -55,32 +56,32 @@ class Plan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call that is to be compared was watched."""
+        """Whether every planned call was watched."""
         return all(call in self.watched for _, call in self._ranked())
 
     @property
     def planned(self) -> int:
-        """Calls that are to be compared."""
+        """The number of planned calls: all, or ``steps`` of each key."""
         return sum(1 for _ in self._ranked())
 
     @property
     def untouched(self) -> int:
-        """Keys of which no call was watched."""
+        """The number of keys without a watched call."""
         touched = {self.keys[graph][call] for graph, call in self.watched}
         return len({key for keys in self.keys for key in keys} - touched)
 
     @property
     def compared_graphs(self) -> frozenset[int]:
-        """The graphs of which some call was compared."""
+        """The graphs with a compared call."""
         return frozenset(graph for graph, _ in self.compared)
 
     @property
     def most_calls(self) -> int:
-        """Calls of the key that was called most often."""
+        """The number of calls of the key that was called most often."""
         return max(self._counts().values(), default=0)
 
     def next_calls(self, count: int) -> dict[int, list[int]]:
-        """Numbers of calls, by graph, for the next run to compare: the next ``count`` of the plan, then those of earlier runs again."""
+        """Numbers of ``count`` calls, by graph, for the next run: the next of the plan, then watched ones again."""
         ordered = sorted((call in self.watched, rank, call) for rank, call in self._ranked())
         chosen: dict[int, list[int]] = {}
         for _, _, (graph, call) in ordered[:count]:
@@ -91,7 +92,7 @@ class Plan:
         return Counter(key for keys in self.keys for key in keys)
 
     def _ranked(self) -> Iterator[tuple[tuple[float, ...], Call]]:
-        """Every call that is to be compared with its rank, the lowest first."""
+        """Every planned call with its rank; the lowest rank is compared first."""
         draw, made, seen = random.Random(SEED), self._counts(), Counter[int]()
         for graph, keys in enumerate(self.keys):
             for call, key in enumerate(keys):

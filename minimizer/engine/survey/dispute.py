@@ -1,13 +1,13 @@
-"""What is in dispute where a check of the script's own fails, and no compared call differs from eager: the one rule.
+"""Rules for a failing check of the script's own while no compared call differs from eager: is the failure disputed?
 
-1. A check that reads a clock, or a counter of the compiler, says nothing of what is computed (`Ground.READING`): disputed, whatever
-   else is known.
-2. A check of what no tolerance could excuse is never disputed: a value that is missing, another type, shape, dtype or layout, an
-   exception that is raised or is not. Where no graph shows it, the script itself is reduced.
-3. Any other check compares values (`Ground.VALUES`): a wider tolerance would let it pass, or another random stream. It is disputed unless it
-   fails on eager's own kernels too, where neither is in question.
+1. A check that reads a clock, or a counter of the compiler, is no evidence on values (`Ground.READING`): disputed.
+2. A check that no tolerance could let pass is never disputed: a missing value, another type, shape, dtype or layout, an
+   exception that is raised or is not. If no graph carries it, the script itself is reduced.
+3. Any other check compares values (`Ground.VALUES`): it may pass with a wider tolerance, or another random stream. It
+   is disputed unless it fails on eager's own kernels too, where neither plays a role.
 
-What ``assert_close`` compared was seen when it failed. What an ``assert``, a ``raise`` or an exit goes by is read from the script's text.
+The operands of ``assert_close`` were recorded when it failed. For an ``assert``, a ``raise`` or an exit, the condition
+is read from the script's text.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ STRUCTURE_ATTRIBUTES = frozenset(
         "shape",
     ]
 )
-"""Functions, methods and attributes that say what a value is, and not how large."""
+"""Functions, methods and attributes that describe the structure of a value, not its magnitude."""
 
 
 CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
 
 
 class Ground(Enum):
-    """Why a check that fails may be none of the compiler's faults."""
+    """The ground on which a failing check is disputed: the cause that it may have other than the compiler."""
 
     READING = "a clock or a counter of the compiler"
     VALUES = "a tolerance or the random stream"
 
 
 def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]] = ()) -> Ground | None:
-    """Why a failure may be disputed; None where it is not to be.
+    """The ground on which a failure is disputed; None if it is not.
 
     Args:
         text: the script.
-        error: what ended it.
-        checks: comparisons of the script's by ``assert_close`` that failed, the last one last; ``tolerable`` is 0 where no tolerance
-            would have let it pass, ``of_values`` 1 where only values differ (see ``inside/watch/tolerances.py``).
+        error: the exception that ended it.
+        checks: failing comparisons of the script by ``assert_close``, in order; ``tolerable`` is 0 if no tolerance
+            would have let it pass, ``of_values`` is 1 if only values differ (see ``inside/watch/tolerances.py``).
     """
     if not is_own_check(error):
         return None
@@ -92,7 +92,7 @@ def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]
 
 
 def is_of_values(error: ExceptionInfo, checks: Sequence[Mapping[str, float]]) -> bool:
-    """Whether ``assert_close`` failed by values alone, NaN in the place of a number among them, which no tolerance excuses."""
+    """Whether ``assert_close`` failed by values only, including NaN for a number, which no tolerance excuses."""
     return is_own_check(error) and _is_assert_close(error) and bool(checks) and checks[-1].get("of_values", 0.0) != 0.0
 
 
@@ -101,12 +101,12 @@ def _is_assert_close(error: ExceptionInfo) -> bool:
 
 
 def names_clock(reduced: str) -> bool:
-    """Whether a script that was reduced to its failing check still measures time, by way of what the text of the whole does not show."""
+    """Whether a script reduced to its failing check still measures time, which its whole text may have hidden."""
     return CLOCK.search(reduced) is not None
 
 
 def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
-    """Whether all that may have made the check fail is of structure; not where its text cannot be found."""
+    """Whether all conditions that may have made the check fail concern structure; False if its text is not found."""
     line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
     try:
         tree = ast.parse(text)
@@ -118,12 +118,12 @@ def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
 
 def _tests_structure(check: Check, sources: Sources) -> bool:
     if not check.tests:
-        return check.in_try  # it goes by whether something was raised
+        return check.in_try  # it depends on whether something was raised
     return _says_what_it_is(check.tests[-1], sources, frozenset())
 
 
 def _says_what_it_is(test: ast.AST, sources: Sources, seen: frozenset[str]) -> bool:
-    """Whether a condition goes by what values are, in all its parts, and by none's size."""
+    """Whether all parts of a condition test the structure of values, and none their magnitude."""
     match test:
         case ast.BoolOp():
             return all(_says_what_it_is(value, sources, seen) for value in test.values)
@@ -141,7 +141,7 @@ def _says_what_it_is(test: ast.AST, sources: Sources, seen: frozenset[str]) -> b
 
 
 def _is_structure(side: ast.AST) -> bool:
-    """Whether an expression is the type, shape or the like of a value, a part of it, or several of them."""
+    """Whether an expression is a property such as type or shape, a part of one, or a tuple or list of them."""
     match side:
         case ast.Compare():
             return all(isinstance(operator, ast.Is | ast.IsNot) for operator in side.ops)

@@ -1,4 +1,4 @@
-"""Failing calls of compiled graphs, held in the child, as cases to reduce."""
+"""Holds failing calls of compiled graphs in the child, and makes cases of them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from minimizer.engine.user_script.slice import namespaces_of, prelude
 
 
 class Holding:
-    """Has calls of a script's graphs held, by runs of their own where none holds them yet."""
+    """Holds calls of a script's graphs, by a further run if no run holds them yet."""
 
     def __init__(self, surveys: Surveys) -> None:
         self._surveys = surveys
 
     def at(self, graph: int | None, call: int | None) -> Survey | None:
-        """A run that is held before compiled code comes to this call; None where the call cannot be had or written down."""
+        """A run held just before compiled code makes this call; None if it is not reached, or has no program."""
         return self.to_reduce(self._surveys.run(hold={"graph": graph, "call": call}))
 
     @staticmethod
     def to_reduce(survey: Survey) -> Survey | None:
-        """A run that is held at a graph that can be written down; another one is let go, and None."""
+        """The run, if it is held and has a program; else None, and the run is closed."""
         if survey.held is None:
             return None
         if survey.held.program is None:
@@ -41,9 +41,9 @@ class Holding:
         """The held call as a case.
 
         Args:
-            survey: a run that is held at a graph that can be written down.
-            signature: how it fails; by default as it was held for.
-            tolerance: the script's own, where that is what it fails by.
+            survey: a held run with a program.
+            signature: that of its failure; by default that of the held failure.
+            tolerance: the script's own, if only that calls it a failure.
         """
         assert survey.held is not None and survey.held.program is not None
         failure = survey.held.failure
@@ -73,6 +73,6 @@ class Holding:
                 namespaces=namespaces_of(node.target for node in program.every_node),
                 names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
             )
-        except (OSError, SyntaxError, UnicodeDecodeError):  # it has run, and removed or rewritten itself
+        except (OSError, SyntaxError, UnicodeDecodeError):  # the script may have removed or rewritten its own file
             return program
         return replace(program, setup=(*chunks, *program.setup))

@@ -1,4 +1,4 @@
-"""What a script does without the compiler: the court before which the compiler is accused."""
+"""Eager runs of a script, as the reference for a failure with the compiler."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minimizer.engine.survey.cases import line_of
 from minimizer.engine.survey.runs import Surveys
 
 RUNS, RUNS_SECONDS = 8, 15.0
-"""One that raises may do so now and then without the compiler: it is run there up to so often, but not again after so much time."""
+"""Most eager runs, and seconds after which no further one begins: a script may raise in eager now and then."""
 
 
 def eager_runs(surveys: Surveys) -> list[Survey]:
-    """Runs without the compiler, until one has failed and one has passed, or one has died."""
+    """Eager runs, until one has failed and one has passed, one has died, or `RUNS` or `RUNS_SECONDS` are used up."""
     started, runs = time.monotonic(), [surveys.eager()]
     ends: set[bool] = set()
     while (finished := runs[-1].finished) is not None:
@@ -29,9 +29,10 @@ def eager_runs(surveys: Surveys) -> list[Survey]:
 def by_stance(
     surveys: Surveys, eager: list[Survey], error: ExceptionInfo, on_note: Callable[[str], None]
 ) -> list[Survey]:
-    """Runs without the compiler; where the script can tell how it is switched off, and ends otherwise then, one where it cannot.
+    """The eager runs to go by: those by TORCHDYNAMO_DISABLE, or one by the stance ``force_eager`` if it differs.
 
-    It may read the variable that does so, or miss the wrapper around a compiled module.
+    A script may read the variable, or depend on the wrapper around a compiled module, which is missing with the
+    variable.
     """
     ends = [run.finished.exception for run in eager if run.finished is not None]
     is_same = ends[0] is not None and ends[0].root_type == error.root_type if ends else True

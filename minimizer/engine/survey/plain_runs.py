@@ -1,9 +1,9 @@
-"""Plain runs: what a script does as ``python SCRIPT ARGS``, where nothing of ours has a say.
+"""Plain runs: runs of a script as ``python SCRIPT ARGS``, without any hook or setting of ours.
 
-Our own runs of a script set switches so that it can be compared at all, and a switch may take a failure away: a draw that is wrong only
-where inductor draws by itself is right with ``fallback_random``. So no script is called healthy against what it does untouched. It is
-run once with the compiler and once without, each time in a process, a sandbox and a folder of its own; what is different there, and stays
-so when it is asked again, is a failure, whatever our comparison says.
+Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that is wrong
+only with inductor's own random numbers is right with ``fallback_random``. So a script is not called healthy if a plain
+run of it fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. A
+difference between the two that shows again in a second pair is a failure, whatever our comparison says.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from minimizer.sandbox import real_interpreter
 from minimizer.vocabulary import Kind, Reason, Status
 
 LEAST_SECONDS = 90.0
-"""How long a plain run may take at least; one of a script whose survey took longer has twice as long as that."""
+"""Least seconds until a plain run is stopped; twice the survey's time if that is longer."""
 FAR = 5
-"""A run that has not ended says something only where another ended so many times sooner."""
+"""A run that was stopped counts as endless only if the other one took at most a `FAR`-th of its time."""
 DIED = 128
-"""A shell's and the sandbox's status of a command that died by signal n is this and n."""
+"""A shell and the sandbox report a death by signal n as exit status `DIED` + n."""
 TROUBLE = ("out of memory", "can't allocate memory", "MemoryError")
-"""What a machine says that has too little memory, beside `NOISE`."""
+"""Messages of a machine that runs out of memory, in addition to `NOISE`."""
 COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
 LAUNCHER = """import os, runpy, sys
 {setting}
@@ -56,7 +56,7 @@ FORCE_EAGER = 'import torch; torch.compiler.set_stance("force_eager")'
 
 @dataclass(frozen=True)
 class Way:
-    """A way to start the script: ``environment`` is added to what it sees, ``setting`` is run in front of it."""
+    """A way to start the script: ``environment`` is added to its own, ``setting`` is a statement to run before it."""
 
     name: str
     environment: tuple[tuple[str, str], ...] = ()
@@ -73,14 +73,14 @@ SETTINGS = (
     Way("wait_policy", environment=(("OMP_WAIT_POLICY", "PASSIVE"),)),
     Way("seed", setting="import random, torch; random.seed(0); torch.manual_seed(0)"),
 )
-"""What our runs of a script set, or have in effect, and plain ones do not."""
+"""Settings that our surveys make, each as a plain run with that one alone."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How a plain run ended; ``status`` is None where it was stopped or the machine was in trouble.
+    """The end of a plain run; ``status`` is None if it was stopped or the machine was in trouble.
 
-    ``overran``: it was stopped since it took too long. ``starved``: the GPU was full.
+    ``overran``: it was stopped at its time limit. ``starved``: it ran out of GPU memory.
     """
 
     way: Way
@@ -105,7 +105,7 @@ class End:
 
     @property
     def line(self) -> str:
-        """How it ended, in words."""
+        """The end in words."""
         if self.status is None:
             return self.said
         if self.passes:
@@ -115,7 +115,7 @@ class End:
         return signal_name(self.status - DIED) if self.status > DIED else f"exit status {self.status}"
 
     def outlasts(self, other: End) -> bool:
-        """Whether it was at work for long and did not end, where the other soon ended well."""
+        """Whether it was stopped after `FAR` times as long as the other run took, which ended well."""
         return self.overran and other.passes and self.seconds >= max(LEAST_SECONDS, FAR * other.seconds)
 
     def is_like(self, other: End) -> bool:
@@ -129,7 +129,7 @@ class End:
 
 
 class PlainRuns:
-    """The plain runs of one script. Two begin with `begin`, beside whatever else is done; a context manager that ends them."""
+    """The plain runs of one script. `begin` starts two in the background; as a context manager, ends them on exit."""
 
     def __init__(
         self,
@@ -149,9 +149,9 @@ class PlainRuns:
         self._pool = ThreadPoolExecutor(2)
         self._first: tuple[Future[End], Future[End]] | None = None
         self._one_by_one = False
-        """Whether a run ran out of GPU memory, so that each gets the GPU to itself."""
+        """Whether a run was short of GPU memory, so that further ones get the GPU to themselves."""
         self.attempts: list[Attempt] = []
-        """The runs that were made, in the order in which they were asked for."""
+        """The runs that were awaited, in that order."""
 
     def __enter__(self) -> PlainRuns:
         return self
@@ -167,7 +167,7 @@ class PlainRuns:
             self._first = (self._start(COMPILED, limit), self._start(DISABLED, limit))
 
     def against(self, found: Settled) -> Settled:
-        """A verdict in the light of the plain runs: where these do not differ, or say nothing, it stays."""
+        """Revise a verdict by the plain runs; it stays if these both pass or are inconclusive."""
         self.begin()
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
@@ -190,7 +190,7 @@ class PlainRuns:
     # what a difference means ---------------------------------------------------------------------------------------------
 
     def _eager(self, compiled: End, disabled: End) -> End:
-        """How the script ends without the compiler: a script that reads the variable, or the wrapper, is asked by the stance."""
+        """The end of the script in eager: by the stance, unless the script sets one or that run is inconclusive."""
         if self._sets_stance:
             return disabled
         (forced,) = self._ask([FORCED], compiled, disabled)
@@ -204,7 +204,7 @@ class PlainRuns:
         return forced
 
     def _judged(self, found: Settled, compiled: End, eager: End) -> Settled:
-        """The verdict where one of the two fails."""
+        """The verdict where a run fails, once a second pair of runs ends in the same way."""
         if compiled.passes and self._is_about_compiler(eager):
             self._on_note(
                 f"Without the compiler a check of the script's own fails ({eager.line}): it is about the compiler."
@@ -262,7 +262,7 @@ class PlainRuns:
         )
 
     def _taken_away_by(self, compiled: End, eager: End) -> str:
-        """Which of our settings takes the failure away, each added alone to a plain run."""
+        """A sentence on the settings of ours that remove the failure, each added alone to a plain run."""
         ends = self._ask(
             [replace(way, name=f"plain run, compiled, with {way.name}") for way in SETTINGS], compiled, eager
         )
@@ -288,7 +288,7 @@ class PlainRuns:
         )
 
     def _is_about_compiler(self, end: End) -> bool:
-        """Whether a run without the compiler ended by a check of the script's own, outside of what it compiles."""
+        """Whether an eager run ended by a check of the script's own outside of its compiled functions."""
         return end.traceback is not None and is_own_check(end.traceback.error) and not end.traceback.in_compiled
 
     # running -------------------------------------------------------------------------------------------------------------
@@ -299,11 +299,11 @@ class PlainRuns:
 
     @property
     def _sets_stance(self) -> bool:
-        """Whether the script sets a stance itself, and so undoes the one that is asked for."""
+        """Whether the script sets a stance itself, which would override ours."""
         return "set_stance" in self._text
 
     def _ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
-        """Run the script in these ways, two at a time, with three times as long as the slowest earlier run took."""
+        """Run the script in these ways, two in parallel, each for at most three times the slowest ``earlier`` run."""
         limit = max(LEAST_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
         if self._one_by_one:
             return [self._await(self._start(way, limit)) for way in ways]
@@ -350,12 +350,12 @@ class PlainRuns:
             return End(way, None, None, f"it could not be run ({error})", 0.0)
         finally:
             scratch_disk.remove(folder)
-        output = ran.output.replace(f"{self._script.parent}/", "")  # which folder it lies in is nobody's business
+        output = ran.output.replace(f"{self._script.parent}/", "")  # reports contain no paths of this machine
         return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self._one_by_one)
 
     @property
     def _ranks(self) -> dict[str, str]:
-        """The sandbox has one interface, whose name is no address that ranks could find each other by."""
+        """Variables for ranks: the sandbox has only the loopback interface, which Gloo does not find itself."""
         return {"GLOO_SOCKET_IFNAME": "lo"} if self._nproc > 1 and not self._place.network else {}
 
     @property
@@ -386,7 +386,7 @@ def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: boo
 
 
 def _kind(compiled: End) -> Kind:
-    """The kind of failure that a run with the compiler shows, where eager does otherwise."""
+    """The kind of failure of a compiled run that ends differently from the eager one."""
     if compiled.passes:
         return Kind.MISSING_ERROR
     error = compiled.error

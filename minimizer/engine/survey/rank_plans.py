@@ -1,4 +1,4 @@
-"""Plans of coverage of a script's ranks: a run watches one of them, and the runs take turns.
+"""The coverage plans of a script's ranks: each run watches one rank, and the runs take turns.
 
 A script of one process has one rank.
 """
@@ -13,9 +13,9 @@ from minimizer.vocabulary import Kind
 
 
 class RankPlans:
-    """What was compared in each rank. ``rank`` is the one that the last run watched, or the first run will.
+    """The coverage plan of each rank; ``rank``: the one that the last run watched, or that the first run will.
 
-    ``steps``: only so many calls of each key are to be compared; None for all. ``count``: of ranks.
+    ``steps``: most calls of each key to compare, None for no limit. ``count``: the number of ranks.
     """
 
     def __init__(self, steps: int | None, count: int) -> None:
@@ -32,17 +32,17 @@ class RankPlans:
         self.rank = (self.rank + 1) % self.count
 
     def after(self, graphs: Sequence[GraphCalls]) -> None:
-        """Take note of a run of this rank."""
+        """Record a run that watched the present rank."""
         self._plans[self.rank] = self._plan.after(graphs)
         self._runs.append((self.rank, graphs))
 
     @property
     def runs(self) -> int:
-        """Runs that came to their end."""
+        """The number of runs that came to their end."""
         return len(self._runs)
 
     def passed(self, kind: Kind, graph: int | None, call: int, *, earlier: int) -> int:
-        """How many of the ``earlier`` runs were of this rank and would have shown a failure of this kind, at this call, and did not."""
+        """The number of the ``earlier`` runs that watched this rank and would have shown this failure at this call."""
         runs = [graphs for rank, graphs in self._runs[:earlier] if rank == self.rank]
         if not kind.is_numeric or graph is None:
             return len(runs)
@@ -54,31 +54,31 @@ class RankPlans:
         return {rank for rank, _ in self._runs}
 
     def next_calls(self, count: int) -> dict[int, list[int]] | None:
-        """The calls of this rank, by graph, that its next run is to compare, about ``count``; None where no run has shown them."""
+        """About ``count`` calls of this rank, by graph, for its next run to compare; None before its first run."""
         return self._plan.next_calls(count) if self.rank in self._watched else None
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call of every rank that is to be compared was watched."""
+        """Whether every planned call of every rank was watched."""
         return len(self._watched) == self.count and all(plan.is_complete for plan in self._plans)
 
     @property
     def untouched(self) -> int:
-        """Keys of the ranks that were watched of which no call was."""
+        """The number of keys of the watched ranks without a watched call."""
         return sum(plan.untouched for plan in self._plans)
 
     @property
     def compared_graphs(self) -> frozenset[int]:
-        """The graphs of this rank of which some call was compared."""
+        """The graphs of this rank with a compared call."""
         return self._plan.compared_graphs
 
     @property
     def most_calls(self) -> int:
-        """Calls of the key that was called most often."""
+        """The number of calls of the key that was called most often."""
         return max(plan.most_calls for plan in self._plans)
 
     def counts(self) -> dict[str, int]:
-        """Calls and backward passes that were compared in all ranks and, where there are several, the calls that those made."""
+        """Calls and backward passes compared in all ranks; for several ranks also the calls made and planned."""
         counts = {
             "calls": sum(len(plan.compared) for plan in self._plans),
             "backward": sum(len(plan.backward) for plan in self._plans),
@@ -89,7 +89,7 @@ class RankPlans:
         return counts
 
     def left_out(self) -> list[str]:
-        """A line that names the ranks that no run has watched, if there are any."""
+        """A line that names the ranks that no run has watched; empty if there are none."""
         others = [str(rank) for rank in range(self.count) if rank not in self._watched]
         if not others or not self._watched:
             return []

@@ -1,4 +1,4 @@
-"""What a check of the script's own reads: where it is a clock, or a counter of the compiler, it says nothing of what is computed."""
+"""Detects checks of the script's own that read a clock or a counter of the compiler, and not values."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ COUNTER = re.compile(
     r"|\.generated_kernel_count$|_debug_get_cache_entry_list$|^torch\.(compiler|_dynamo)\.is_\w*compiling$|^torch\._dynamo\.explain$"
 )
 TENSORS = re.compile(r"\b(assert_close|assert_allclose|allclose|isclose|equal|array_equal)\b")
-"""In a check: what it compares are values, however long it took to compute them."""
+"""Names in a check that compares values, which is not about time even if a clock is involved."""
 
 Sources = dict[str, list[ast.AST]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A statement that fails on purpose: what it tests, the innermost condition last; and whether it stands behind an ``except`` or a
-    ``try``, and so goes by what was raised there."""
+    """A statement that fails on purpose: its conditions, the innermost last, and whether it is inside a ``try``
+    statement, so that it may depend on an exception."""
 
     tests: tuple[ast.AST, ...]
     in_try: bool = False
 
 
 def reads_compiler(text: str, error: ExceptionInfo) -> bool:
-    """Whether the check that raised ``error`` depends on a clock, on a counter of the compiler, or on what a backend of the script's
-    own notes, rather than on values that are compared.
+    """Whether the check that raised ``error`` depends on a clock, on a counter of the compiler, or on records of a
+    backend of the script's own, and not on values.
     """
     line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
     if not line or TENSORS.search(line):
@@ -51,7 +51,7 @@ def reads_compiler(text: str, error: ExceptionInfo) -> bool:
 
 
 def _reaches(check: ast.AST, names: Mapping[str, str], sources: Sources, noted: frozenset[str]) -> bool:
-    """Whether an expression, or one that gave a name in it its value, reads one of them."""
+    """Whether an expression reads one of these, directly or through the expressions that its names were assigned."""
     seen: set[str] = set()
     waiting: list[ast.AST] = [check]
     while waiting:
@@ -69,7 +69,7 @@ def _reaches(check: ast.AST, names: Mapping[str, str], sources: Sources, noted: 
 
 
 def checks_at(tree: ast.Module, lines: list[str], line: str) -> Iterator[Check]:
-    """The statements at a line that may fail on purpose: an ``assert``, or a ``raise`` or an exit with the conditions around it."""
+    """The checks at a line: an ``assert``, or a ``raise`` or an exit with the conditions around it."""
 
     def visit(node: ast.AST, conditions: tuple[ast.AST, ...], in_try: bool) -> Iterator[Check]:
         if isinstance(node, ast.stmt) and not isinstance(node, ast.If | ast.While | ast.For | ast.With | ast.Try):
@@ -88,7 +88,7 @@ def checks_at(tree: ast.Module, lines: list[str], line: str) -> Iterator[Check]:
 
 
 def sources_of(tree: ast.Module) -> Sources:
-    """The expressions that give each name its value, wherever it stands; of a function what it returns."""
+    """The expressions that each name is assigned anywhere; for a function those that it returns."""
     found: Sources = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -100,7 +100,7 @@ def sources_of(tree: ast.Module) -> Sources:
 
 
 def _given(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The names that a node gives values, with the expression they come from."""
+    """The names that a node assigns or appends to, each with the expression."""
     if isinstance(node, ast.Assign):
         targets, value = node.targets, node.value
     elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -120,7 +120,7 @@ def _given(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _noted(tree: ast.Module) -> frozenset[str]:
-    """The names of the script's that its own backends write to."""
+    """The non-local names that the script's own backends write to."""
     words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "backend"]
     backends = {word.value.id for word in words if isinstance(word.value, ast.Name)}
     bodies = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in backends]

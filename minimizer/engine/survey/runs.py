@@ -1,6 +1,7 @@
-"""Runs the user's script, compiled or eager: the surveys that look for a failure, and every later rerun.
+"""Runs the user's script, compiled or eager: the first survey and every later rerun.
 
-What a run has shown is for `triage` to judge; here only whether a later one shows the same, and how long it took.
+`triage` judges the result of a run; this module only decides whether a later run shows the same failure, and keeps
+times.
 """
 
 from __future__ import annotations
@@ -38,29 +39,29 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
 CROWDED = 1.5
-"""Processes that want each core, beyond which a time says more of the machine than of the compiler."""
+"""Runnable processes per core above which times are not reported: they depend on the machine's load."""
 HANG_AFTER = 60.0
-"""Seconds that a graph may take to compile or to run before it is suspected to hang, if eager does not take long."""
+"""Seconds that compiling or running a graph may take before it is suspected to hang, unless eager takes long."""
 QUIET = 60.0
-"""Seconds after which a script is stopped whose graphs have all been compared often enough, if no new one comes."""
+"""Seconds without a new graph after which a script is stopped, once all its graphs are compared often enough."""
 SHARE, PATIENCE = 1 / 3, 300.0
-"""Of the budget, and seconds: after the lesser of both a script is stopped of which something was compared, and after the first
-any other, too."""
+"""A share of the budget, and seconds. A script is stopped after the smaller of both if something was compared, and
+after the share in any case."""
 START_SECONDS = 5.0
+"""Seconds by which the clock of a run may start later than ours."""
 EAGER_SECONDS = 600.0
+"""Timeout of an eager run, in seconds."""
 SURVEY_SECONDS = 3600.0
-"""For a script of which nothing was compared; the budget of the job is what ends it, as a rule."""
+"""Timeout of a compiled run, in seconds; as a rule its share of the budget ends it before."""
 FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
-"""How often a script is run, in all, whose failure does not always show; none is begun after that time."""
-
-
+"""Most runs, in all, of a script with a flaky failure, and seconds after which no further one begins."""
 MOST_COST = 4.0
-"""Compared runs of a healthy script, in plain compiled runs: plain ones are made beside them."""
+"""Most time for the compared runs of a healthy script, in multiples of a run without comparison."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds that a run of the script took, those of comparing among them, and the calls that were compared in them."""
+    """Seconds that a run of the script took, those of it spent on comparison, and the number of calls compared."""
 
     seconds: float
     comparing: float
@@ -68,15 +69,15 @@ class Pace:
 
     @property
     def by_itself(self) -> float:
-        """Seconds without the comparing."""
+        """Seconds without the comparison."""
         return self.seconds - self.comparing
 
 
 class Surveys:
     """The runs of one script.
 
-    ``hang_after`` and ``budget``, that of the whole job, are in seconds, ``steps`` in calls with the same key, ``nproc`` in ranks;
-    ``values``: compare them.
+    ``hang_after``, and ``budget`` (of the whole job): seconds. ``steps``: most calls of each key to compare, None for
+    no limit. ``values``: whether to compare values. ``nproc``: the number of ranks.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Surveys:
         self._args, self._nproc, self._steps = args, nproc, steps
         self.plan = RankPlans(steps, nproc)
         self._listed: dict[int, list[int]] | None = None
-        """The calls that runs compare, by graph; None before there was a run to choose them by."""
+        """The calls for runs to compare, by graph; None before the first run, which chooses them by rule."""
         self._passed_by: list[int] = []
         self._paces: list[Pace] = []
         share = budget * SHARE
@@ -103,15 +104,15 @@ class Surveys:
         self._watchdog: Watchdog | None = None
         self._cold: protocol.Health | None = None
         self.is_crowded = False
-        """Whether the machine was crowded while the compile times were taken that `health` returns."""
+        """Whether the machine was crowded while the compile times of `health` were measured."""
 
     @property
     def doing(self) -> str:
-        """What the last run was doing when it was last heard of."""
+        """The activity of the last run, by its last phase, in words."""
         return doing(self._watchdog.phase) if self._watchdog is not None else "running the script without the compiler"
 
     def out_of_time(self, survey: Survey, silence: Silence) -> str:
-        """The verdict on a run that was ended since its share of the budget was over."""
+        """The summary for a run that was killed at the end of its share of the budget."""
         checked = checked_of(survey.phase)
         compared = (
             f"{counted(checked.calls, 'call')} had been compared, without a difference"
@@ -124,7 +125,7 @@ class Surveys:
         return self.share_is_over(f"while {doing(survey.phase)}{where}", compared)
 
     def share_is_over(self, what: str, compared: str) -> str:
-        """That a run was stopped after its share of the budget, and which budget gives it more."""
+        """The summary for a run that was stopped after its share of the budget, with a budget that gives it more."""
         budget = self._limits.share / SHARE
         more = larger(budget, 0.0)
         hint = f"; --budget {more} gives it {more * SHARE:.0f} s" if more is not None else ""
@@ -133,19 +134,19 @@ class Surveys:
 
     @property
     def place(self) -> Place:
-        """Where they take place."""
+        """The place that the runs use."""
         return self._executor.place
 
     @property
     def text(self) -> str:
-        """The script's own; empty where it has removed itself."""
+        """The script's text; empty if the file is gone."""
         try:
             return self.script.read_text(errors="replace")
         except OSError:
             return ""
 
     def extent(self, finished: protocol.Finished) -> Extent:
-        """How far a run went, and what would have let it go farther."""
+        """The extent of a run, and the budget with which it would have gone further."""
         checked, seconds = finished.checked, finished.seconds or 0.0
         each = (finished.comparing_seconds or 0.0) / max(1, checked.calls)
         all_seconds = seconds + each * (checked.calls_made - checked.planned)
@@ -158,7 +159,7 @@ class Surveys:
         )
 
     def checked(self, finished: protocol.Finished) -> protocol.Checked:
-        """What was compared in all runs up to this one; what it was stopped before counts as left out."""
+        """The coverage of all runs up to this one; the part of the script after a stop counts as not compared."""
         left_out = [*self.plan.left_out(), *finished.checked.not_compared]
         counts = self.plan.counts() if finished.calls else {}
         checked = finished.checked.model_copy(update={**counts, "not_compared": left_out})
@@ -170,13 +171,14 @@ class Surveys:
         return checked.model_copy(update={"not_compared": [later, *checked.not_compared]})
 
     def _is_late(self, finished: protocol.Finished) -> bool:
-        """Whether a run was stopped for want of time; it begins to count a little later than we do."""
+        """Whether a run was stopped for want of time; its own clock starts a little later than ours."""
         return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
     def next(self, *, caches: bool = False) -> Survey:
-        """A run of the script as it is, which compares what is next in the plan of coverage, of several ranks in the next one.
+        """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
 
-        ``caches``: graphs are read from the compiler's caches on disk, and left there. Of the first that comes to its end the compile times are kept: those of a cold cache.
+        ``caches``: let it read and write the compiler's caches on disk. The compile times of the first run that ends
+        are kept: they are those of a cold cache.
         """
         if self._paces:
             self.plan.turn()
@@ -191,51 +193,48 @@ class Surveys:
         return survey
 
     def aim_at(self, graph: int, call: int) -> None:
-        """From now on runs compare this call of a graph, and no others."""
+        """Let later runs compare this call of a graph, and no others."""
         self._listed = {graph: [call]}
 
     def pass_by(self, graphs: Sequence[int]) -> None:
-        """From now on runs compare no calls of these graphs."""
+        """Let later runs compare no calls of these graphs."""
         self._passed_by = [*graphs]
 
     @property
     def affords_another(self) -> bool:
         """Whether one more run keeps a healthy verdict within `MOST_COST`."""
-        if not self._paces or not self._plain_seconds:  # nothing is known
+        if not self._paces or not self._plain_seconds:  # no times yet
             return True
         expected = self._paces[-1].by_itself + self._plain_seconds
         return sum(pace.seconds for pace in self._paces) + expected <= MOST_COST * self._plain_seconds
 
     @property
     def _plain_seconds(self) -> float:
-        """What a run of the script takes by itself, on a cold cache."""
+        """Seconds of the first run without the comparison, on a cold cache."""
         return self._paces[0].by_itself
 
     @property
     def _affordable_calls(self) -> int:
-        """Calls that a run may compare without taking more than twice as long as the script by itself."""
+        """Calls that a run may compare without taking more than twice as long as without comparison."""
         if self._steps is not None:
             return sys.maxsize
         each = sum(pace.comparing for pace in self._paces) / max(1, sum(pace.compared for pace in self._paces))
         return max(1, int(min(self._plain_seconds, self._limits.patience) / each)) if each else sys.maxsize
 
     def run(self, *, seconds: float = math.inf, **changes: Any) -> Survey:
-        """A run with the compiler; ``changes`` are fields of its request (``inside/tasks/survey.py``).
-
-        It is stopped after so many ``seconds``, if not before.
-        """
-        # One that is to come to a certain call must not be stopped just before it.
+        """A compiled run of at most ``seconds``; ``changes``: fields of its request (``inside/tasks/survey.py``)."""
+        # A run that has to reach a certain call must not be stopped just before it.
         longer = 2.0 if changes.get("hold") is not None else 1.0
         patience, share = min(seconds, longer * self._limits.patience), min(seconds, longer * self._limits.share)
         limits = replace(self._limits, patience=patience, share=share)
         return self._unkilled({**self._request(compiled=True), **changes}, SURVEY_SECONDS, limits)
 
     def eager(self, *, by_stance: bool = False) -> Survey:
-        """A run without the compiler: by the variable that switches it off or, where the script may see that, by a stance."""
+        """An eager run, by TORCHDYNAMO_DISABLE or, since a script may look at that, by the stance ``force_eager``."""
         return self._unkilled({**self._request(compiled=False), "stance": by_stance}, EAGER_SECONDS)
 
     def _unkilled(self, request: dict[str, Any], timeout: float, limits: Limits | None = None) -> Survey:
-        """A run; one that was killed is made once more, since what kills a script from outside does so once."""
+        """A run, repeated once if it was killed: a killer outside of the script seldom strikes twice."""
         survey = self._watched(request, timeout, limits)
         was_killed = survey.signal in OOM_SIGNALS and survey.silence is None and not survey.timed_out
         return self._watched(request, timeout, limits) if was_killed else survey
@@ -253,11 +252,10 @@ class Surveys:
         }  # fmt: skip
 
     def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
-        """Run the script once more from its start, behind whatever else there is to do; whether it fails in the same way.
+        """Run the script once more, at low priority; whether it fails in the same way.
 
-        ``caches``: as in `next`.
-
-        None where it was stopped before that could be told: it has less of the machine than the first run had.
+        ``caches``: as in `next`. None if it was stopped before that was decided: it has less of the machine than the
+        first run.
         """
         survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10, caches=caches)
         if survey.held is not None:
@@ -281,12 +279,12 @@ class Surveys:
         return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
 
     def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
-        """How often the script fails in the same way: ``enough`` runs if it always does, more if not; ``seen`` are counted.
+        """The failure rate of the script: ``enough`` runs if it always fails, else up to `FLAKY_RUNS`, with ``seen``.
 
-        Fewer, if one could not be run as far as it takes.
+        Fewer if a run is inconclusive or the time ends.
         """
         failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
-        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # what was counted so far still holds
+        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # keep the count so far
             while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
                 if (fails := self.fails_again(case)) is None:
                     break
@@ -294,9 +292,9 @@ class Surveys:
         return Reproducibility(failed=failed, runs=runs)
 
     def each_instance(self, case: Case, *, seconds: float) -> Instances | None:
-        """The module instances whose calls run the code of a failing one, in a run that goes on behind calls that fail.
+        """The module instances that share the code of a failing one, from a run that goes on after failing calls.
 
-        For at most so many ``seconds``; None where the run tells of no other instance.
+        The run takes at most ``seconds``; None if it shows no other instance.
         """
         survey = self.run(each=True, tolerance=case.tolerance, layout=case.is_layout, seconds=seconds)
         if survey.held is not None:
@@ -311,7 +309,7 @@ class Surveys:
         return known if case.instance in known.wrong and len(known.wrong + known.right) > 1 else None
 
     def runs_well(self, case: Case, **changes: Any) -> int | None:
-        """The graphs that were compiled in a run of the script, changed so, that shows no failure; None if it shows one."""
+        """The number of graphs compiled in a run with these changes that shows no failure; None if it shows one."""
         survey = self.run(tolerance=case.tolerance, layout=case.is_layout, **changes)
         finished = survey.finished
         if survey.held is not None:
@@ -328,10 +326,10 @@ class Surveys:
         return finished.checked.graphs if finished.exception is None else None
 
     def health(self, *, trace: str) -> protocol.Health | None:
-        """Run the script once more, behind whatever else there is to do, and time what it compiles.
+        """Run the script once more, at low priority, and time its compiled code; None if the run died.
 
-        On a cold cache, unless a first run came to its end: then its own compile times are the cold ones. ``trace`` is a
-        folder for what ``TORCH_TRACE`` writes. None where the run died.
+        The compile times are those of a cold cache: taken from the first run that ended, or else from this run with a
+        fresh cache. ``trace``: a folder for ``TORCH_TRACE``.
         """
         cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
         survey = self.run(values=False, measure=True, trace=trace, nice=10, environ=cold)
@@ -346,7 +344,7 @@ class Surveys:
         return found.model_copy(update={name: getattr(self._cold, name) for name in ("compile_seconds", "frames")})
 
     def timed(self, text: str | None = None) -> protocol.Finished | None:
-        """How long calls take and what is compiled, in a run with another text; None where it does not come to its end."""
+        """A timed run, with another text if given; None if it does not come to its end."""
         survey = self.run(values=False, measure=True, text=text)
         if survey.held is not None:
             survey.close()

@@ -1,7 +1,7 @@
-"""Does it fail, and how? Runs the whole script, compiled and in eager, before anything is reduced.
+"""Triage: does the script fail, and how? Runs it compiled and in eager, before anything is reduced.
 
-The result is either a `Case` (a failing call of a compiled graph, held in the child) or a `Settled` verdict: there is nothing
-to reduce, for a reason that the user is told.
+The result is a `Case` (a failing call of a graph, held in the child), a `ScriptCase` (a failure without a graph), or a
+`Settled` verdict, which gives the reason why there is nothing to reduce.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryE
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
-"""A script that ends well may fail now and then: it is run up to so often, but not again after so much time."""
+"""Most runs of a script that ends well, and seconds after which no further one begins: its failure may be flaky."""
 STARVED = (
     "a C++ compiler of Inductor had too little memory, which is no compile error; "
     "MINIMIZER_TRIAL_MEMORY_BYTES and MINIMIZER_JOB_MEMORY_BYTES say how much there may be"
@@ -61,10 +61,10 @@ CHECKED_BY_SCRIPT = "the script's own comparison"
 
 
 class Triage:
-    """What the runs of one script come to.
+    """Judges the runs of one script.
 
-    ``repeat_seconds``: no run of a script that ends well is begun after so many (`REPEAT_SECONDS`). ``on_healthy`` is called when a
-    first one has, before it is run again.
+    ``repeat_seconds``: seconds after which a script that ends well is not run again. ``on_healthy``: called after the
+    first healthy run, before the next one.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class Triage:
         self._unended = Unended(surveys, self._holding, self._raised)
         self._suspects: list[protocol.Seen] = []
         self._asked_with_gradients: set[tuple[int, int]] = set()
-        """The calls of suspects whose programs have their gradients with them."""
+        """The (graph, call) of suspects whose programs include their gradients."""
         self._layouts: list[protocol.Seen] = []
         self.otherwise: Settled | None = None
-        """The verdict if no suspect is confirmed; None before there was one."""
+        """The verdict if no suspect is confirmed; None until a run has ended well."""
 
     def run(self) -> Case | ScriptCase | Settled:
-        """Run the script until the question is settled; a healthy one several times.
+        """Run the script until it fails or gets a verdict; a healthy one several times.
 
-        The first run leaves its graphs in the compiler's caches, and the second takes them from there.
+        The first run fills the compiler's caches, and the second reads from them.
         """
         started, runs, earlier = time.monotonic(), 1, 0
         found = self._once(caches=True)
         if is_healthy(found):
             self._on_healthy()
-        with suppress(BudgetExceeded, ChildFailed):  # what earlier runs have shown still holds
+        with suppress(BudgetExceeded, ChildFailed):  # keep the result of earlier runs
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
@@ -116,7 +116,7 @@ class Triage:
         return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
 
     def _is_worth_another(self, seconds: float) -> bool:
-        """Whether a script that is healthy so far is run once more: to see what does not always show, or what is left of the plan."""
+        """Whether to run a script that is healthy so far again, for flaky failures or the rest of the coverage plan."""
         is_early = seconds < self._repeat_seconds or not self.surveys.plan.is_complete
         return is_early and self.surveys.affords_another
 
@@ -188,7 +188,7 @@ class Triage:
         return self.next_suspect() or (healthy if self.otherwise is noted else self.otherwise)
 
     def _nothing_compared(self, checked: protocol.Checked) -> Settled:
-        """The verdict on a script that was stopped before a call of it was compared."""
+        """The verdict on a script that was stopped before any of its calls was compared."""
         done = (
             f"with {counted(checked.graphs, 'graph')} compiled and {counted(checked.calls_made, 'call')} of them made"
         )
@@ -198,7 +198,7 @@ class Triage:
         return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked)
 
     def _lost(self, finished: protocol.Finished, lost: protocol.Lost) -> Case | None:
-        """A graph in which CUDA failed for good, held in another process before it comes to that."""
+        """The call that lost the CUDA context, held just before that in a new run; None if it cannot be held."""
         error = finished.exception
         held = self._holding.at(lost.graph, lost.call)
         if held is None or error is None:
@@ -207,20 +207,20 @@ class Triage:
         return replace(case, message=line_of(error), exception=error, checked=finished.checked)
 
     def held_at(self, case: Case) -> Case | None:
-        """The call of a case, held once more before compiled code comes to it; None where it cannot be had."""
+        """The call of a case, held again, just before compiled code makes it; None if it cannot be held."""
         held = self._holding.at(case.graph, case.call)
         return None if held is None else self._holding.case(held, signature=case.signature)
 
     def without(self, graphs: Sequence[int]) -> Case | ScriptCase | Settled:
-        """What a run comes to in which calls of these graphs are not compared; so are later runs."""
+        """The result of a run that does not compare calls of these graphs; later runs do not either."""
         self.surveys.pass_by(graphs)
         return self._once()
 
     def next_suspect(self) -> Case | None:
-        """The next call whose values behind a jump differ, or its gradients, held; None if there is none left.
+        """The next suspect, held: a call whose values behind a jump, or their gradients, differ; None if none is left.
 
-        It is a fault only if a part of its graph is wrong on eager's own inputs. Where only operators of the forward can be written
-        down, that says nothing of the gradients: they are held as a graph of their own.
+        It is a fault only if a part of its graph is wrong on eager's own inputs. If its program covers the forward
+        only, the gradients are held as a graph of their own.
         """
         while self._suspects:
             suspect = self._suspects.pop(0)
@@ -240,18 +240,18 @@ class Triage:
         return None
 
     def by_layout(self, otherwise: Settled) -> Case | Settled:
-        """The first call that differs in its memory layout, held; ``otherwise`` where none does, or that is a failure.
+        """The first call that differs in layout only, held; ``otherwise`` if there is none, or if that is a failure.
 
-        It ranks below every other failure: to be asked for at the end, when nothing else was found. What was compared is what the
-        whole run of ``otherwise`` had compared, not what was until the call.
+        It ranks below every other failure: called at the end, when nothing else was found. The coverage is that of the
+        whole run of ``otherwise``, not that up to the call.
         """
         if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
             return otherwise
-        if otherwise.status is Status.PARTIAL:  # what could not be compared stays so
+        if otherwise.status is Status.PARTIAL:  # keep the reason why not all was compared
             self._on_note(otherwise.summary)
         case = self._first_layout()
         if case is None:
-            return layout_unmade(otherwise, "its graph could not be had a second time.")
+            return layout_unmade(otherwise, "its graph could not be captured a second time.")
         return replace(case, checked=otherwise.checked) if case.is_layout else case
 
     def _first_layout(self) -> Case | None:
@@ -261,7 +261,7 @@ class Triage:
         return self._holding.case(survey) if survey is not None else None
 
     def leave_open(self) -> None:
-        """A suspect could not be examined: if no other is confirmed, the script is not healthy either."""
+        """Record that a suspect could not be examined: if no other is confirmed, the script is not called healthy."""
         assert self.otherwise is not None
         self.otherwise = unexamined(self.otherwise)
 
@@ -270,7 +270,7 @@ class Triage:
         if finished.checked.frames and doubt is Ground.READING:
             return disputed(error, finished.checked)
         eager = in_eager.eager_runs(self.surveys)
-        if finished.attempted:  # else the compiler is not to blame, however eager is asked
+        if finished.attempted:  # else the compiler is not to blame, however it is switched off
             eager = in_eager.by_stance(self.surveys, eager, error, self._on_note)
         if eager[-1].finished is None:
             return not_runnable(eager[-1], "without the compiler")
@@ -324,7 +324,7 @@ class Triage:
         return ScriptCase(unmade(f"({line_of(error)})", kind, finished.checked, error))
 
     def _own_check(self, checks: list[dict[str, Any]]) -> Case | None:
-        """The script's comparison fails where our rule sees legal rounding: then its tolerance is what counts."""
+        """The call that fails by the script's own tolerance, held, where our rule sees legal rounding; else None."""
         tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
             survey = self.surveys.run(tolerance=tolerance)
@@ -336,9 +336,9 @@ class Triage:
         return None
 
     def _missing_error(self, missing: Sequence[protocol.Missing]) -> Case | None:
-        """A graph that raises in eager, and not when compiled: a fault if the script in eager raises that error as well.
+        """The first call that raises only in eager, held, if the script in eager raises that error too.
 
-        Otherwise it is the copy of the graph's inputs that eager cannot do with, such as a leaf where the script had none.
+        If it does not, eager fails only on our copies of the inputs, such as a leaf where the script has none.
         """
         eager = self.surveys.eager().finished
         raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
@@ -357,5 +357,5 @@ class Triage:
 
 
 def _is_of_the_compiler(error: ExceptionInfo | None) -> bool:
-    """Whether it is one that only the compiler raises, whatever eager does."""
+    """Whether an exception is of a type that only the compiler raises."""
     return error is not None and error.type.startswith(("torch._dynamo.exc.", "torch._inductor.exc."))

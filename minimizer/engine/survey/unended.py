@@ -1,4 +1,4 @@
-"""A script that did not come to its end: it died, or the compiler did not come back."""
+"""Judges runs that did not end: the script died, or the compiler did not return."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from minimizer.engine.survey.runs import Surveys
 from minimizer.vocabulary import Kind, Reason, Status
 
 CHILD_FAILED = 70
-"""The status of a child that its own part of the work raised in (``inside/wire.py``)."""
+"""Exit status of a child whose own code, not the script, raised (``inside/wire.py``)."""
 Raised = Callable[[protocol.Finished, ExceptionInfo], Case | ScriptCase | Settled]
-"""What is to be said of a run that came to its end by raising."""
+"""Judges a run that ended by an exception."""
 
 
 class Unended:
-    """What runs come to that died or fell silent. ``raised`` judges one that raises once it is not compared any more."""
+    """Judges runs that died or fell silent. ``raised``: judges a run that raises once its values are not compared."""
 
     def __init__(self, surveys: Surveys, holding: Holding, raised: Raised) -> None:
         self._surveys, self._holding, self._raised = surveys, holding, raised
 
     def died(self, survey: Survey) -> Case | ScriptCase | Settled:
-        """What a run comes to that ended without a word."""
+        """The result for a run that ended without a message."""
         if survey.silence is not None:
             return self.silent(survey, survey.silence)
         if survey.timed_out:
@@ -68,7 +68,7 @@ class Unended:
         return replace(self._holding.case(held, signature=signature), message=message, dump=dump)
 
     def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
-        """What a script that died while it was compared with eager comes to by itself; None if it dies there as well."""
+        """The result of an uncompared run of a script that died during a comparison; None if it dies again."""
         alone = self._surveys.run(values=False)
         if self._holding.to_reduce(alone) is not None:
             return self._holding.case(alone)
@@ -79,13 +79,16 @@ class Unended:
         return Settled(
             Status.PARTIAL,
             Reason.NOT_VERIFIED,
-            f"The compiled script runs to its end by itself, but comparing it with eager ended it by {signal_name(signal)}: "
+            f"The compiled script runs to its end, but died by {signal_name(signal)} while it was compared with eager: "
             "its values could not be checked. That is no failure of the script.",
             checked_of(survey.phase),
         )
 
     def silent(self, survey: Survey, silence: Silence) -> Case | ScriptCase | Settled:
-        """The compiler did not come back. Eager has run the graph already, if there is one; else the script is what it must run."""
+        """The result for a run that fell silent: a hang, a slow compilation, or the end of its share of the budget.
+
+        For a hang without a graph, the script must run in eager; with one, eager has run it already.
+        """
         if silence.out_of_time:
             summary = self._surveys.out_of_time(survey, silence)
             return Settled(Status.PARTIAL, Reason.BUDGET, summary, checked_of(survey.phase))

@@ -1,1 +1,1 @@
-"""The user's script as text: its statements, the names in it, and the slice of it that a region needs."""
+"""The user's script as text: its statements, its names, and the slice of it (the prelude) that a window needs."""

@@ -1,4 +1,4 @@
-"""Custom operators: which ones a graph calls, and which statements of a setup are there for others alone, and can go."""
+"""Custom operators: finds those that a graph calls, and removes the setup of those that it does not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from minimizer.engine.user_script.slice import BUILTIN_NAMESPACES, names_bound, names_used
 
 LIBRARY_CALLS = ("define", "impl")
-"""Functions of ``torch.library``, and methods of a ``Library``, which name an operator there without its namespace."""
+"""Functions of ``torch.library``, also methods of a ``Library``, where they name an operator without its namespace."""
 REGISTERING = re.compile(r"custom_op|triton_op|define|(py_)?impl(_abstract)?|register_\w+")
 
 
 def own_operators(targets: Iterable[str]) -> list[str]:
-    """The operators among node targets (``torch.ops.lib.scale.default``) that are not PyTorch's own, as ``lib.scale``, in order."""
+    """The custom operators among node targets (``torch.ops.lib.scale.default``), as ``lib.scale``, in order."""
     paths = [target.split(".") for target in targets]
     own = [
         path for path in paths if path[:2] == ["torch", "ops"] and len(path) > 3 and path[2] not in BUILTIN_NAMESPACES
@@ -23,7 +23,7 @@ def own_operators(targets: Iterable[str]) -> list[str]:
 
 
 def without_operators(setup: Sequence[str], used: Collection[str], elsewhere: Collection[str]) -> tuple[str, ...]:
-    """The statements without the registrations of operators that are not ``used``, and without what only these needed.
+    """The statements without registrations of operators that are not ``used``, and without what only these needed.
 
     Args:
         setup: statements as source text.
@@ -53,7 +53,7 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _operators(tree: ast.AST) -> Iterator[str]:
-    """The operators that a statement registers something for, without their namespace."""
+    """The operators that a statement makes registrations for, without their namespace."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

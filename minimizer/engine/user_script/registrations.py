@@ -1,4 +1,4 @@
-"""Where a script registers an operator: the line that a report points at."""
+"""Finds the line where a script registers an operator, for the report."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 
 DEFINING = ("custom_op", "triton_op", "define")
-"""What brings an operator about; other registrations only add to it."""
+"""Functions that define an operator; other registrations only add to it."""
 
 
 def registration(script: str, operator: str) -> tuple[int, str] | None:
-    """The line, and its text, in which ``operator`` (``lib::scale``) is defined, or else first registered for; None if none is seen.
+    """Number and text of the line that defines ``operator`` (``lib::scale``), or else the first registration for it.
 
-    Seen are ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and ``library.define("scale(Tensor x) -> Tensor")``.
+    Finds ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and
+    ``library.define("scale(Tensor x) -> Tensor")``; None if there is no such call.
     """
     try:
         tree = ast.parse(script)

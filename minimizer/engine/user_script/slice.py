@@ -1,8 +1,8 @@
-"""What a window needs of its script: definitions, imports and statements that no config literal can express.
+"""The prelude: the slice of the script that a window needs, as definitions, imports and other statements.
 
-A custom pass, a custom operator, a backend, a replaced lowering or decomposition is part of the failure and travels with it.
-The slice is syntactic: the statements that bring the state about, wherever they are `opened`, and whatever names these use,
-in the script's order.
+A custom pass, a custom operator, a backend, a replaced lowering or decomposition is part of the failure, and no literal
+setting expresses it. The slice is syntactic: the statements that create this state, also inside blocks that `opened`
+flattens, and those that bind the names in them, in the script's order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REGISTERING = {
     "define",
 }
 MUTATING = {"clear", "pop", "setdefault", "update"}
-"""Methods by which a table of torch's own, such as that of the decompositions, is changed."""
+"""Methods that change a table of torch's own, such as that of the decompositions."""
 
 
 def prelude(
@@ -45,12 +45,13 @@ def prelude(
 
     Args:
         script: its text.
-        settings: dotted names of settings whose values are objects, such as ``torch._inductor.config.joint_custom_post_pass``.
+        settings: dotted names of settings whose values are objects, such as
+            ``torch._inductor.config.joint_custom_post_pass``.
         namespaces: namespaces of custom operators that the graph calls.
-        names: top-level names that are needed for themselves, such as that of a backend.
+        names: top-level names that are needed themselves, such as that of a backend.
 
     Returns:
-        Statements as source text, each to be dropped or kept as a whole.
+        Statements as source text; the reducer drops or keeps each as a whole.
     """
     found = opened(script)
     statements = [item.statement for item in found]
@@ -76,7 +77,7 @@ def prelude(
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
         called = [_path(node, paths) for node in ast.walk(statements[index]) if isinstance(node, ast.Attribute)]
-        if new := namespaces_of(called) - spaces:  # a pass may put operators in that the graph does not have
+        if new := namespaces_of(called) - spaces:  # a pass may insert operators that the graph does not contain
             spaces |= new
             pending += _registering(statements, new)
     return tuple(found[index].text for index in sorted(needed))
@@ -89,7 +90,7 @@ def namespaces_of(targets: Iterable[str]) -> set[str]:
 
 
 def _sets(statement: ast.stmt, attributes: set[str]) -> bool:
-    """Whether it assigns to an attribute of one of these names, as in ``config.post_grad_custom_post_pass = Pass()``."""
+    """Whether a statement sets an attribute of these names: ``config.post_grad_custom_post_pass = Pass()``."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -101,7 +102,7 @@ def _registering(statements: Sequence[ast.stmt], namespaces: set[str]) -> list[i
 
 
 def _registers(statement: ast.stmt, namespaces: set[str]) -> bool:
-    """Whether it defines or registers something for one of these namespaces."""
+    """Whether a statement defines or registers an operator of one of these namespaces."""
     names = {node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
     names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     texts = [
@@ -114,7 +115,7 @@ def _registers(statement: ast.stmt, namespaces: set[str]) -> bool:
 
 
 def _patches(statement: ast.stmt, paths: dict[str, str]) -> bool:
-    """Whether it changes torch itself: an entry of a table, an attribute, a registration. Configs are known by their values."""
+    """Whether a statement changes torch itself: a table, an attribute, a registration; not a config value."""
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.Delete):
         targets = [statement.target] if isinstance(statement, ast.AugAssign) else statement.targets
         changed = [_path(target, paths) for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
@@ -150,7 +151,7 @@ def _paths(statements: Iterable[ast.stmt]) -> dict[str, str]:
 
 
 def _path(expression: ast.expr, paths: dict[str, str]) -> str:
-    """The dotted path of an expression, through its calls and subscripts; empty if it starts at none that is known."""
+    """The dotted path of an expression, through its calls and subscripts; empty if it starts at an unknown name."""
     if isinstance(expression, ast.Name):
         return paths.get(expression.id, "")
     if isinstance(expression, ast.Call):

@@ -1,4 +1,4 @@
-"""Lines and statements of a script's text. Lines are counted as Python does: to it a form feed or U+2028 ends none."""
+"""Lines and statements of a script's text. Lines are those of Python: a form feed or U+2028 does not end one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from contextlib import suppress
 
 
 def script_lines(script: str) -> list[str]:
-    """The lines, without their ends."""
+    """The lines, without line ends."""
     return re.split("\r\n?|\n", script)
 
 
 def lines_of(script: str) -> list[str]:
-    """The lines, with their ends as they are."""
+    """The lines, with their line ends."""
     return io.StringIO(script, newline="").readlines()
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Where a statement begins: at its first decorator, if it has any."""
+    """The number of a statement's first line: that of its first decorator, if it has one."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
-    """A statement as it stands in `script_lines`, moved to the left margin; written out anew where its lines hold anything else."""
+    """A statement's text from `script_lines`, dedented; unparsed if its lines contain anything else."""
     text = textwrap.dedent("\n".join(lines[first_line(statement) - 1 : statement.end_lineno]))
     with suppress(SyntaxError):  # a string or a comment that begins at the margin keeps the rest from moving
         if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
@@ -36,7 +36,7 @@ def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
 
 
 def assigned(node: ast.AST) -> dict[str, ast.expr]:
-    """The values that an assignment gives to single names."""
+    """The values that an assignment gives to single names; empty for other nodes."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return {}
     target, value = node.targets[0], node.value
@@ -48,7 +48,7 @@ def assigned(node: ast.AST) -> dict[str, ast.expr]:
 
 
 def with_values(statement: ast.stmt, values: Mapping[str, ast.expr]) -> ast.stmt:
-    """The statement, changed to have these expressions in the place of names."""
+    """The statement, edited in place, with these expressions for names."""
     changed: ast.stmt = _InPlace(values).visit(statement)
     return changed
 

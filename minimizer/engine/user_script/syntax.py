@@ -1,4 +1,4 @@
-"""Names in a script's syntax tree: what it imports, and what an expression stands for."""
+"""Resolves names in a script's syntax tree: its imports, and the dotted path of an expression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def imported(tree: ast.Module) -> dict[str, str]:
-    """The names that a script imports, and what they stand for."""
+    """The dotted path of each name that a script imports."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -19,9 +19,9 @@ def imported(tree: ast.Module) -> dict[str, str]:
 
 
 def full_name(node: ast.AST, names: Mapping[str, str]) -> str:
-    """What a name or an attribute stands for, given the ``names`` that are imported; empty for other nodes.
+    """The dotted path of a name or attribute, given the imported ``names``; empty for other nodes.
 
-    An attribute of what is no name, such as ``f().item``, is told by its own name: ``.item``.
+    An attribute of another expression, such as ``f().item``, gives ``.item``.
     """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):

@@ -1,7 +1,8 @@
-"""A script's statements as they run one after the other, out of the blocks that only hold them together.
+"""Flattens a script into its statements in order of execution, out of blocks that only group them.
 
-``if __name__ == "__main__":``, a ``main()`` that takes nothing, ``with config.patch(...):`` and ``@config.patch(...)``: what is set in
-there is set for what is compiled in there, and is to be found like what stands at the top.
+Such blocks are ``if __name__ == "__main__":``, a ``main()`` without parameters, ``with config.patch(...):`` and
+``@config.patch(...)``. Settings made in there apply to the code compiled in there, and must be found like those at the
+top.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from minimizer.engine.user_script.statements import script_lines, text_of
 
 @dataclass(frozen=True)
 class Opened:
-    """A statement and the text that it has at the top of a script."""
+    """A statement, and its text at the top level."""
 
     statement: ast.stmt
     text: str
@@ -38,7 +39,7 @@ def is_main_block(statement: ast.stmt) -> bool:
 
 
 def _opened(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lines: list[str]) -> Iterator[Opened]:
-    """``functions`` are those that were not called yet: each is opened once, where it is first called."""
+    """The statements of a body, flattened; ``functions``: those not called yet, flattened at their first call."""
     blocks = [iter(body)]
     while blocks:
         statement = next(blocks[-1], None)

@@ -1,1 +1,1 @@
-"""Verification: the repro in clean processes, under this torch and under others."""
+"""Verification: runs the repro in clean processes, with this torch and with others."""

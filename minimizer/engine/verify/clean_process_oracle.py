@@ -1,7 +1,7 @@
-"""Programs that fail in our trials and not in a process of their own, and the way back to one that fails in both.
+"""Finds a program that fails in fresh processes too, where the reduced one fails only in our forked trials.
 
-A trial is a fork of a process that has imported torch and compiled before. Code that reads what nobody has written finds in its
-memory what was there before; in a new process that is mostly zero, which may be just what was expected of the smallest inputs.
+A trial is a fork of a process that has imported torch and compiled before. A kernel that reads uninitialised memory
+finds old data in a forked trial and mostly zeros in a fresh process, and zeros may be right for the smallest inputs.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check
 
 Fails = Callable[[Repro, bytes | None], bool]
-"""Whether a repro, with its data, fails in a clean process, and not without the compiler."""
+"""Whether a repro, with its data, fails in a clean process and passes there without the compiler."""
 Write = Callable[[Program], tuple[Repro, bytes | None] | None]
-"""The repro of a program that has just been seen to fail; None where none can be written."""
+"""Writes the repro of a program of the last batch judged, and its data; None if it cannot be written."""
 
 
 class Alone:
-    """An oracle that also asks a clean process: ten seconds for each candidate that fails in a trial, none for the others."""
+    """An oracle that also runs a clean process, some ten seconds for each candidate that fails in a trial."""
 
     def __init__(self, oracle: Oracle, write: Write, fails: Fails) -> None:
         self._oracle, self._write, self._fails = oracle, write, fails
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
-        """Which of the programs fail both in a trial and by themselves."""
+        """Whether each of the programs fails both in a trial and in a clean process."""
         return [fails and self._confirmed(p) for p, fails in zip(programs, self._oracle.check(programs), strict=True)]
 
     def _confirmed(self, program: Program) -> bool:
@@ -35,9 +35,10 @@ class Alone:
 
 
 def last_that_fails(way: Sequence[Program], check: Check) -> int | None:
-    """The index of the smallest program on the way of a reduction that still fails; None if the first one does not.
+    """The index of the smallest program in the history of a reduction that still fails; None if the first one does not.
 
-    By bisection, as if all before it did: if not, it is one that fails, and smaller ones are found by reducing it again.
+    By bisection, which assumes that all earlier ones fail. If they do not, the result still fails, and reducing it
+    again finds smaller ones.
     """
     if not check([way[0]])[0]:
         return None

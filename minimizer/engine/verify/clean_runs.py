@@ -1,7 +1,7 @@
-"""Runs a repro from its text, in fresh processes with empty caches, and says whether it keeps its promise.
+"""Verifies a repro: runs its text in clean processes with empty caches.
 
-Only a script that fails in every run, each time for the reason it states, and that passes with the compiler switched off, is
-called verified.
+A repro is verified only if it fails in every run, each time with its evidence, and passes with the compiler switched
+off.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
-"""Exit statuses of a repro."""
+"""Exit statuses of a repro: the bug shows, it is gone, the machine cannot tell."""
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
-"""How often a repro is run, and how long one run may take."""
+"""Compiled runs of a repro, and most seconds of each."""
 SHOWN = 4000
-"""How many characters of it a report shows."""
+"""Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
 MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
 class Run(CleanRun):
-    """How one run of a repro ended."""
+    """The end of one run of a repro."""
 
     def shows(self, repro: Repro) -> bool:
-        """Whether it failed for the reason that the repro states."""
+        """Whether it failed with the repro's evidence in its output."""
         return self.status == PRESENT and repro.evidence in self.output
 
 
@@ -51,18 +51,18 @@ def verify(
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
 ) -> Verification:
-    """Run a repro ``runs`` times as it is and once with the compiler off, all at once: a run needs one core and a gigabyte.
+    """Run a repro ``runs`` times as it is and once with the compiler off, in parallel (one core and 1 GiB each).
 
     Args:
-        repro: what was emitted.
+        repro: the repro.
         data: the content of ``data.pt``, if it needs one.
-        sandbox: where to run it.
+        sandbox: the sandbox for the runs.
         python: the interpreter, the same that the failure was found with.
-        scratch: an existing folder of ours; what is made in it is removed again.
-        timeout: seconds that one run may take, beyond the time after which a hang gives up by itself.
-        runs: how often it must fail.
-        on_note: is told, in a sentence, of every run that did not do as promised.
-        watch: called while waiting; what it raises ends all runs at once, and is raised here.
+        scratch: an existing folder of ours; folders made in it are removed again.
+        timeout: seconds for one run, in addition to the time after which a repro of a hang ends itself.
+        runs: the number of compiled runs, all of which must fail.
+        on_note: receives a sentence on every run that did not end as it should.
+        watch: called while waiting; an exception from it ends all runs at once, and is raised here.
     """
     limit = timeout + (repro.hang_after or 0.0)
 
@@ -73,7 +73,7 @@ def verify(
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
         ends = list(pool.map(run, range(runs + 1)))
-    # What ran out of GPU memory beside the others is asked again when they have ended.
+    # A run that was short of GPU memory is repeated once the others have ended.
     *compiled, eager = (run(number) if GPU_FULL.search(end.output) else end for number, end in enumerate(ends))
     for outcome in compiled:
         if not outcome.shows(repro):
@@ -102,11 +102,11 @@ def run_once(
     extra: Mapping[str, str] | None = None,
     write: Sequence[Path] = (),
 ) -> Run:
-    """One run in a folder of its own, with caches that nothing has touched; ``extra`` is added to its environment.
+    """One run in a folder of its own, with empty caches; ``extra`` is added to its environment.
 
     ``write``: folders beside its own that it may write to, and that stay.
 
-    One that is killed is made once more: that says nothing of the repro, which would do it again.
+    A run that was killed is repeated once: a repro that kills itself does so again, and others seldom do.
     """
 
     def once() -> Run:
@@ -138,10 +138,10 @@ def run_once(
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """As little as a compiler needs, so that nothing of ours can make a repro fail.
+    """The least environment that a compiler needs, so that nothing of ours can make a repro fail.
 
-    The processor's word on its vector instructions is taken, and headers are not precompiled for the one kernel that a run
-    builds: the two cost five and four seconds a run, and change nothing in what is built.
+    Inductor's test of the vector instructions is skipped, and headers are not precompiled for the single kernel of a
+    run: the two cost five and four seconds a run, and do not change what is built.
     """
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -158,7 +158,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def missing_module(complaints: Iterable[str]) -> str | None:
-    """The submodule of torch for want of which a repro could not run; None where that was not it."""
+    """The submodule of torch that a repro failed to import; None if that was not the complaint."""
     found = MISSING.search("\n".join(complaints))
     return f"{found[1]}.{found[2]}" if found else None
 

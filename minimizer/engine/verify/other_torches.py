@@ -1,4 +1,4 @@
-"""The verified repro in every other torch that is configured: since when it fails, and whether it is fixed."""
+"""Runs the verified repro in every other torch that is configured, to find the first version that fails or the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 ASK = "import torch; print(torch.__version__)"
 ASK_SECONDS = 60.0
 LEAST_SECONDS, MOST_SECONDS = 5.0, 180.0
-"""How long a repro may take in one of them; none is begun with less time than the first."""
+"""Seconds for a repro in one of them: least time left with which a run begins, and most time for a run."""
 NO_TIME = "there was no time left for it"
 OWN = "this job's"
 
@@ -27,9 +27,9 @@ OWN = "this job's"
 def compare(
     repro: Repro, data: bytes | None, place: Place, toolchains: Mapping[str, Path], journal: Journal, *, jobs: int
 ) -> list[Version]:
-    """Run the repro once in each interpreter, at most ``jobs`` at once; the job's own comes first, with what was verified.
+    """Run the repro once in each interpreter, at most ``jobs`` in parallel; the job's own, known to fail, comes first.
 
-    Where the time is over before a run ends, nothing is known of that interpreter; what the others said holds.
+    If the time ends before a run does, the outcome for that interpreter is ``cannot_run``.
     """
     others = {name: path for name, path in toolchains.items() if not _is_same(path, place.python)}
     if not others:
@@ -61,7 +61,7 @@ def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place,
 
 
 def _why(run: Run, torch: str) -> str:
-    """Why a run says nothing of the failure; where torch is there, a repro that fails may show another one."""
+    """The reason why a run is inconclusive: it was stopped, fails in another way, or cannot run."""
     if run.status is None:
         return "it was stopped: it took too long"
     fails_otherwise = run.status == PRESENT and torch
@@ -69,7 +69,7 @@ def _why(run: Run, torch: str) -> str:
 
 
 def _torch(python: Path, sandbox: Sandbox, folder: Path, watch: Callable[[], None]) -> str:
-    """The version of torch there; empty if there is none."""
+    """The version of an interpreter's torch; empty if it has none."""
     folder.mkdir(parents=True, exist_ok=True)
     asked = run_clean(
         [str(real_interpreter(python)), "-c", ASK],
@@ -87,5 +87,5 @@ def _torch(python: Path, sandbox: Sandbox, folder: Path, watch: Callable[[], Non
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths start the same interpreter; that of a virtual environment is a link, and another one."""
+    """Whether two paths are the same interpreter; links are not resolved, since a virtual environment's is one."""
     return one.absolute() == other.absolute()

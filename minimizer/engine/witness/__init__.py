@@ -1,1 +1,1 @@
-"""The witness: PyTorch's own minifier on the same script, and what becomes of a graph that only it has found."""
+"""The witness: runs PyTorch's own minifier on the same script, and reduces a graph that only it has found."""

@@ -1,9 +1,9 @@
-"""A graph that only a witness has found: PyTorch's minifier dumped it, while no graph that we saw fails.
+"""Adopts a graph that only a witness has found: PyTorch's minifier dumped it, while no graph in our survey fails.
 
-Its inputs may have been out of our sight (in a process that the script starts), or the failure goes when we look (UPSTREAM.md, trap
-17). The dump becomes a script, and the script a job of its own. What comes of it counts only if our own judge sees a failure of
-the kind that the witness speaks of, with the inputs of that call, and a repro of it holds in clean processes; else all stays as it
-was, but for a note.
+The call may have been in a process that the script starts, which we do not see, or our hooks make the failure vanish.
+The dump becomes a script, and the script a job of its own. Its result counts only if our own referee sees a failure of
+the witness's kind, with the inputs of that call, and if its repro holds in clean processes. Otherwise the report only
+gets a note.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from minimizer.sink import REPROS, Sink
 from minimizer.vocabulary import Kind, Status
 
 UPTAKE_SECONDS = 60
-"""Less is not worth beginning with."""
+"""Least seconds of budget left with which the job for a dump begins."""
 ABSENT = ("unsupported", "opaque", "generator")
-"""What a launcher reads in place of inputs that it could not keep."""
+"""Methods of a launcher's reader that stand for inputs which the tool could not save."""
 DRAWS = ("inductor_seed", "inductor_random", "inductor_randint", "inductor_lookup_seed")
 """Operators that draw from another random stream in eager than when compiled."""
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
@@ -41,18 +41,20 @@ with torch.set_grad_enabled({grad}):
 
 
 class Unusable(Exception):
-    """A dump that no script can be made of; says why, to go behind 'was not taken up'."""
+    """A dump cannot be made into a script; the message says why, and follows 'was not taken up:' in a note."""
 
 
 def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: Callable[[Path, Sink], Report]) -> bool:
-    """Whether the job has a verified repro now, of the graph that a witness dumped.
+    """Reduce the graph that a witness dumped; True if the job has a verified repro of it now.
 
     Args:
-        folder: a new one, for the script and what it reads.
+        testimony: that of the witness, with the dump.
+        journal: the outer job's record.
+        folder: a new folder, for the script and its inputs.
         minimize: runs a job for that script.
 
     Raises:
-        Cancelled: the owner asked for it.
+        Cancelled: the owner cancelled the job.
     """
     report, begin = journal.report, f"The graph that PyTorch's own minifier dumped after {testimony.after}"
     try:
@@ -81,10 +83,10 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
 
 
 def write_script(testimony: Testimony, folder: Path) -> Path:
-    """The dumped graph as a script that compiles it and calls it once, with the inputs it had, in files beside it.
+    """Write a script that compiles the dumped graph and calls it once, with its saved inputs in files next to it.
 
     Raises:
-        Unusable: it is no Python, its inputs were not kept, or it draws random numbers as nobody but inductor does.
+        Unusable: it is not Python, its inputs were not saved, or it draws random numbers as only inductor does.
     """
     dump = testimony.dump
     assert dump is not None
@@ -116,7 +118,7 @@ def _calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _backend(tree: ast.Module) -> str | None:
-    """The backend that the launcher names: one after dynamo does."""
+    """The backend that the launcher names, which one after dynamo does; else None."""
     for call in _calls(tree):
         if isinstance(call.func, ast.Name) and call.func.id == "run_repro":
             for keyword in call.keywords:
@@ -126,12 +128,12 @@ def _backend(tree: ast.Module) -> str | None:
 
 
 def _is_of_the_tool(statement: ast.stmt) -> bool:
-    """Whether it is there for the minifier only: it runs it, or sets up variables and caches as the witness had them."""
+    """Whether a statement serves the minifier only: it runs the tool, or sets up the witness's variables and caches."""
     return isinstance(statement, ast.If) or "os.environ" in ast.unparse(statement)
 
 
 def _counts(found: Report, testimony: Testimony, failure: Failure | None) -> bool:
-    """Whether what came of the dump is a failure such as the witness can see, and the script's, where that is known."""
+    """Whether the result is a failure that the witness can see, and the same as the script's if that is known."""
     if found.status is not Status.MINIMIZED or found.failure is None:
         return False
     kind = found.failure.kind
@@ -142,7 +144,7 @@ def _counts(found: Report, testimony: Testimony, failure: Failure | None) -> boo
 
 
 def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
-    """Make what came of the dump the job's verdict. What was found about the script itself stays, and places in the dump go."""
+    """Make the result of the dump the job's verdict; findings about the script stay, places inside the dump go."""
     report = journal.report
     assert found.failure is not None
     said = f"Only PyTorch's own minifier came by this graph, after {testimony.after}; our own run of the script said: {report.summary}"

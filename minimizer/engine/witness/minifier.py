@@ -1,8 +1,8 @@
-"""Witnesses: what PyTorch's own minifier says of the same script. Reported, never believed.
+"""Witnesses: reruns the script under PyTorch's own minifier. The report quotes it, no verdict depends on it.
 
-The script is rerun with ``TORCHDYNAMO_REPRO_AFTER=dynamo`` and ``=aot``, ``TORCHDYNAMO_REPRO_LEVEL=4`` (2 where the failure is
-no wrong value, since level 4 does not dump those), each in a cold process with its own cache. In torch 2.13 the tool rejects
-correct programs, is blind to faults of passes, and goes silent on a warm cache; hence it cannot be the judge.
+The script is rerun with ``TORCHDYNAMO_REPRO_AFTER=dynamo`` and ``=aot``, ``TORCHDYNAMO_REPRO_LEVEL=4`` (2 for failures
+other than wrong values, which level 4 does not dump), each in a cold process with its own cache. In torch 2.13 the tool
+rejects correct programs, is blind to faults of passes, and finds nothing on a warm cache, so it cannot be the referee.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ After = Literal["dynamo", "aot"]
 AFTER: tuple[After, ...] = ("dynamo", "aot")
 LAUNCHER = "minifier_launcher.py"
 STORAGES = "checkpoints/storages"
-"""Beside the launcher: what the graph's inputs hold, each in a file that is named after its content."""
+"""Folder next to the launcher with the data of the graph's inputs, each in a file named by its hash."""
 OWN_ERRORS = (
     "'NoneType' object has no attribute",
     "AttributeError: __code__",
     "has no attribute '__name__'",
-    # after dynamo it calls what was compiled with one list instead of the inputs, and takes the error for the bug
+    # after dynamo it calls the compiled code with one list instead of the inputs, and takes the error for the bug
     "Unable to cast [tensor(",
     "but instead found type 'list'",
     "expected Tensor() for op: input",
     "'list' object has no attribute",
 )
-"""What the tool says when it breaks by itself."""
+"""Messages of the tool when it breaks itself."""
 DUMP_BYTES = 1 << 20
 INPUT_BYTES = 64 << 20
-"""How much of what a dumped graph is called with is kept."""
+"""Most bytes of a dumped graph's inputs that are kept."""
 
 
 @dataclass(frozen=True)
 class Dump:
-    """A graph that a witness dumped: the text of its launcher, and what the graph was called with, by the names used there."""
+    """A graph that a witness dumped: the text of its launcher, and the data of its inputs by the names used there."""
 
     launcher: str
     storages: Mapping[str, bytes]
@@ -53,7 +53,7 @@ class Dump:
 
 @dataclass(frozen=True)
 class Testimony:
-    """What a witness said. ``sees``: whether it sees a failure (None: it cannot be used)."""
+    """The result of a witness. ``sees``: whether it sees a failure (None: it is not usable)."""
 
     after: After
     level: int
@@ -63,7 +63,7 @@ class Testimony:
     log: str
 
     def witness(self, *, fails: bool) -> Witness:
-        """As the report has it, beside our own verdict: whether the script fails."""
+        """The report's entry; ``fails``: our own verdict on the script, to say whether the two agree."""
         agrees = None if self.sees is None else self.sees == fails
         return Witness(after=self.after, level=self.level, outcome=self.outcome, agrees=agrees)
 
@@ -83,9 +83,15 @@ def hear(
     """Rerun the script under PyTorch's minifier, after dynamo and after aot, for at most ``seconds`` each.
 
     Args:
-        seconds: asked when a rerun begins.
-        message: what the failure says, by itself: no error of the tool's own, whatever it looks like.
-        nproc: ranks.
+        place: the sandbox, interpreter and folders.
+        script: the user's script.
+        args: its arguments.
+        kind: that of our failure, which decides on the level.
+        seconds: called when a rerun begins.
+        parallel: reruns in parallel, at most two.
+        watch: called while waiting.
+        message: the message of our failure, so that it is not taken for an error of the tool.
+        nproc: the number of ranks.
     """
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={nproc}"] if nproc > 1 else []
     command = [str(real_interpreter(place.python)), *launcher, str(script), *args]
@@ -139,12 +145,12 @@ def _is_own(line: str) -> bool:
 
 
 def _is_users(line: str, message: str) -> bool:
-    """Whether a line that looks like an error of the tool's own is what the user's failure says."""
+    """Whether a line that looks like an error of the tool is the message of the user's failure."""
     return any(_is_own(said) and said.strip() in line for said in message.splitlines())
 
 
 def _dumped(folder: Path) -> Dump | None:
-    """The first graph that a witness wrote, if it did; whatever else the script left there is not followed."""
+    """The first graph that a witness wrote, if any; links that the script may have left are not followed."""
     launchers = (path for path in walk_untrusted(folder, Path("debug")) if path.name == LAUNCHER)
     for path in launchers:
         if (content := read_untrusted(folder, path, DUMP_BYTES)) is not None:
@@ -154,7 +160,7 @@ def _dumped(folder: Path) -> Dump | None:
 
 
 def _storages(folder: Path, where: Path, launcher: str) -> dict[str, bytes]:
-    """The storages that a launcher names, as far as they are there and not too large all together."""
+    """The storages that a launcher names, as far as they exist and fit `INPUT_BYTES` together."""
     room, found = INPUT_BYTES, dict[str, bytes]()
     for name in sorted(set(re.findall(r"\b[0-9a-f]{40}\b", launcher))):
         content = read_untrusted(folder, where / name, room + 1)
@@ -165,7 +171,7 @@ def _storages(folder: Path, where: Path, launcher: str) -> dict[str, bytes]:
 
 
 def _judge(status: int | None, log: str, dumped: bool, seconds: float, message: str = "") -> tuple[str, bool | None]:
-    """What the witness found, in words, and whether it sees a failure (None: it cannot be used)."""
+    """The result of the witness in words, and whether it sees a failure (None: it is not usable)."""
     if status is None:
         return f"did not end within {seconds:.0f} s", None
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")

@@ -1,7 +1,8 @@
-"""Reduction: from a program that fails to one from which nothing single can be taken.
+"""Reduction of graphs: from a failing program to a 1-minimal one.
 
-`reduce` is the whole interface. `Problem` is the one accept point (of programs: `ProgramProblem`), the passes propose, `cut`
-does surgery on programs, `generators` write the code of inputs, and `order` says which of two programs is the better one.
+`reduce` is the whole interface. `Problem` is the one accept point (for programs: `ProgramProblem`), the passes propose
+candidates, `cut` removes and bypasses nodes, `generators` write the code of inputs, and `order` is the order of
+programs.
 """
 
 from minimizer.engine.reduce.graph.program_problem import Literal

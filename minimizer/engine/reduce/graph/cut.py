@@ -1,4 +1,4 @@
-"""Surgery on programs: keep some nodes, or lead values past others. Pure functions; nothing here asks the oracle."""
+"""Edits of programs: keep, drop or bypass nodes, outputs and inputs. Pure functions, without the oracle."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STATEFUL = re.compile(
 
 
 MOST_ANCESTORS = 1_000_000
-"""Held at once by `bypass`, which may need as many for each node as there are nodes before it."""
+"""Most ancestors that `bypass` keeps in memory; it may need as many for each node as there are nodes before it."""
 
 
 def is_pure(node: Node) -> bool:
-    """Whether a node that nobody uses does nothing: it changes no tensor and no global state."""
+    """Whether a node has no side effects: it mutates no tensor and changes no global state."""
     if _IN_PLACE_OPERATOR.match(node.target) or any(key == "out" for key, _ in node.kwargs):
         return False
     if any(_MUTATING.search(part) for part in node.target.split(".")):
@@ -33,10 +33,10 @@ def is_pure(node: Node) -> bool:
 
 
 def keep(program: Program, names: Collection[str]) -> Program | None:
-    """The program of only these nodes; a value they use from a dropped node becomes a golden input.
+    """The program of only these nodes; a value that they use from a dropped node becomes a golden input.
 
-    A dropped node without tensor meta cannot become an input, so it is kept after all. Outputs are the program's own that
-    are left, and every value that nobody uses any more. None if nothing is left.
+    A dropped node without tensor metadata cannot become an input, so it is kept after all. Outputs are the remaining
+    ones of the program, and every value that nothing uses any more. None if nothing is left.
     """
     kept = set(names)
     nodes = {node.name: node for node in program.nodes}
@@ -66,11 +66,11 @@ def drop(program: Program, names: Collection[str]) -> Program | None:
 
 
 def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Program | None:
-    """Lead values past these nodes: who used one of them now uses a value like it that it was computed from.
+    """Bypass these nodes: users of one now use an ancestor of it with the same shape, dtype and device.
 
-    ``choice`` picks among several such ancestors, in order of definition. A node that has none (the first of its shape) stays
-    if it is needed, and stands for the nodes like it that come after. None if nothing is left, and where there are too many
-    ancestors to choose from.
+    ``choice`` picks among several such ancestors, in order of definition. A node without one (the first of its shape)
+    stays if it is needed, and serves as the ancestor for later ones. None if nothing is left, or if there are more than
+    `MOST_ANCESTORS` to choose from.
     """
     run = set(names)
     held = 0
@@ -107,7 +107,7 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
 
 
 def constants(program: Program, names: Collection[str]) -> Program | None:
-    """The program with these nodes, which make plain numbers, replaced by the numbers; None if that leaves no output."""
+    """The program with constants for these nodes, whose values are plain numbers; None if that leaves no output."""
     values = {node.name: node.number for node in program.nodes if node.name in names and node.number is not None}
     outputs = tuple(name for name in program.outputs if name not in values)
     if not values or (program.outputs and not outputs):
@@ -116,14 +116,14 @@ def constants(program: Program, names: Collection[str]) -> Program | None:
 
 
 def select_outputs(program: Program, names: Collection[str]) -> Program | None:
-    """The program with only these outputs, and without what only the others needed."""
+    """The program with only these outputs, without nodes that only the others needed; None if nothing is left."""
     chosen = tuple(name for name in program.outputs if name in set(names))
     result = replace(program, outputs=chosen).without_dead_code(is_pure)
     return result if result.nodes else None
 
 
 def substitute(program: Program, values: dict[str, Arg]) -> Program:
-    """Replace inputs by other values: a `Ref`, or a constant. The replaced inputs go."""
+    """The program with inputs replaced by other values: a `Ref`, or a constant."""
     return replace(
         program,
         inputs=tuple(i for i in program.inputs if i.name not in values),
@@ -132,7 +132,7 @@ def substitute(program: Program, values: dict[str, Arg]) -> Program:
 
 
 def _without_idle_numbers(body: list[Node], outputs: Collection[str]) -> tuple[Node, ...]:
-    """Without numbers that nobody computes with: a window that leaves them behind does not return them."""
+    """The nodes without unused numbers: a window must not return them as outputs."""
     used = set(outputs)
     left: list[Node] = []
     for node in reversed(body):
@@ -143,14 +143,14 @@ def _without_idle_numbers(body: list[Node], outputs: Collection[str]) -> tuple[N
 
 
 def _alike(wanted: TensorMeta | None, have: TensorMeta | None, blind: bool) -> bool:
-    """Whether one value can stand for the other. After a change of shapes nothing is known of nodes: then any value may."""
+    """Whether one value can stand for the other: same shape, dtype and device; any, if metadata is gone (``blind``)."""
     if wanted is None or have is None:
         return blind
     return (wanted.shape, wanted.dtype, wanted.device) == (have.shape, have.dtype, have.device)
 
 
 def _outputs(program: Program, body: tuple[Node, ...], used: Collection[str]) -> tuple[str, ...]:
-    """Own outputs that are left, then leaves; of a node that only mutates, what it mutates."""
+    """The remaining outputs of the program, then unused values; for a node that only mutates, the mutated value."""
     here = {node.name for node in body}
     outputs = [name for name in program.outputs if name in here]
     for node in body:
@@ -164,7 +164,7 @@ def _outputs(program: Program, body: tuple[Node, ...], used: Collection[str]) ->
 
 
 def _moments(program: Program, kept: Collection[str]) -> dict[str, str]:
-    """For each value that a dropped node may have mutated before its first kept use: the node of that use."""
+    """For each value that a dropped node may have mutated before its first kept use, the node of that use."""
     defined = {i.name: -1 for i in program.inputs}
     mutated = -1
     moments: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _moments(program: Program, kept: Collection[str]) -> dict[str, str]:
 
 
 def _at(item: Input, moments: dict[str, str]) -> Input:
-    """The input with its golden value taken at the moment of its first use, if it was mutated before."""
+    """The input with its golden value as of its first use, if it may have been mutated before."""
     if item.golden is None or item.name not in moments:
         return item
     return replace(item, golden=f"{item.golden.partition('@')[0]}@{moments[item.name]}")

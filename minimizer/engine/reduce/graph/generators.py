@@ -1,7 +1,7 @@
-"""Expressions that make an input's value, in the form in which a maintainer would write them.
+"""Generators: expressions that make an input's value, in the form in which a maintainer would write them.
 
-A generator makes one kind of value (ones, normal random, a range…) for any shape, dtype and stride. An input whose code came
-from a generator can be made again in another shape; one made from a literal cannot.
+A generator makes one kind of value (ones, normal random, a range…) for any shape, dtype and stride. An input whose code
+came from a generator can be made again in another shape; one made from a literal cannot.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Expression = Callable[[TensorMeta], str]
 
 @dataclass(frozen=True)
 class Generator:
-    """One kind of value. ``rank`` orders kinds by how easy their values are to read."""
+    """One kind of value. ``rank``: order of kinds by readability of their values, lowest first."""
 
     name: str
     rank: int
     expression: Expression
-    """A contiguous tensor of ``meta.shape`` and ``meta.dtype``."""
+    """Source text of a contiguous tensor of ``meta.shape`` and ``meta.dtype``."""
 
     def code(self, meta: TensorMeta, *, grad: bool) -> str:
-        """Source text of a value with exactly this meta."""
+        """Source text of a value with exactly this metadata; ``grad``: requiring a gradient where the metadata does."""
         text = _strided(self.expression, meta)
         if grad and meta.requires_grad:
             text = f"{_operand(text)}.requires_grad_()"
@@ -45,7 +45,7 @@ class Generator:
 
 
 def _call(function: str, meta: TensorMeta, positional: str, *, default: str) -> str:
-    """``torch.function(positional, dtype=..., device=...)`` with what is the default left out."""
+    """``torch.function(positional, dtype=..., device=...)`` without arguments that equal the default."""
     parts = [positional]
     if meta.dtype != default:
         parts.append(f"dtype={meta.dtype}")
@@ -63,7 +63,7 @@ def _shape(meta: TensorMeta) -> str:
 
 
 def _filled(function: str) -> Expression:
-    """A factory that takes sizes and makes float32 unless told otherwise."""
+    """A factory function that takes sizes and makes float32 by default."""
     return lambda meta: _call(function, meta, _sizes(meta), default="torch.float32")
 
 
@@ -97,17 +97,17 @@ def _nonfinite(value: str) -> Expression:
 
 
 def nonfinite(value: str) -> str:
-    """How ``nan``, ``inf`` or ``-inf`` is written."""
+    """Source text for ``nan``, ``inf`` or ``-inf``."""
     return f'float("{value}")'
 
 
 def _cast(expression: Expression) -> Expression:
-    """For dtypes that no factory takes: made in float32, then cast."""
+    """The expression for a dtype that no factory takes: made in float32, then cast."""
     return lambda meta: f"{_operand(expression(replace(meta, dtype='torch.float32')))}.to({meta.dtype})"
 
 
 def _operand(text: str) -> str:
-    """The expression where a method is called on it."""
+    """The expression as the receiver of a method call: in parentheses if it begins with a minus."""
     return f"({text})" if text.startswith("-") else text
 
 
@@ -120,7 +120,7 @@ FLOAT = (
     Generator("-2", 2, _twos_below_zero),
 )
 NONFINITE = tuple(Generator(value, 6, _nonfinite(value)) for value in ("nan", "inf", "-inf"))
-"""For floats, but only in the place of data that hold such a value: on others they would show another failure."""
+"""For floats, but only in place of data that contain such a value: on other data they would cause another failure."""
 CAST = tuple(Generator(g.name, g.rank, _cast(g.expression)) for g in FLOAT)
 COMPLEX = (Generator("randn", 4, _filled("randn")), Generator("ones", 0, _filled("ones")))
 INT = (
@@ -134,7 +134,7 @@ BOOL = (Generator("ones", 0, _filled("ones")), Generator("zeros", 1, _filled("ze
 
 
 def generators(meta: TensorMeta) -> tuple[Generator, ...]:
-    """The kinds of value that exist for this dtype, the likeliest to keep a failure first."""
+    """The generators for this dtype, the most likely to keep a failure first."""
     if meta.dtype in _FLOATS:
         return FLOAT
     if meta.dtype in _FLOATS_BY_CAST:
@@ -156,7 +156,7 @@ def generator_of(item: Input) -> Generator | None:
 
 
 def rank(item: Input) -> int:
-    """How far the value of an input is from the simplest one: ones are best, data from a file is worst."""
+    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data."""
     if item.golden is not None:
         return _GOLDEN_RANK
     found = generator_of(item)
@@ -172,7 +172,7 @@ def is_contiguous(meta: TensorMeta) -> bool:
 
 
 def _strided(expression: Expression, meta: TensorMeta) -> str:
-    """The expression, brought to the strides of ``meta``: as is, transposed, permuted, or as_strided of a flat one."""
+    """The expression with the strides of ``meta``: as is, transposed, permuted, or as_strided of a flat one."""
     stride = meta.stride
     if stride is None or is_contiguous(meta):
         return expression(meta)

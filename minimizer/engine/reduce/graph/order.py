@@ -1,4 +1,4 @@
-"""The total order of programs: which of two that both fail is the better repro."""
+"""The total order of programs: the smaller of two failing ones is the better repro."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ SortKey = tuple[int, ...]
 
 
 def sort_key(program: Program) -> SortKey:
-    """Smaller is better: fewer calls first, those of branches and other bodies included, then fewer inputs, less data, less state, smaller tensors, shorter text."""
+    """The key of a program, smaller is better: fewer calls, inputs, golden values and outputs, shorter text, and so on.
+
+    Calls include those of bodies in use, such as the branches of ``torch.cond``.
+    """
     return (
         sum(node.counts for node in program.every_node),
         len(program.nodes),
@@ -29,7 +32,7 @@ def sort_key(program: Program) -> SortKey:
 
 
 def _text_length(program: Program) -> int:
-    """Length of the program's text; names are made canonical first, so that they never decide."""
+    """The length of the program's text with canonical names, so that names never decide."""
     canonical = program.renamed()
     body = [[node.target, encode(node.args), encode(dict(node.kwargs))] for node in canonical.nodes]
     codes = [i.code for i in program.inputs]

@@ -1,4 +1,4 @@
-"""The problem of a program: besides the verdicts it knows the total order of programs and their golden values."""
+"""The `Problem` of a program, with the total order of programs and access to golden values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from minimizer.engine.reduce.graph.order import sort_key
 from minimizer.engine.reduce.problem import OnStep, Problem
 
 Literal = Callable[[str], str | None]
-"""Source text of the golden value of that key if it is small, or of what may do in its place; else None."""
+"""Maps the key of a golden value to its source text, if it is small or has a substitute; else to None."""
 
 
 class ProgramProblem(Problem[Program]):
-    """A failing program on its way down."""
+    """The reduction of a failing program."""
 
     def __init__(
         self,

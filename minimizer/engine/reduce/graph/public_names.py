@@ -1,8 +1,9 @@
-"""The plainest names, line by line, wherever the failure survives them.
+"""Rewrites calls under public names, line by line, wherever the failure survives that.
 
-``torch.ops.aten.log1p.default(x)`` becomes ``torch.log1p(x)``; a line whose public name hides the bug keeps the operator.
-``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import, and ``torch.ops.lib.scale.default(x)`` loses its overload.
-Where one call is all, ``x + 1`` and ``x.argmax()`` become ``torch.add(x, 1)`` and ``torch.argmax(x)``, which can be compiled as they are.
+``torch.ops.aten.log1p.default(x)`` becomes ``torch.log1p(x)``; a line whose public name hides the bug keeps the
+operator. ``F.relu(x)`` becomes ``torch.relu(x)``, which needs no second import, and ``torch.ops.lib.scale.default(x)``
+loses its overload. In a program of a single call, ``x + 1`` and ``x.argmax()`` become ``torch.add(x, 1)`` and
+``torch.argmax(x)``: functions that can be compiled directly.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from minimizer.engine.user_script.slice import namespaces_of
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
 DEFAULT = ".default"
-"""The overload that a call by the operator's name picks by itself."""
+"""The suffix of the overload that a call without one resolves to."""
 CONDITIONAL = "torch.ops.higher_order.cond"
 FUNCTIONAL = "torch.nn.functional."
 NAMESAKES = {
@@ -39,16 +40,16 @@ RENAMED = {
     "_to_copy": ".to",
 }
 DROPPED_TAIL = {"_softmax": 1, "_log_softmax": 1}
-"""How many arguments at the end belong to the operator only."""
+"""Number of trailing arguments that the operator has and the public function lacks."""
 
 
 def is_public(program: Program) -> bool:
-    """Whether a program can be written in names that a person would use."""
+    """Whether a program can be written in public names: it contains no calls of split transforms."""
     return not any(node.target.startswith(TAKEN_APART) for node in program.nodes)
 
 
 def publish(program: Program, check: Check) -> Program:
-    """Write as many nodes as possible under plainer names."""
+    """Write as many nodes as possible under public names."""
     program = _named(program, check)
     called = _function(program.nodes[0]) if len(program.nodes) == 1 else None
     if called is None:
@@ -58,7 +59,7 @@ def publish(program: Program, check: Check) -> Program:
 
 
 def _named(program: Program, check: Check) -> Program:
-    """All nodes at once if that fails in the same way, else one after the other."""
+    """The program with all nodes renamed at once if that fails in the same way, else one after the other."""
     tried = [program]
     for pick in range(3):
         everything = replace(program, nodes=tuple(_nth(node, pick) for node in program.nodes))
@@ -95,7 +96,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def _function(node: Node) -> Node | None:
-    """A method or an operator as the function of torch that does the same, if there may be one."""
+    """A method or Python operator as the equivalent function of torch, if there may be one."""
     package, _, name = node.target.rpartition(".")
     if not (node.args and isinstance(node.args[0], Ref)):
         return None

@@ -1,4 +1,4 @@
-"""The order of passes, and the proof at the end that nothing single can go."""
+"""Runs the passes in order, and ends with the sweep that proves the result 1-minimal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from minimizer.report.model import HistoryStep
 
 Pass = Callable[[ProgramProblem], None]
 Check = Callable[[Sequence[Program]], Sequence[bool]]
-"""Does each program of a batch still fail in the same way? May raise BudgetExceeded or Cancelled."""
+"""Whether each program of a batch still fails in the same way; may raise BudgetExceeded or Cancelled."""
 
 
 @dataclass(frozen=True)
 class Reduced(Generic[C]):
-    """The smallest candidate found, and how it was found.
+    """The smallest candidate found, and the counts of its reduction.
 
-    ``history`` holds one step for each accepted candidate. ``one_minimal`` says that no single
-    node, input, output, line, argument or dimension can go; false if time ran out before that was shown.
+    ``history``: one step for each accepted candidate. ``one_minimal``: no single node, input, output, line, argument or
+    dimension can go; false if time ran out before that was shown.
     """
 
     best: C
@@ -36,7 +36,7 @@ class Reduced(Generic[C]):
 
     @staticmethod
     def by(run: Callable[[], None], problem: Problem[C]) -> Reduced[C]:
-        """What becomes of a problem when its passes run: the best so far where the time or the owner ends them."""
+        """Run the passes of a problem; the best so far if the time or the owner ends them."""
         one_minimal = False
         with suppress(BudgetExceeded, Cancelled):
             run()
@@ -60,17 +60,17 @@ def reduce(
     jobs: int = 1,
     watch: Callable[[], None] = lambda: None,
 ) -> Reduced[Program]:
-    """Reduce a failing program to one from which nothing single can be taken.
+    """Reduce a failing program to a 1-minimal one.
 
-    ``program`` is taken to fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates, and
-    ``watch`` is called between them. When either raises BudgetExceeded or Cancelled the best program so far is returned.
+    ``program`` must fail: it is not tried again. ``check`` gets batches of at most ``jobs`` candidates, and ``watch``
+    is called between them. If either raises BudgetExceeded or Cancelled, the best program so far is returned.
     """
     problem = ProgramProblem(program, check=check, literal=literal, on_step=on_step, jobs=jobs, watch=watch)
     return Reduced.by(lambda: _run(problem), problem)
 
 
 def _run(problem: ProgramProblem) -> None:
-    """Tiers to a fixpoint: nodes while golden values are known, then all that is simpler to judge on few nodes."""
+    """Run the passes to a fixpoint: those over nodes while golden values are known, then the simplifying ones."""
     while True:
         _fixpoint(problem, passes.NODES)
         for simplify in passes.SIMPLER:

@@ -1,8 +1,9 @@
-"""The Python level: where no FX graph carries the failure, the script itself is the candidate.
+"""Reduction at the script level: where no FX graph carries the failure, the script itself is the candidate.
 
-Dynamo's own failures, graph breaks, guards, hooks, side effects and inputs that no file can hold show in the script alone.
-It is reduced by edits of its syntax tree, under the same rule as a graph: without the compiler it must end well, with it it
-must fail in the same way. Comments and layout never decide: a candidate is its text as ``ast.unparse`` writes it.
+Dynamo's own failures, graph breaks, guards, hooks, side effects and inputs that no file can hold show in the script
+only. It is reduced by edits of its syntax tree, under the same rule as a graph: without the compiler it must end well,
+and with it fail in the same way. Comments and layout do not matter: a candidate is its text as ``ast.unparse`` writes
+it.
 """
 
 from minimizer.engine.reduce.python.reducer import reduce_definitions, reduce_script, reduction_of

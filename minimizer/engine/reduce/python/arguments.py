@@ -1,4 +1,4 @@
-"""A script that is started with arguments, as one that needs none: they become its first statement."""
+"""Writes a script's command-line arguments into its text, as its first statement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minimizer.engine.user_script.statements import first_line, lines_of
 
 
 def with_arguments(text: str, args: Sequence[str]) -> str:
-    """The script with ``args`` in place of its own command line; as it is where there are none.
+    """The script with ``sys.argv`` set to ``args`` by a statement; unchanged if there are none.
 
     Raises:
         SyntaxError: it is not Python.

@@ -1,8 +1,8 @@
-"""The last polish of a repro: what the passes, backends and operators that travel with it can do without.
+"""Polishes a repro: reduces the definitions of passes, backends and operators in its setup.
 
-They come as the script wrote them, a definition a setup line. Here each is reduced as a script is, statement by statement, under
-the oracle of the graph. Lines that only served what is gone go with it, and a function of one expression goes as a ``lambda``
-where it is used.
+They come as the script has them, one definition for each setup line. Each is reduced like a script, statement by
+statement, with the oracle of the graph. Lines that only served removed code go too, and a function of one expression
+becomes a ``lambda`` where it is used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from minimizer.errors import BudgetExceeded, Cancelled
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 WIDTH = 84
-"""How long a statement may become by a ``lambda`` in it: it is indented in the repro, and a longer one is wrapped."""
+"""Most characters of a statement with a ``lambda`` in it: the repro indents it, and a longer one would be wrapped."""
 
 
 def polish(program: Program, check: Check, *, jobs: int = 1, watch: Callable[[], None] = lambda: None) -> Program:
-    """Leave out what is inside of the definitions in ``program.setup`` and not needed for the failure.
+    """Remove code inside the definitions of ``program.setup`` that the failure does not need.
 
-    Where ``check`` or ``watch`` raises BudgetExceeded or Cancelled, what was left out by then stays so.
+    If ``check`` or ``watch`` raises BudgetExceeded or Cancelled, the program polished so far is returned.
     """
     program = replace(program, setup=render.setup(program), bodies=())
     for text in program.setup:
@@ -48,7 +48,7 @@ def polish(program: Program, check: Check, *, jobs: int = 1, watch: Callable[[],
 
 
 def _without_unread(program: Program, text: str) -> Program | None:
-    """Without the part of ``a, b = c, d`` whose name nobody reads; None for any other line."""
+    """The program without the part of ``a, b = c, d`` whose name is never read; None for any other line."""
     source = Source.parse(text)
     names = inline.variables(source)
     unread = [name for name in names if name not in _read(program.setup) and not _elsewhere(program, name)]
@@ -57,7 +57,7 @@ def _without_unread(program: Program, text: str) -> Program | None:
 
 
 def _with_lambda(program: Program, text: str) -> Program | None:
-    """With a function of one expression as a ``lambda`` in the one line that uses it; None where there is no such."""
+    """The program with a function of one expression as a ``lambda`` in the only line that uses it; else None."""
     definition = next(iter(ast.parse(text).body), None)
     if not isinstance(definition, ast.FunctionDef) or _elsewhere(program, definition.name):
         return None
@@ -71,7 +71,7 @@ def _with_lambda(program: Program, text: str) -> Program | None:
 
 
 def _with_lambdas(program: Program, node: Node) -> Program | None:
-    """With the functions that one call is given as lambdas in it; None if not all can be, or the call becomes too long."""
+    """The program with a call's function arguments as lambdas; None if not all can be, or the call becomes too long."""
     definitions = {
         d.name: text for text in program.setup for d in ast.parse(text).body if isinstance(d, ast.FunctionDef)
     }
@@ -88,7 +88,7 @@ def _with_lambdas(program: Program, node: Node) -> Program | None:
 
 
 def _lambda(text: str) -> str | None:
-    """A function of one expression as a ``lambda``."""
+    """A function of one expression as a ``lambda``; None for other definitions."""
     (definition,) = ast.parse(text).body
     function = inline.as_lambda(definition) if isinstance(definition, ast.FunctionDef) else None
     return ast.unparse(function) if function is not None else None
@@ -103,7 +103,7 @@ def _elsewhere(program: Program, name: str) -> bool:
 
 
 def _changed(program: Program, lines: dict[str, str]) -> Program:
-    """With these lines of the setup replaced; nothing stands for no line."""
+    """The program with these setup lines replaced; an empty text removes a line."""
     setup = [line for line in (lines.get(text, text) for text in program.setup) if line]
     return replace(program, setup=tuple(_without_orphans(program.setup, setup)))
 
@@ -124,7 +124,7 @@ def _polished(
 
 
 def _without_orphans(old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
-    """Without the imports and assignments in ``new`` whose names were read in ``old``, and are no more."""
+    """The lines of ``new`` without imports and assignments whose names ``old`` reads and ``new`` does not."""
     orphans = _read(old) - _read(new)
     kept = [line for line in new if not (_bound(line) and _bound(line) <= orphans)]
     return new if len(kept) == len(new) else _without_orphans(old, kept)

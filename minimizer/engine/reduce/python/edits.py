@@ -1,4 +1,4 @@
-"""Single edits of a script, each of which may leave a smaller one: what can go, and what can stand in for what."""
+"""Single edits of a script: nodes that may be removed, and parts of a node that may replace it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LISTS = (
     "generators",
     "cases",
 )
-"""Fields that hold nodes any of which may be left out."""
+"""Fields with lists of nodes, any of which may be removed."""
 Edit = Callable[[ast.AST], Replacement]
 
 
 def items(source: Source) -> Iterator[int]:
-    """Everything that stands in a list and is no statement: arguments, keywords, elements, entries, decorators, imported names.
+    """The removable nodes that are not statements: arguments, keywords, elements, entries, decorators, imported names.
 
-    Not ``@staticmethod`` and the like: a method may do without where it is called by its class, but nobody writes it so.
+    Not ``@staticmethod`` and the like: a method called through its class works without it, but reads oddly.
     """
     for node in source.nodes():
         for field in LISTS:
@@ -42,13 +42,13 @@ def _is_of_method(node: ast.AST) -> bool:
 
 
 def positions(source: Source) -> list[tuple[int, int]]:
-    """Pairs (length, index) of the tuples in a script: what one function returns another unpacks."""
+    """Pairs (length, index) of tuples, edited together: one function returns a tuple that another unpacks."""
     lengths = {len(n.elts) for n in source.nodes() if isinstance(n, ast.Tuple)}
     return [(length, index) for length in sorted(lengths, reverse=True) if length > 1 for index in range(length)]
 
 
 def without_position(source: Source, length: int, index: int) -> Source | None:
-    """Without one position of all tuples of a length; a tuple of one element gives way to the element."""
+    """The script without one position of all tuples of a length; a tuple of one element becomes that element."""
 
     def shorter(node: ast.AST) -> Replacement:
         assert isinstance(node, ast.Tuple)
@@ -60,7 +60,7 @@ def without_position(source: Source, length: int, index: int) -> Source | None:
 
 
 def annotated(source: Source) -> list[int]:
-    """Annotations of parameters and results, then of assignments, last of those that a class may be made from."""
+    """Annotations of parameters and results, then of assignments; last of class fields, which a dataclass needs."""
     nodes = list(source.nodes())
     fields = {id(n) for owner in nodes if isinstance(owner, ast.ClassDef) for n in owner.body}
     assigned = [n for n in nodes if isinstance(n, ast.AnnAssign) and n.value is not None]
@@ -69,7 +69,7 @@ def annotated(source: Source) -> list[int]:
 
 
 def without_annotations(source: Source, numbers: Sequence[int]) -> Source | None:
-    """With parameters, results and assignments as they are without these annotations."""
+    """The script without these annotations of parameters, results and assignments."""
 
     def plain(node: ast.AST) -> Replacement:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -80,7 +80,7 @@ def without_annotations(source: Source, numbers: Sequence[int]) -> Source | None
 
 
 def parameters(source: Source) -> list[tuple[int, int]]:
-    """Pairs (function, parameter) of the parameters that a caller gives."""
+    """Pairs (function, parameter) of all parameters but ``self``."""
     return [
         (number_of(node), number_of(parameter))
         for node in source.nodes()
@@ -90,7 +90,7 @@ def parameters(source: Source) -> list[tuple[int, int]]:
 
 
 def without_parameter(source: Source, number: int, parameter: int) -> Source | None:
-    """Without a parameter of a function, and without what its callers give for it."""
+    """The script without a parameter of a function, and without its arguments in calls."""
     function = next(n for n in source.nodes() if number_of(n) == number)
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     own = _own(source, function)
@@ -111,13 +111,13 @@ def without_parameter(source: Source, number: int, parameter: int) -> Source | N
 
 
 def _parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """All of a function's, those first that are given by position."""
+    """All parameters of a function, positional ones first."""
     rest = (arguments.vararg, arguments.kwarg)
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *(p for p in rest if p is not None)]
 
 
 def _without(node: ast.AST, parameter: int) -> ast.arguments:
-    """Without one parameter and its default."""
+    """The parameters without one of them and its default."""
     assert isinstance(node, ast.arguments)
 
     def stays(one: ast.arg | None) -> bool:
@@ -136,7 +136,7 @@ def _without(node: ast.AST, parameter: int) -> ast.arguments:
 
 
 def _own(source: Source, function: ast.stmt) -> int:
-    """How many of a function's parameters its callers do not give: one for a method."""
+    """The number of parameters that callers do not pass: one for a method, else none."""
     return int(_class_of(source, function) is not None)
 
 
@@ -149,7 +149,7 @@ def _called(call: ast.Call) -> str:
 
 
 def blocks(source: Source) -> list[tuple[int, str]]:
-    """Statements that hold others, each with a part of theirs that could stand in their place."""
+    """Pairs (compound statement, field) of a block that could replace its statement."""
     kinds = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
     return [
         (number_of(node), part)
@@ -161,7 +161,7 @@ def blocks(source: Source) -> list[tuple[int, str]]:
 
 
 def unwrapped(source: Source, parts: Sequence[tuple[int, str]]) -> Source | None:
-    """With these blocks replaced by a part of what they hold, run once."""
+    """The script with these compound statements replaced by one of their blocks, run once."""
 
     def body(part: str) -> Edit:
         def edit(node: ast.AST) -> Replacement:
@@ -175,7 +175,7 @@ def unwrapped(source: Source, parts: Sequence[tuple[int, str]]) -> Source | None
 
 
 def _first_round(node: ast.For) -> list[ast.stmt]:
-    """The assignment that the first round of a loop makes."""
+    """The assignment to a loop's target in its first round."""
     first: ast.expr = ast.Call(
         func=ast.Name("next", ast.Load()),
         args=[ast.Call(func=ast.Name("iter", ast.Load()), args=[node.iter], keywords=[])],
@@ -189,7 +189,7 @@ def _first_round(node: ast.For) -> list[ast.stmt]:
 
 
 def stand_ins(source: Source) -> Iterator[tuple[int, int]]:
-    """Pairs (expression, which of its parts could stand in for it), outermost expressions first."""
+    """Pairs (expression, index of a part that could replace it), outermost expressions first."""
     for node in source.nodes():
         if isinstance(node, ast.expr):
             for index in range(len(_parts(node))):
@@ -203,12 +203,12 @@ def empty_calls(source: Source) -> list[int]:
 
 
 def uncalled(source: Source, calls: Sequence[int]) -> Source | None:
-    """With these calls replaced by what they call."""
+    """The script with these calls replaced by the called function."""
     return source.edited(dict.fromkeys(calls, lambda node: node.func))  # type: ignore[attr-defined]
 
 
 def with_part(source: Source, number: int, index: int) -> Source | None:
-    """With an expression replaced by one of its parts."""
+    """The script with an expression replaced by one of its parts."""
 
     def part(node: ast.AST) -> Replacement:
         parts = _parts(node) if isinstance(node, ast.expr) else []
@@ -218,7 +218,7 @@ def with_part(source: Source, number: int, index: int) -> Source | None:
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
-    """What of an expression could stand in its place."""
+    """The parts of an expression that could replace it."""
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*(a for a in node.args if not isinstance(a, ast.Starred)), *receiver, *(k.value for k in node.keywords)]
@@ -246,14 +246,14 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 
 def _passes_on(parameters: ast.arguments, call: ast.Call) -> bool:
-    """Whether a call gives just these parameters, in their order: ``lambda x: g(x)`` is ``g``."""
+    """Whether a call passes exactly these parameters, in order: ``lambda x: g(x)`` is ``g``."""
     names = [p.arg for p in _parameters(parameters)]
     plain = len(names) == len(parameters.args) and not parameters.defaults and not call.keywords
     return plain and names == [a.id if isinstance(a, ast.Name) else None for a in call.args]
 
 
 def numbers_in(source: Source) -> list[int | float]:
-    """Distinct numbers above two that are written in a script, largest first."""
+    """Distinct numbers above one in a script, largest first."""
     found = {
         node.value
         for node in source.nodes()
@@ -263,7 +263,7 @@ def numbers_in(source: Source) -> list[int | float]:
 
 
 def with_number(source: Source, old: int | float, new: int | float) -> Source | None:
-    """With a number replaced wherever it is written: sizes that must agree shrink together."""
+    """The script with a number replaced wherever it occurs: sizes that must agree shrink together."""
     places = [
         number_of(node)
         for node in source.nodes()
@@ -273,7 +273,7 @@ def with_number(source: Source, old: int | float, new: int | float) -> Source | 
 
 
 def literals(source: Source) -> list[int]:
-    """Single numbers above one."""
+    """Every single occurrence of a number above one."""
     return [
         number_of(node)
         for node in source.nodes()
@@ -285,7 +285,7 @@ def literals(source: Source) -> list[int]:
 
 
 def with_literal(source: Source, number: int, change: Callable[[int | float], int | float]) -> Source | None:
-    """With one number changed."""
+    """The script with one occurrence of a number changed."""
 
     def changed(node: ast.AST) -> Replacement:
         assert isinstance(node, ast.Constant) and isinstance(node.value, int | float)

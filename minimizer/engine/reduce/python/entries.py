@@ -1,4 +1,4 @@
-"""How a script reaches the compiler, by its syntax tree: what stands in comments and in messages reaches nothing."""
+"""Finds the entries to the compiler in a script's syntax tree, so that comments and messages do not count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minimizer.engine.user_script.syntax import full_name, imported
 
 
 def is_compiled(text: str) -> bool:
-    """Whether a script uses ``torch.compile`` by any name, or an object's own ``compile()``; so may a script that it holds as a string."""
+    """Whether a script, or one in a string of it, uses ``torch.compile`` by any name, or an object's ``compile()``."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
@@ -27,6 +27,6 @@ def _compiles(node: ast.AST, names: Mapping[str, str]) -> bool:
 
 
 def is_method(function: ast.expr, names: Mapping[str, str]) -> bool:
-    """Whether what is called is ``compile`` of an object, such as a model; of no module."""
+    """Whether a called expression is the ``compile`` of an object, such as a model, and not of an imported module."""
     is_compile = isinstance(function, ast.Attribute) and function.attr == "compile"
     return is_compile and ast.unparse(function).partition(".")[0] not in names

@@ -1,4 +1,4 @@
-"""Inlining: a variable or a function to where it is used, a module beside the script into the script."""
+"""Inlining: of variables and functions where they are used, and of neighbouring modules into the script."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minimizer.engine.user_script.statements import assigned
 from minimizer.engine.user_script.unfolded import is_main_block
 
 MAX_MODULE = 1 << 20
-"""Bytes of a module beside the script that may become part of it."""
+"""Most bytes of a neighbouring module that is inlined into the script."""
 
 
 def variables(source: Source) -> list[str]:
-    """Names that are assigned exactly once in the whole script, by themselves or beside others: ``a, b = 1, 2``.
+    """Names that are assigned exactly once in the whole script, alone or in a tuple: ``a, b = 1, 2``.
 
-    Not those of a call that is read more than once: nobody writes ``torch.compile(f)`` in three places, and it is another program.
+    Not names of a call's result that are read more than once: ``torch.compile(f)`` in three places is another program.
     """
     stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     read = Counter(n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
@@ -33,7 +33,7 @@ def variables(source: Source) -> list[str]:
 
 
 def with_inlined(source: Source, name: str) -> Source | None:
-    """With a variable's value written wherever it is used, and its assignment gone."""
+    """The script with a variable's value wherever it is used, and without its assignment."""
     assignment = next((n for n in source.nodes() if name in assigned(n)), None)
     if not isinstance(assignment, ast.Assign):
         return None
@@ -47,7 +47,7 @@ def with_inlined(source: Source, name: str) -> Source | None:
 
 
 def without_names(source: Source) -> Iterator[Source | None]:
-    """With each assignment to a name that nobody reads, or addition to it, replaced by its value alone."""
+    """The scripts with one assignment to a name that is never read, or addition to it, replaced by its value."""
     read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for node in source.nodes():
         if isinstance(node, ast.Assign | ast.AugAssign):
@@ -68,7 +68,7 @@ def called_once(source: Source) -> list[str]:
 
 
 def spliced(source: Source, name: str) -> Source | None:
-    """With the body of a function in the place of its only call."""
+    """The script with the body of a function in place of its only call; None if it cannot be."""
     function = next((n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name), None)
     call_site = next((s for s in source.statements if (c := _call_of(s)) is not None and _calls(c, name)), None)
     if function is None or call_site is None:
@@ -93,7 +93,7 @@ def spliced(source: Source, name: str) -> Source | None:
 
 
 def one_expression(source: Source) -> list[str]:
-    """Functions inside of others that compute nothing but an expression."""
+    """Nested functions whose body is a single expression."""
     inner = [
         n for outer in source.tree.body for n in ast.walk(outer) if n is not outer and isinstance(n, ast.FunctionDef)
     ]
@@ -101,7 +101,7 @@ def one_expression(source: Source) -> list[str]:
 
 
 def with_lambda(source: Source, name: str) -> Source | None:
-    """With a function of one expression as a ``lambda`` in the one simple statement that uses it, and does not call it."""
+    """The script with a function of one expression as a ``lambda``, if its only use is not a call; else None."""
     named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
     functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name]
     function = as_lambda(functions[0]) if len(named) == len(functions) == 1 else None
@@ -115,10 +115,10 @@ def with_lambda(source: Source, name: str) -> Source | None:
 
 
 def bundled(text: str, folder: Path) -> str:
-    """The script with modules that lie beside it written into it, where it imports names from them.
+    """The script with neighbouring modules inlined where it imports names from them.
 
-    ``from model import Net`` becomes the text of ``model.py``, less what it does only as the main script. Modules that are imported
-    as a whole stay as they are.
+    ``from model import Net`` becomes the text of ``model.py`` without its ``__main__`` block. Modules that are imported
+    as a whole stay.
 
     Raises:
         SyntaxError: the script or such a module is not Python.
@@ -133,7 +133,7 @@ def bundled(text: str, folder: Path) -> str:
 
 
 def _with_modules(statements: list[ast.stmt], root: Path, own: Path, seen: set[Path]) -> Iterator[ast.stmt]:
-    """``root`` is where the script lies, ``own`` where the module of the statements does."""
+    """Replace imports by their modules' statements; ``root``: the script's folder, ``own``: that of this module."""
     for statement in statements:
         file = _module_file(statement, root, own)
         if file is None:
@@ -145,12 +145,12 @@ def _with_modules(statements: list[ast.stmt], root: Path, own: Path, seen: set[P
 
 
 def is_of_the_future(statement: ast.stmt) -> bool:
-    """Whether it must stand before all others."""
+    """Whether it is an import from ``__future__``, which must come first."""
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def _module_file(statement: ast.stmt, root: Path, own: Path) -> Path | None:
-    """The file beside the script that ``from name import a, b`` reads; None for other statements and other modules."""
+    """The neighbouring file that ``from name import a, b`` reads; None for other statements and other modules."""
     if not isinstance(statement, ast.ImportFrom) or not statement.module or any(a.asname for a in statement.names):
         return None
     folder = own.joinpath(*[".."] * (statement.level - 1)).resolve() if statement.level else root
@@ -166,7 +166,7 @@ def _calls_something(value: ast.expr) -> bool:
 
 
 def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
-    """What an assignment still does without this name; None for nothing."""
+    """An assignment without this name; None if nothing of it is left."""
     target, value = assignment.targets[0], assignment.value
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
         return None
@@ -179,7 +179,7 @@ def _without(assignment: ast.Assign, name: str) -> ast.Assign | None:
 
 
 def as_lambda(function: ast.FunctionDef) -> ast.Lambda | None:
-    """A function as an expression, where it computes nothing but one."""
+    """A function as a ``lambda``; None unless its body is a single plain expression."""
     first, *rest = function.body
     if rest or function.decorator_list or not isinstance(first, ast.Return | ast.Pass):
         return None

@@ -1,4 +1,4 @@
-"""A module of which one object is made becomes what it is: the layers it holds, and the function that calls them."""
+"""Replaces an ``nn.Module`` class with a single instance by its layers and a function that calls them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METHODS = ({"forward"}, {"__init__", "forward"})
 
 
 def made_once(source: Source) -> list[str]:
-    """Classes that have a ``forward``, no method but it and a constructor, and whose name is used exactly once."""
+    """Classes with a ``forward``, no method besides it but a constructor, and a name that is used exactly once."""
     uses = [n.id for n in source.nodes() if isinstance(n, ast.Name)]
     return [
         node.name
@@ -22,9 +22,9 @@ def made_once(source: Source) -> list[str]:
 
 
 def without_class(source: Source, name: str) -> Source | None:
-    """With what a constructor sets up before the statement that makes the object, and the ``forward`` as a function after it.
+    """The script with the constructor's statements, and ``forward`` as a function, in place of class and instance.
 
-    None where that cannot be: the object is used for more than its attributes, or one of their names is taken.
+    None if the object is used for more than its attributes, or if one of their names is taken.
     """
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
     call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _is_name(n.func, name)), None)
@@ -48,13 +48,13 @@ def without_class(source: Source, name: str) -> Source | None:
 
 
 def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    """By name; empty where the class holds anything else, or a method has no ``self``."""
+    """The methods of a class by name; empty if it has any other statement, or a method without ``self``."""
     methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef) and m.args.args}
     return methods if len(methods) == len(node.body) else {}
 
 
 def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[ast.stmt] | None, set[str]]:
-    """The statements of a constructor for the arguments of a call, and the attributes they assign; None where it is not plain."""
+    """The statements of a constructor for a call's arguments, and the attributes they set; None if it is not plain."""
     if constructor is None:
         return ([], set()) if not call.args and not call.keywords else (None, set())
     plain = _Plain(constructor)
@@ -73,21 +73,21 @@ def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[
 
 
 class _Plain(ast.NodeTransformer):
-    """A method as a function: ``self.x`` is ``x``, and what only concerns the object as a module is gone."""
+    """A method as a function: ``x`` for ``self.x``, no ``super().__init__()``, buffers as plain assignments."""
 
     def __init__(self, method: ast.FunctionDef) -> None:
         self._self = method.args.args[0].arg
         self.reads: set[str] = set()
         self.writes: set[str] = set()
         self.is_passed_on = False
-        """Whether the object itself is used, and not an attribute of it."""
+        """Whether the object itself is used, not only its attributes."""
         self.function: ast.FunctionDef = copy.deepcopy(method)
         del self.function.args.args[0]
         self.generic_visit(self.function)
 
     @property
     def locals(self) -> set[str]:
-        """Parameters and names that are assigned."""
+        """Parameters and assigned names."""
         nodes = list(ast.walk(self.function))
         stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}

@@ -1,4 +1,4 @@
-"""The passes over a script, and their order: whole statements first, then what is in them."""
+"""The passes over a script, and their order: whole statements first, then their parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minimizer.report.model import Reduction
 Check = Callable[[Sequence[Source]], Sequence[bool]]
 Pass = Callable[[Problem[Source]], None]
 WIDTH = 88
-"""How long a line of a definition may become by inlining: a longer one is wrapped, and nothing is won."""
+"""Most characters of a line after inlining into a definition: a longer one is wrapped, and saves nothing."""
 
 
 def reduce_script(
@@ -28,16 +28,16 @@ def reduce_script(
 ) -> Reduced[Source]:
     """Reduce a failing script until no single statement, argument, element, name or number can go.
 
-    ``source`` is taken to fail: it is not tried again. When ``check`` raises BudgetExceeded or Cancelled the best script so
-    far is returned; so it is when ``watch`` does, which is asked where there is no trial to wait for. ``further`` passes come in each
-    round behind those over whole statements.
+    ``source`` must fail: it is not tried again. If ``check`` or ``watch`` raises BudgetExceeded or Cancelled, the best
+    script so far is returned; ``watch`` is called for every batch. ``further`` passes run in each round after those
+    over whole statements.
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs, watch=watch)
     return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
 
 
 def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: int, nodes_after: int = 0) -> Reduction:
-    """What the report says of a reduced script; its nodes are the operators that its compiled functions call."""
+    """The report's figures of a reduced script; its nodes are the operators that its compiled functions call."""
     return Reduction(
         level="python",
         nodes_before=nodes_before,
@@ -54,10 +54,10 @@ def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: i
 def reduce_definitions(
     source: Source, *, check: Check, jobs: int = 1, watch: Callable[[], None] = lambda: None
 ) -> Source:
-    """Drop what functions and classes hold, statement by statement, and inline; they themselves, and how they are used, stay.
+    """Reduce the bodies of functions and classes, statement by statement, and inline; their signatures and uses stay.
 
-    ``source`` is taken to fail: it is not tried again. When ``check`` or ``watch`` raises BudgetExceeded or Cancelled the best so
-    far is returned.
+    ``source`` must fail: it is not tried again. If ``check`` or ``watch`` raises BudgetExceeded or Cancelled, the best
+    so far is returned.
     """
     problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=jobs, watch=watch)
 
@@ -65,7 +65,7 @@ def reduce_definitions(
         _statements(problem, depth=1)
         before = problem.best
         _blocks(problem)
-        if problem.best is not before:  # an early return may have made all that follows idle
+        if problem.best is not before:  # an early return may have made later statements unreachable
             inner()
 
     def run() -> None:
@@ -101,27 +101,27 @@ def _statements(problem: Problem[Source], depth: int = 0) -> None:
 
 
 def _blocks(problem: Problem[Source]) -> None:
-    """Put the body of a loop, a branch, a context in its place."""
+    """Replace loops, branches and contexts by their bodies."""
     problem.shrink(edits.blocks(problem.best), edits.unwrapped, "blocks")
 
 
 def _annotations(problem: Problem[Source]) -> None:
-    """Drop annotations, all at once if that can be: what they name need not be imported then."""
+    """Drop annotations, all at once if possible, so that the names in them need no import."""
     problem.shrink(edits.annotated(problem.best), edits.without_annotations, "annotations")
 
 
 def _functions(problem: Problem[Source]) -> None:
-    """Write functions that are called once where they are called."""
+    """Inline functions that are called once."""
     _each(problem, inline.called_once(problem.best), inline.spliced, "functions")
 
 
 def _classes(problem: Problem[Source]) -> None:
-    """Let modules of which one object is made give way to their layers and the function that calls them."""
+    """Replace modules with a single instance by their layers and a function that calls them."""
     _each(problem, modules.made_once(problem.best), modules.without_class, "classes")
 
 
 def _variables(problem: Problem[Source]) -> None:
-    """Write values where they are used, and drop names that nobody reads."""
+    """Inline variables, and drop names that are never read."""
     while problem.first(inline.without_names(problem.best), "names"):
         pass
     _each(problem, inline.variables(problem.best), inline.with_inlined, "variables")
@@ -136,12 +136,12 @@ def _items(problem: Problem[Source]) -> None:
 
 
 def _expressions(problem: Problem[Source]) -> None:
-    """Let a part of an expression stand for the whole."""
+    """Replace expressions by a part of them."""
     _sweep(problem, edits.stand_ins, edits.with_part, "expressions")
 
 
 def _numbers(problem: Problem[Source]) -> None:
-    """Make numbers smaller: each wherever it is written, then each by itself."""
+    """Make numbers smaller: all occurrences of each together, then single ones."""
     for number in edits.numbers_in(problem.best):
         _shrink(problem, number)
     for place in edits.literals(problem.best):
@@ -165,7 +165,7 @@ def _sweep(
     edit: Callable[[Source, int, int], Source | None],
     by: str,
 ) -> None:
-    """Try an edit at each site, once; behind one that was accepted go on with the sites of what is left."""
+    """Try an edit at each site, once; after an accepted one, go on with the sites of the new best script."""
     place = 0
     while batch := list(islice(sites(problem.best), place, place + problem.jobs)):
         base = problem.best
@@ -177,7 +177,7 @@ def _sweep(
 def _each(
     problem: Problem[Source], names: Sequence[str], edit: Callable[[Source, str], Source | None], by: str
 ) -> None:
-    """Try an edit for each name on what is the best by then, a batch at a time."""
+    """Try an edit for each name on the best script at that time, a batch at a time."""
     pending = list(names)
     while pending:
         before = problem.best

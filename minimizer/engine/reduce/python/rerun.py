@@ -1,6 +1,6 @@
-"""Runs scripts, without the compiler and with it: the oracle of the Python level.
+"""Reruns scripts, without the compiler and with it: the oracle of the script level.
 
-No hook of ours is in these runs, so that a failure that shows here is the script's own.
+These runs have none of our hooks, so that a failure here is the script's own.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MUL
 
 
 class Rerun:
-    """Judges scripts. ``path`` is the user's file, which gives candidates their ``__file__`` and their folder."""
+    """Judges scripts. ``path``: the user's file, which gives candidates their ``__file__`` and their folder."""
 
     def __init__(self, executor: Executor, path: Path) -> None:
         self._executor, self._path = executor, path
         self._slowest = 0.0
         self.target: Signature | None = None
-        """The failure that counts; `check` needs it."""
+        """The failure that counts; set before `check` is called."""
         self.hangs = False
-        """Whether it is a hang: only then is a run given up before its timeout."""
+        """Whether the failure is a hang: only then may a watchdog end a run before its timeout."""
         self.trials = 0
         self.also_seen: Counter[Signature] = Counter()
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Which of the scripts end well without the compiler and fail in the target's way with it."""
+        """Whether each script ends well without the compiler, and fails like the target with it."""
         eager = self._run([self._request(c.text, compiled=False) for c in candidates])
         rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME]
         compiled = self._run([self._request(candidates[i].text, compiled=True) for i in rest])
@@ -51,19 +51,19 @@ class Rerun:
         return [verdicts.get(i, False) for i in range(len(candidates))]
 
     def failure(self, text: str, backend: str | None = None) -> tuple[Signature | None, Outcome]:
-        """How a script fails when compiled, under another backend than inductor if one is named."""
+        """The signature (None: no failure) and outcome of a compiled run, under ``backend`` if one is given."""
         (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
         return script_signature(outcome), outcome
 
     def switched(
         self, scripts: Sequence[tuple[str, dict[str, Any] | None]], backend: str | None = None
     ) -> list[tuple[Signature | None, Outcome]]:
-        """How scripts fail with parts of the compiler switched off (``inside/compiler/subsystems.py``), or for None as they are."""
+        """Signatures and outcomes of compiled runs with switches (``inside/compiler/subsystems.py``), or none."""
         requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
-        """The texts of expressions of torch; without those that this version does not know."""
+        """The values of expressions of torch, as text; without those that this version does not have."""
         request = {"setup": "import torch", "expressions": list(expressions)}
         (outcome,) = self._executor.judge([request], timeout=LEAST_TIMEOUT, op="settings")
         return outcome.values
@@ -74,7 +74,7 @@ class Rerun:
         return outcome.ending is Ending.SAME
 
     def observed(self, text: str) -> Outcome:
-        """What eager does inside the functions that the script compiles: ``ops``, ``calls``, ``unusual`` inputs."""
+        """An eager run that observes the compiled functions: ``ops``, ``calls`` and ``unusual`` inputs."""
         (outcome,) = self._run([self._request(text, compiled=False, observe=True)])
         return outcome
 
@@ -83,7 +83,7 @@ class Rerun:
         if signature is None or self.target is None:
             return False
         is_same_sort = not signature.kind.is_numeric or self.target.what == signature.what
-        if _is_raised_by_script(outcome.exception):  # a repro knows the failure again by what the script itself says
+        if _is_raised_by_script(outcome.exception):  # the repro identifies the failure by the script's own message
             is_same_sort = is_same_sort and self.target.message == signature.message
         if (self.target.matches(signature) and is_same_sort) or is_inside(outcome, self.target):
             return True
@@ -110,10 +110,10 @@ class Rerun:
 
 
 def script_signature(outcome: Outcome) -> Signature | None:
-    """How a compiled run failed; None where it did not, or Dynamo was given no frame: then the compiler has done nothing.
+    """The signature of a compiled run; None if it did not fail, or if Dynamo was given no frame and so did nothing.
 
-    A check of the script itself that holds in eager is a wrong output; ``what`` says which sort.
-    ``assert_close`` tells a dtype, shape or layout that differs from values that do.
+    A failing check of the script's own, which holds in eager, is a wrong output, and ``what`` names the sort of check.
+    If ``assert_close`` complains of a dtype, shape or layout, it is wrong metadata.
     """
     if is_noise(outcome) or not outcome.attempted:
         return None
@@ -132,9 +132,9 @@ def _is_raised_by_script(error: ExceptionInfo | None) -> bool:
 
 
 def _own_check(error: ExceptionInfo) -> str:
-    """``assert_close`` or ``assert`` where the script says that something is wrong; empty where torch or generated code does."""
+    """``assert_close`` or ``assert`` if a check of the script's own raised; empty if torch or generated code did."""
     if not error.type == error.root_type == "AssertionError" or not error.frames:
         return ""
     if error.frames[-1][0].startswith("torch/testing/"):
         return "assert_close"
-    return "" if error.is_of_torch else "assert"  # of generated code they are about strides and sizes
+    return "" if error.is_of_torch else "assert"  # assertions in generated code concern strides and sizes

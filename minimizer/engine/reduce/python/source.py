@@ -1,7 +1,7 @@
 """A script as a candidate: its syntax tree, whose nodes keep their numbers through edits.
 
-Edits are written as functions from a node to what stands in its place, so that several of them can be applied to whatever
-program is the best by then: a node that is gone is no longer edited.
+An edit is a function from a node to its replacement. Edits refer to nodes by number, so that they can be applied to any
+later best script: a node that is gone is not edited.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 Replacement = ast.AST | Sequence[ast.AST] | None
-"""What stands in a node's place: another node, several (in a list of nodes only), or nothing."""
+"""The replacement of a node: another node, several (only in a list of nodes), or None for nothing."""
 
 BODIES = ("body", "orelse", "finalbody")
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A script. ``size`` counts its statements, as reports count nodes."""
+    """A script as a syntax tree; ``size``: the number of its statements."""
 
     tree: ast.Module
 
@@ -49,7 +49,7 @@ class Source:
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
 
     def level(self, depth: int) -> list[ast.stmt]:
-        """The statements inside of ``depth`` others."""
+        """The statements nested in ``depth`` others."""
         statements = list(self.tree.body)
         for _ in range(depth):
             statements = [inner for outer in statements for inner in _inner(outer)]
@@ -57,7 +57,7 @@ class Source:
 
     @cached_property
     def key(self) -> tuple[int, ...]:
-        """Smaller is better: fewer statements, less in them, shorter text."""
+        """The order of scripts, smaller is better: fewer statements, fewer nodes, smaller numbers, shorter text."""
         return (
             self.size,
             sum(1 for _ in ast.walk(self.tree)),
@@ -66,11 +66,11 @@ class Source:
         )
 
     def fingerprint(self) -> str:
-        """Content hash."""
+        """A hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def nodes(self) -> Iterator[ast.AST]:
-        """Every node, a parent before its children, in the order of the text."""
+        """Every node, parents before children, in the order of the text."""
         pending: list[ast.AST] = [self.tree]
         while pending:
             node = pending.pop()
@@ -78,7 +78,7 @@ class Source:
             pending += reversed(list(ast.iter_child_nodes(node)))
 
     def edited(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> Source | None:
-        """The script with an edit applied to each of these nodes; None where nothing of it is a program any more."""
+        """The script with an edit applied to each of these nodes; None if it is not valid then, or unchanged."""
         tree = copy.deepcopy(self.tree)
         Editor(edits).visit(tree)
         source = Source(_numbered(tree))
@@ -89,12 +89,12 @@ class Source:
         return source if source.text != self.text else None
 
     def without(self, numbers: Sequence[int]) -> Source | None:
-        """Without these nodes: statements, or items of a list such as arguments, elements, decorators, names imported."""
+        """The script without these nodes: statements, or items of a list such as arguments or imported names."""
         return self.edited(dict.fromkeys(numbers, lambda node: None))
 
 
 def _numbered(tree: ast.Module) -> ast.Module:
-    """Give nodes that an edit has made or copied numbers of their own; the others keep theirs."""
+    """Number the nodes that an edit has made or copied; the others keep their numbers."""
     taken: set[int] = set()
     new: list[ast.AST] = []
     for node in ast.walk(tree):
@@ -119,7 +119,7 @@ def number_of(node: ast.AST) -> int:
 
 
 class Editor(ast.NodeTransformer):
-    """Applies edits from the outside in: what an edit returns is not looked at again."""
+    """Applies edits from the outside in; the result of an edit is not edited again."""
 
     def __init__(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> None:
         self._edits = edits
@@ -144,7 +144,7 @@ class Editor(ast.NodeTransformer):
         return node
 
     def _entries(self, node: ast.Dict) -> ast.Dict:
-        """A key goes with its value."""
+        """Edit the entries of a dict; a key is removed with its value."""
         pairs = [
             (key and self.visit(key), self.visit(value)) for key, value in zip(node.keys, node.values, strict=True)
         ]
@@ -154,7 +154,7 @@ class Editor(ast.NodeTransformer):
 
 
 def _magnitude(node: ast.AST) -> int:
-    """How large a number is to a reader: its digits, and a little for being larger than another one of as many."""
+    """The weight of a number in `Source.key`: its size; 0 for 0, 1 and nodes that are no numbers."""
     value = node.value if isinstance(node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0

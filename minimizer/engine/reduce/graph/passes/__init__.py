@@ -1,7 +1,8 @@
 """The passes: plain functions over a `Problem`, each of which makes its best program smaller in one way.
 
-What all of them promise: they propose well-formed programs only, they ask the problem rather than the oracle, a pass that
-made no progress makes none when it is run again at once, and no pass relies on the best program staying the same under it.
+Invariants of all passes: they propose well-formed programs only, they ask the problem rather than the oracle, a pass
+that made no progress makes none if it is run again at once, and no pass relies on the best program to stay the same
+meanwhile.
 """
 
 from minimizer.engine.reduce.graph.passes.arguments import arguments, operands, values
@@ -18,9 +19,9 @@ from minimizer.engine.reduce.graph.passes.state import operators, state
 from minimizer.engine.reduce.graph.passes.sweep import sweep
 
 NODES = (numbers, window, operators, outputs, bypass, drop)
-"""What takes whole nodes out, cheapest question first."""
+"""Passes that remove whole nodes, cheapest first."""
 
 SIMPLER = (bodies, lists, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
-"""What makes the few nodes that are left easier to read."""
+"""Passes that make the few remaining nodes easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

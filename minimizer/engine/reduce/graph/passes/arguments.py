@@ -1,4 +1,4 @@
-"""Simpler arguments of calls, simpler values and dtypes of inputs."""
+"""Passes for simpler arguments of calls, and simpler values and dtypes of inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def arguments(problem: ProgramProblem) -> None:
-    """Drop keyword arguments of calls, and write long numbers short.
+    """Drop keyword arguments of calls, and replace long floats by 0.5.
 
     Invariant: when nothing changes, no single keyword argument of a call could go.
     """
@@ -23,7 +23,7 @@ def arguments(problem: ProgramProblem) -> None:
 
 
 def operands(problem: ProgramProblem) -> None:
-    """Leave out optional operands of calls (the weight of a ``layer_norm``), and let a constant stand for the second.
+    """Drop optional operands of calls (the weight of a ``layer_norm``), and replace a second operand by 1.
 
     Invariant: when nothing changes, no single last argument of a call could go.
     """
@@ -33,7 +33,7 @@ def operands(problem: ProgramProblem) -> None:
 
 
 def values(problem: ProgramProblem) -> None:
-    """Prefer values that are easier to read: ones, then zeros, a range or minus two, before random ones; float32 before other floats.
+    """Replace values by simpler ones: ones, then zeros, a range or -2, before random; float32 before other floats.
 
     Invariant: when nothing changes, no single generated input could be all ones, nor float32.
     """
@@ -44,19 +44,19 @@ def values(problem: ProgramProblem) -> None:
 
 
 def without_keywords(program: Program, keywords: Sequence[tuple[str, str]]) -> Program:
-    """Without these (node, keyword) arguments."""
+    """The program without these (node, keyword) arguments."""
     gone = set(keywords)
     nodes = [replace(n, kwargs=tuple(kw for kw in n.kwargs if (n.name, kw[0]) not in gone)) for n in program.nodes]
     return replace(program, nodes=tuple(nodes)).without_dead_code(cut.is_pure)
 
 
 def fewer_operands(program: Program, name: str) -> Iterator[Program]:
-    """The program with one operand less in this call: the last one gone, an inner one None, or the second one 1."""
+    """The program with one operand less in this call: the last one dropped, an inner one None, or the second one 1."""
     node = next((n for n in program.nodes if n.name == name), None)
     if node is None:
         return
     args = node.args
-    # Operators have all the operands that they need.
+    # Python's operators have no optional operands.
     shorter = [args[:-1]] if len(args) > 1 and not node.target.startswith("operator.") else []
     shorter += [(*args[:i], None, *args[i + 1 :]) for i in range(2, len(args) - 1) if isinstance(args[i], Ref)]
     shorter += [(args[0], 1)] if len(args) == 2 and isinstance(args[1], Ref) else []
@@ -66,7 +66,7 @@ def fewer_operands(program: Program, name: str) -> Iterator[Program]:
 
 
 def as_float32(program: Program, names: Sequence[str]) -> Program | None:
-    """With these generated inputs in float32; None if no other float is among them."""
+    """The program with these generated inputs in float32; None if none of them is of another float dtype."""
     inputs: list[Input] = []
     for item in program.inputs:
         made_by = generator_of(item) if item.name in names else None
@@ -82,7 +82,7 @@ def as_float32(program: Program, names: Sequence[str]) -> Program | None:
 
 
 def rounded(program: Program, names: Sequence[str]) -> Program:
-    """With the floats among these nodes' arguments replaced by 0.5."""
+    """The program with long floats among these nodes' arguments replaced by 0.5."""
     return replace(program, nodes=tuple(_rounded(n) if n.name in names else n for n in program.nodes))
 
 

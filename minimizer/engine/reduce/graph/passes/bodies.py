@@ -1,4 +1,4 @@
-"""Higher-order operators opened: a branch of ``cond`` in place of the call, one round in place of the loop."""
+"""The pass that inlines bodies of higher-order operators: a branch for ``cond``, one round for a loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ GETITEM = "operator.getitem"
 
 
 def bodies(problem: ProgramProblem) -> None:
-    """Put what a body computes in the place of the operator that it was given to.
+    """Inline a body in place of its higher-order operator.
 
-    Invariant: when nothing changes, no body could be opened.
+    Invariant: when nothing changes, no body could be inlined.
     """
     while problem.first(opened(problem.best), "open bodies"):
         pass
 
 
 def opened(program: Program) -> Iterator[Program | None]:
-    """The program with one body in place of the operator that it was given to, in every way there is."""
+    """The program with one body inlined in place of its operator, for each body and call."""
     functions = {body.name: body for body in program.called}
     for node in program.nodes:
         prefix = _prefix(program, node)
@@ -35,7 +35,7 @@ def opened(program: Program) -> Iterator[Program | None]:
 
 
 def _prefix(program: Program, node: Node) -> str:
-    """What the names of all that comes from opening a node begin with, and no other name does."""
+    """A prefix, unused by other names, for the names that come from inlining into a node."""
     prefix = f"{node.name}_"
     while any(name.startswith(prefix) for name in program.metas):
         prefix += "_"
@@ -44,7 +44,7 @@ def _prefix(program: Program, node: Node) -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call that an operator makes, as Dynamo hands it what it needs; ``before`` and ``inputs`` make operands."""
+    """One call of a body that an operator makes; ``before`` and ``inputs``: nodes and inputs that make its operands."""
 
     function: Arg
     operands: Sequence[Arg]
@@ -53,7 +53,7 @@ class _Call:
 
 
 def _calls(node: Node, prefix: str) -> Iterator[_Call]:
-    """The branches; of a loop the first round, which takes the first row of what is scanned or mapped."""
+    """The calls of both branches; for a loop those of its first round, on the first row of scanned or mapped values."""
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "cond", (_, yes, no, [*operands]):
             yield _Call(yes, operands)
@@ -70,7 +70,7 @@ def _calls(node: Node, prefix: str) -> Iterator[_Call]:
 
 
 def _scored(program: Program, node: Node, prefix: str) -> Iterator[_Call]:
-    """The functions of flex_attention, for a row of scores: each key's of the first query, in the first head."""
+    """Calls of flex_attention's functions on one row of scores: all keys of the first query, in the first head."""
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "flex_attention", (Ref(query), Ref(key), _, score_mod, [*_, mask_mod], *_):
             known = program.metas
@@ -99,7 +99,7 @@ def _generator(name: str, meta: TensorMeta) -> Generator:
 
 
 def _unbound(program: Program, function: Arg) -> tuple[Arg, list[Arg]]:
-    """A function and what was bound to it."""
+    """A function and the values bound to it by ``functools.partial``."""
     if not isinstance(function, Ref):
         return function, []
     node = next((node for node in program.nodes if node.name == function.name and node.target == BOUND), None)
@@ -111,9 +111,9 @@ def _first_rows(prefix: str, values: Sequence[Arg]) -> list[Node]:
 
 
 def _spliced(program: Program, node: Node, body: Body, call: _Call, prefix: str) -> Program | None:
-    """The program with the nodes of a body in the place of a node; None if it is not called like that.
+    """The program with the nodes of a body in place of a node; None if the operands do not match its parameters.
 
-    What its values were is not known, so that no later cut can start from one: no node keeps its meta.
+    The values inside are unknown, so no later cut can use one as golden input: all nodes lose their metadata.
     """
     if len(body.parameters) != len(call.operands):
         return None
@@ -143,7 +143,7 @@ def _spliced(program: Program, node: Node, body: Body, call: _Call, prefix: str)
 
 
 def _item_of(node: Node, results: Mapping[str, Arg]) -> Arg | None:
-    """What a node takes out of a result that is known item by item."""
+    """The item that a ``getitem`` node takes from a result that is known item by item; None for other nodes."""
     match node.target, node.args:
         case "operator.getitem", (Ref(name), int(index)) if name in results:
             result = results[name]

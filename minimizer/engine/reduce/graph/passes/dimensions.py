@@ -1,6 +1,6 @@
-"""Fewer dimensions: a leading one dropped everywhere, alone or together with one node.
+"""The pass for fewer dimensions: drops the leading one everywhere, alone or together with one node.
 
-Pattern matchers know some patterns in one rank only, so the failure can need the rank and a node to go at once: an attention
+Pattern matchers know some patterns in one rank only, so that the rank and a node may have to go at once: an attention
 with a scale in four dimensions, one without it in three.
 """
 
@@ -16,7 +16,7 @@ from minimizer.engine.reduce.graph.passes.shapes import without_leading
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 8
-"""Together with each node in turn only where they are few: it costs a trial a node."""
+"""Most nodes of a program for which each is tried together with the dimension: that costs a trial for each node."""
 DIM_KEYWORDS = {"dim", "dims", "dim0", "dim1", "axis", "start_dim", "end_dim"}
 DIM_POSITIONS = {
     "transpose": (1, 2), "swapaxes": (1, 2), "movedim": (1, 2), "flatten": (1, 2), "diagonal": (2, 3),
@@ -28,7 +28,7 @@ DIM_POSITIONS = {
     ),
     **dict.fromkeys(("split", "chunk", "topk", "tensor_split", "repeat_interleave"), (2,)),
 }  # fmt: skip
-"""Where a call takes dimensions, counted from its first argument."""
+"""Positions of the arguments that are dimensions, by function; the first argument has position 0."""
 TAKES_SHAPE = {"view", "reshape", "expand", "repeat", "broadcast_to", "full", "zeros", "ones", "rand", "randn", "empty"}
 
 
@@ -54,7 +54,7 @@ def _fewer(program: Program) -> Iterator[Program | None]:
 
 
 def without_dimension(program: Program) -> Program | None:
-    """Without the leading dimension of the inputs of highest rank, and of the arguments that speak of dimensions."""
+    """The program without the leading dimension of the inputs of highest rank, with dimension arguments adapted."""
     flat = without_leading(program)
     if flat is None or flat.inputs == program.inputs:
         return None
@@ -62,7 +62,7 @@ def without_dimension(program: Program) -> Program | None:
 
 
 def _with_bmm(program: Program) -> Program | None:
-    """Every matmul as the ``bmm`` it is in three dimensions: a graph tells them apart, and so do pattern matchers."""
+    """The program with ``bmm`` for every three-dimensional matmul: pattern matchers tell them apart."""
     ranks = {len(item.meta.shape) for item in program.inputs if item.meta}
     if ranks != {3} or not any(_is_matmul(node) for node in program.nodes):
         return None
@@ -87,7 +87,7 @@ def _shifted(node: Node) -> Node:
 
 
 def _permuted(args: tuple[Arg, ...]) -> tuple[Arg, ...]:
-    """A permutation without dimension 0, given as one tuple or as several numbers; unchanged if 0 does not stay in front."""
+    """The arguments of a permutation (a tuple or numbers) without dimension 0; unchanged if 0 is not the first."""
     subject, *order = args
     as_one = len(order) == 1 and isinstance(order[0], tuple | list)
     dims = list(order[0]) if as_one else order
@@ -98,7 +98,7 @@ def _permuted(args: tuple[Arg, ...]) -> tuple[Arg, ...]:
 
 
 def _shorter(args: tuple[Arg, ...]) -> tuple[Arg, ...]:
-    """Without the first size of a shape, given as one tuple or as several numbers."""
+    """The arguments without the first size of a shape, given as a tuple or as numbers."""
     for index, arg in enumerate(args):
         if isinstance(arg, tuple | list) and len(arg) > 1:
             return (*args[:index], type(arg)(arg[1:]), *args[index + 1 :])
@@ -108,7 +108,7 @@ def _shorter(args: tuple[Arg, ...]) -> tuple[Arg, ...]:
 
 
 def _less(arg: Arg) -> Arg:
-    """One dimension further to the front; counted from the back it stays."""
+    """The dimension less one; a negative one, counted from the back, stays."""
     if isinstance(arg, tuple | list):
         return type(arg)(_less(item) for item in arg)
     return arg - 1 if isinstance(arg, int) and not isinstance(arg, bool) and arg > 0 else arg

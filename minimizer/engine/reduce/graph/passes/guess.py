@@ -1,4 +1,4 @@
-"""The jump: most faults of one operator show on the simplest input there is, so that is asked first."""
+"""The pass that guesses the simplest inputs first, on which most faults of a single operator show."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from minimizer.engine.reduce.graph.generators import generators
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 2
-"""Larger programs seldom survive a change of every shape at once."""
+"""Most nodes of a program that is tried: larger ones seldom survive a change of every shape at once."""
 
 
 def guess(problem: ProgramProblem) -> None:
-    """Give every tensor one element, all of them one; beside it, or else after it, random values of the shapes they have.
+    """Replace golden inputs by ``torch.ones(1)``; in parallel, or else after it, by random values of their shapes.
 
-    Where the jump holds it stands for the ten steps that `generated`, `dimensions`, `shapes` and `values` take to the same
-    end; where it does not it costs one trial, which with two jobs runs beside one that is asked in any case.
+    If the first guess holds, it saves the ten steps that `generated`, `dimensions`, `shapes` and `values` take to the
+    same end. If not, it costs one trial, which with two jobs runs in parallel to the second, needed in any case.
     """
     program = problem.best
     if program.size <= FEW_NODES and any(i.golden is not None for i in program.inputs):
@@ -24,7 +24,7 @@ def guess(problem: ProgramProblem) -> None:
 
 
 def _simplest(program: Program, name: str, shape: tuple[int, ...] | None) -> Program:
-    """The program with all golden inputs made by the generator of this name, or the first there is, in this shape."""
+    """The program with all golden inputs made by the generator ``name``, or the first one, in this shape if given."""
 
     def make(item: Input) -> Input:
         if item.golden is None or item.meta is None or not generators(item.meta):

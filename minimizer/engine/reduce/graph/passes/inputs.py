@@ -1,6 +1,6 @@
-"""Fewer and simpler inputs: constants inlined, data replaced by an expression that makes some.
+"""Passes for fewer and simpler inputs: scalars become constants, golden values become expressions.
 
-Two inputs are never merged into one: where an operator writes to one of them, that would be another program.
+Two inputs are never merged into one: if an operator mutates one of them, that would be another program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def inputs(problem: ProgramProblem) -> None:
-    """Write scalars into the function.
+    """Inline scalar inputs as constants.
 
     Invariant: when nothing changes, no single scalar could be inlined.
     """
@@ -34,9 +34,11 @@ def inputs(problem: ProgramProblem) -> None:
 
 
 def generated(problem: ProgramProblem) -> None:
-    """Replace golden values by code: random, ranges, ones, and a small literal before a data file.
+    """Replace golden values by code: a generator (random, ranges, ones), or else a small literal.
 
-    Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at first.
+    Inputs of one family of dtypes are tried all at once, then as few as possible stay golden. Strides are kept at first,
+    then made contiguous where possible.
+
     Invariant: when nothing changes, no single golden input could be made by any generator or literal.
     """
     for family in _families(problem.best):
@@ -54,14 +56,14 @@ def generated(problem: ProgramProblem) -> None:
 
 
 def inlined(program: Program, names: Sequence[str]) -> Program | None:
-    """Write these scalar inputs as constants into the function."""
+    """The program with these scalar inputs as constants; None if none of them is a scalar."""
     scalars = {i.name: _scalar(i) for i in program.inputs if i.name in names and i.name not in program.outputs}
     values = {name: value for name, value in scalars.items() if value is not None}
     return cut.substitute(program, values) if values else None
 
 
 def made(generator: Generator, program: Program, names: Sequence[str]) -> Program:
-    """With these golden inputs made by a generator."""
+    """The program with these golden inputs made by a generator."""
 
     def make(item: Input) -> Input:
         if item.name not in names or item.meta is None:
@@ -72,7 +74,7 @@ def made(generator: Generator, program: Program, names: Sequence[str]) -> Progra
 
 
 def made_contiguous(program: Program, names: Sequence[str]) -> Program | None:
-    """With these generated inputs contiguous."""
+    """The program with these generated inputs contiguous; None if none is generated."""
     changed = False
     inputs: list[Input] = []
     for item in program.inputs:
@@ -95,7 +97,7 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
 
 
 def _literal(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
-    """The program with this golden input written out, if its value is small; first with all of it NaN, or infinite, if a part is."""
+    """The program with a small golden input as a literal; before that, all NaN or infinite if a part of it is."""
     code = problem.literal(item.golden) if item.golden is not None else None
     if code is None or item.meta is None:
         return

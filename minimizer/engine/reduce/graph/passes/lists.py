@@ -1,4 +1,4 @@
-"""Shorter lists of tensors among the arguments of calls: ``cat([a, b, c])``, ``_foreach_add_([a, b], [c, d])``."""
+"""The pass for shorter lists of tensors in arguments: ``cat([a, b, c])``, ``_foreach_add_([a, b], [c, d])``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minimizer.engine.reduce.graph import cut
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 Element = tuple[str, int]
-"""A place in the lists of a call: its name, and the index. Lists of equal length go together, as those of foreach operators do."""
+"""(node, index) of an element in a call's lists. Lists of equal length shrink together, as foreach operators need."""
 
 
 def lists(problem: ProgramProblem) -> None:
-    """Leave out elements of list arguments.
+    """Drop elements of list arguments.
 
     Invariant: when nothing changes, no single element of a list of tensors could go.
     """
@@ -23,7 +23,7 @@ def lists(problem: ProgramProblem) -> None:
 
 
 def elements(program: Program) -> Iterator[Element]:
-    """Every element of a list of tensors that has others beside it."""
+    """Every element of a list of at least two tensors."""
     tensors = {item.name for item in program.inputs if item.meta is not None}
     tensors |= {node.name for node in program.nodes if node.number is None}
     for node in program.nodes:
@@ -32,9 +32,9 @@ def elements(program: Program) -> Iterator[Element]:
 
 
 def without_elements(program: Program, gone: Sequence[Element]) -> Program | None:
-    """Without these elements, what only they needed, and what was returned only since they were changed in place.
+    """The program without these elements, nodes only they needed, and inputs returned only because they were mutated.
 
-    None if a list would be empty, or if a part of the result is still used that goes with its element.
+    None if a list would become empty, or if the part of the result that belongs to an element is still used.
     """
     indices: dict[str, set[int]] = {}
     for name, index in gone:
@@ -68,7 +68,7 @@ def without_elements(program: Program, gone: Sequence[Element]) -> Program | Non
 
 
 def _length(node: Node, tensors: set[str]) -> int:
-    """Of its first list of tensors; 0 if it has none."""
+    """The length of a node's first list of tensors; 0 if it has none."""
     lists = [value for value in _values(node) if isinstance(value, list | tuple) and value]
     ours = [value for value in lists if all(isinstance(leaf, Ref) and leaf.name in tensors for leaf in value)]
     return len(ours[0]) if ours else 0
@@ -88,7 +88,7 @@ def _values(node: Node) -> list[Arg]:
 
 
 def _part(node: Node) -> Element | None:
-    """The value that a node takes an item of, and its index."""
+    """The (value, index) of a ``getitem`` node with an integer index; None for other nodes."""
     if node.target != "operator.getitem" or len(node.args) != 2:
         return None
     whole, index = node.args

@@ -1,4 +1,4 @@
-"""Fewer nodes: the window first, since a culprit is usually a short run of neighbours, then single ones."""
+"""Passes for fewer nodes: the window first, since a culprit is usually a short run of neighbours, then single nodes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def window(problem: ProgramProblem) -> None:
-    """Close in on the run of nodes that fails on golden inputs: the shortest prefix that fails, then its shortest suffix.
+    """Find the run of nodes that fails on golden inputs: the shortest failing prefix, then its shortest failing suffix.
 
     Takes about log(n) trials for the prefix, and 2·log(k) for the suffix where the culprit spans k nodes.
-    Invariant: the best program stays a contiguous run of the nodes it had. Of several culprits the one that is complete first
-    is left, and no later pass can leave it for another, in whatever order it tries: what fails needs the run's last node.
+
+    Invariant: the best program stays a contiguous run of the nodes it had. Of several culprits, the one that is complete
+    first remains. No later pass can slip from it to another, in whatever order it tries: every failure left needs the
+    last node of the run.
     """
     whole = problem.best
     names = [node.name for node in whole.nodes]
@@ -32,25 +34,25 @@ def window(problem: ProgramProblem) -> None:
 
 
 def drop(problem: ProgramProblem) -> None:
-    """Drop nodes anywhere; what the rest used of them becomes golden input.
+    """Drop nodes anywhere; values of theirs that other nodes use become golden inputs.
 
     Invariant: when nothing changes, no single node could be dropped.
     """
     names = [node.name for node in problem.best.nodes]
     problem.shrink(names, cut.drop, "drop nodes", whole=False)
-    # What opens a transform and what closes it can only go together.
+    # The nodes that open a transform and those that close it can only go together.
     around = [node.name for node in problem.best.nodes if node.target.startswith(TAKEN_APART)]
     if len(around) > 1:
         problem.judge([cut.drop(problem.best, around)], "drop nodes")
 
 
 def bypass(problem: ProgramProblem) -> None:
-    """Lead values past runs of nodes that their dataflow does not need: two cooperating nodes far apart.
+    """Bypass runs of nodes between two that fail together though far apart: their values come from an ancestor alike.
 
-    Invariant: when nothing changes, no single node could be bypassed, whichever of its like inputs stands for it.
+    Invariant: when nothing changes, no single node could be bypassed, whichever of its similar inputs replaces it.
     """
     names = [node.name for node in problem.best.nodes]
-    # After trimming, the two ends are what is needed most surely: all that lies between goes in one trial, if it can.
+    # After `window` the two ends are needed most certainly: try to bypass everything between them in one trial.
     if len(names) > 3 and problem.judge([cut.bypass(problem.best, names[1:-1])], "bypass")[0]:
         names = [node.name for node in problem.best.nodes]
     problem.shrink(names, cut.bypass, "bypass", whole=False)

@@ -1,4 +1,4 @@
-"""Numbers for symbols: sizes and what is computed from them become constants where the failure does not need them symbolic."""
+"""The pass that makes symbolic sizes, and numbers computed from them, constants where the failure survives that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def numbers(problem: ProgramProblem) -> None:
-    """Make the program static at once if it fails so, else as few numbers symbolic as possible.
+    """Make the program static if it still fails, else as few numbers symbolic as possible.
 
     Invariant: when nothing changes, no single symbolic number could be a constant.
     """
@@ -20,7 +20,7 @@ def numbers(problem: ProgramProblem) -> None:
 
 
 def static(program: Program) -> Program | None:
-    """The program with constants for all symbolic numbers, compiled for the sizes it is called with; None if it is that."""
+    """The program with constants for all symbolic numbers, compiled for static sizes; None if it is so already."""
     kwargs = tuple((key, value) for key, value in program.compile_kwargs if key != "dynamic")
     plain = cut.constants(program, [node.name for node in program.nodes]) or program
     plain = replace(plain, compile_kwargs=kwargs, marked=False)

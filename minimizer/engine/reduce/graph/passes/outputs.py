@@ -1,4 +1,4 @@
-"""Fewer outputs."""
+"""The pass for fewer outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEW = 4
 
 
 def outputs(problem: ProgramProblem) -> None:
-    """Return as few values as possible, and compute nothing that only the others needed.
+    """Drop outputs, and the nodes that only they needed.
 
     Invariant: when nothing changes, no single output could be dropped.
     """
@@ -23,5 +23,5 @@ def outputs(problem: ProgramProblem) -> None:
 
 
 def without(program: Program, names: Sequence[str]) -> Program | None:
-    """The program without these outputs; None if nothing would be left of it, not even a node that mutates."""
+    """The program without these outputs; None if no node would be left."""
     return cut.select_outputs(program, [name for name in program.outputs if name not in names])

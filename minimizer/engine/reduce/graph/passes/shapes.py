@@ -1,7 +1,7 @@
-"""Smaller shapes: every size as small as it can be, in the inputs and in the arguments that speak of it.
+"""The pass for smaller shapes: shrinks every size, in inputs and in arguments that repeat it.
 
-Only inputs whose code a generator wrote can change. After a change nothing is known of the shapes of inner values, so their
-metas are cleared, and no later pass can turn one into an input.
+Only inputs made by a generator can change. After a change the shapes of intermediate values are unknown, so their
+metadata is cleared, and no later pass can turn one into an input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def shapes(problem: ProgramProblem) -> None:
 
 
 def smaller_sizes(program: Program) -> list[Program]:
-    """Each distinct size one less everywhere, and each dimension of each input one less by itself."""
+    """The programs with one distinct size one less everywhere, and with one dimension of one input one less."""
     candidates = [_exact(program, size, size - 1) for size in _sizes(program)]
     for item in program.inputs:
         for dim, size in enumerate(item.meta.shape if item.meta else ()):
@@ -50,7 +50,7 @@ def smaller_sizes(program: Program) -> list[Program]:
 
 
 def resized(program: Program, resize: Resize, *, arguments: bool = True) -> Program | None:
-    """The program with sizes changed in generated inputs and in arguments of nodes that take sizes; None if none is."""
+    """The program with sizes changed in generated inputs and in arguments that are sizes; None if no input changes."""
     inputs = tuple(
         _resized_input(i, tuple(map(resize, i.meta.shape)), program) if i.meta else i for i in program.inputs
     )
@@ -61,7 +61,7 @@ def resized(program: Program, resize: Resize, *, arguments: bool = True) -> Prog
 
 
 def without_leading(program: Program) -> Program | None:
-    """Without the leading dimension of those inputs that have the most dimensions."""
+    """The program without the leading dimension of the inputs of highest rank; None if that is below 2."""
     most = max((len(i.meta.shape) for i in program.inputs if i.meta), default=0)
     if most < 2:
         return None
@@ -73,7 +73,7 @@ def without_leading(program: Program) -> Program | None:
 
 
 def _shrink_size(problem: ProgramProblem, size: int) -> None:
-    """The smallest size that still fails: 1 and 2 first, then by bisection."""
+    """Shrink a size to the smallest that still fails: 1 or 2, else by bisection."""
 
     def variants(to: int) -> list[Program | None]:
         best = problem.best
@@ -108,7 +108,7 @@ def _only(size: int, to: int) -> Resize:
 
 
 def _multiples(size: int, to: int) -> Resize:
-    """Multiples too: an argument such as 32 * 64 of a flattening ``view`` follows its factors."""
+    """A change of a size and its multiples: 32 * 64 in a flattening ``view`` follows its factors."""
     return lambda have: have // size * to if have > 0 and have % size == 0 else have
 
 
@@ -136,7 +136,7 @@ def _with_dim(program: Program, name: str, dim: int, size: int) -> Program | Non
 
 
 def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Input:
-    """The input in another shape, by the same generator and in the same order of strides."""
+    """The input in another shape, from the same generator and with the same order of strides."""
     made_by = generator_of(item)
     if item.meta is None or made_by is None or shape == item.meta.shape:
         return item
@@ -148,7 +148,7 @@ def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Inp
 
 
 def _dense(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense tensor whose dimensions lie in memory in the same order."""
+    """Strides of a dense tensor with the same order of dimensions in memory as ``like``."""
     stride, step = [0] * len(shape), 1
     for dim in sorted(range(len(shape)), key=lambda d: (like[d], -d)):
         stride[dim] = step

@@ -1,4 +1,4 @@
-"""Less state: setup lines, arguments of ``torch.compile``, dynamic marks, gradients."""
+"""Passes for less state: setup lines, arguments of ``torch.compile``, dynamic marks, gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Part = TypeVar("Part")
 def state(problem: ProgramProblem) -> None:
     """Drop setup lines, arguments of ``torch.compile`` and dynamic marks, and turn gradients off.
 
-    Invariant: when nothing changes, no single line, argument, mark or ``requires_grad`` could go, nor gradients as a whole.
+    Invariant: when nothing changes, no single line, argument, mark or ``requires_grad`` could go, nor gradients as a
+    whole.
     """
     problem.shrink(problem.best.setup, without_setup, "setup")
     problem.shrink(problem.best.compile_kwargs, without_compile_kwargs, "compile arguments")
@@ -31,7 +32,7 @@ def state(problem: ProgramProblem) -> None:
 
 
 def operators(problem: ProgramProblem) -> None:
-    """Leave out the registrations of custom operators that no node calls, with what only these need: all of them in one trial."""
+    """Drop the registrations of uncalled custom operators, and the setup that only these need, all in one trial."""
     program = problem.best
     called = own_operators(node.target for node in program.every_node)
     texts = [text for _, text in program.compile_kwargs] + [item.code or "" for item in program.inputs]
@@ -42,12 +43,12 @@ def operators(problem: ProgramProblem) -> None:
 
 
 def without_setup(program: Program, lines: Sequence[str]) -> Program:
-    """Without one occurrence of each of these lines."""
+    """The program without one occurrence of each of these lines."""
     return replace(program, setup=_minus(program.setup, lines))
 
 
 def without_compile_kwargs(program: Program, arguments: Sequence[tuple[str, str]]) -> Program:
-    """Without these arguments of ``torch.compile``."""
+    """The program without these arguments of ``torch.compile``."""
     return replace(program, compile_kwargs=_minus(program.compile_kwargs, arguments))
 
 
@@ -57,7 +58,7 @@ def marks(program: Program) -> list[tuple[str, int]]:
 
 
 def without_marks(program: Program, gone: Sequence[tuple[str, int]]) -> Program:
-    """With these dimensions not marked dynamic."""
+    """The program with these dimensions not marked dynamic."""
 
     def unmarked(item: Input) -> Input:
         if item.meta is None:
@@ -69,13 +70,13 @@ def without_marks(program: Program, gone: Sequence[tuple[str, int]]) -> Program:
 
 
 def without_grad(program: Program) -> Program:
-    """Run under ``torch.no_grad()``, with inputs that want no gradient."""
+    """The program under ``torch.no_grad()``, with inputs that do not require gradients."""
     plain = without_requires_grad(program, [i.name for i in program.inputs])
     return replace(plain, grad=False)
 
 
 def without_requires_grad(program: Program, names: Sequence[str]) -> Program:
-    """With these inputs not wanting a gradient."""
+    """The program with these inputs not requiring gradients."""
 
     def plain(item: Input) -> Input:
         if item.name not in names or item.meta is None or not item.meta.requires_grad:

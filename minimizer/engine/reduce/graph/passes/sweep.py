@@ -1,4 +1,4 @@
-"""The last sweep: the proof that the result is 1-minimal."""
+"""The final sweep, which proves that the result is 1-minimal."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def sweep(problem: ProgramProblem) -> bool:
-    """Try to take out every single thing; whether any could go. What is known to be needed costs nothing here."""
+    """Try to remove every single thing; True if one could go. Known candidates are cache hits and cost no trial."""
     return problem.first(singles(problem.best), "sweep")
 
 
 def singles(program: Program) -> Iterator[Program | None]:
-    """The program without each single node, output, input, line, argument, gradient, and with each size one less."""
+    """The programs without one node, output, input, line, argument or gradient, or with one size one less."""
     for node in program.nodes:
         yield cut.drop(program, [node.name])
         yield cut.bypass(program, [node.name])
