@@ -175,7 +175,7 @@ def _named(gpus: list[Gpu], name: str) -> Gpu:
         fitting = [gpu for gpu in gpus if gpu.index == int(name)]
         if any(gpu.instance for gpu in fitting):
             instances = ", ".join(gpu.uuid for gpu in fitting)
-            raise NoGpus(f"GPU {name} is divided: name an instance of it in CUDA_VISIBLE_DEVICES: {instances}.")
+            raise NoGpus(f"GPU {name} is partitioned: name an instance of it in CUDA_VISIBLE_DEVICES: {instances}.")
     else:
         fitting = [gpu for gpu in gpus if name.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(name)]
     if len(fitting) != 1:

@@ -66,7 +66,7 @@ def _ask_interpreter(python: Path) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         why = "no answer within 60 s"
     except (ValueError, TypeError):
-        why = "its answer is not that of one"
+        why = "its output is not that of a Python interpreter"
     raise MissingTool(f"{python} is not a Python interpreter that runs: {why}. Name another one.")
 
 

@@ -46,7 +46,7 @@ def matching(patterns: Sequence[str], folder: Path) -> dict[str, Path]:
         hits = [path for path in found_here if _is_inside(path, root) and _may_be_sent(path, root)]
         paths = [inner for hit in hits for inner in (_walk(hit) if hit.is_dir() else [hit])]
         if not paths:
-            raise InvalidScript(f"--files {pattern}: no file below {root} is called so")
+            raise InvalidScript(f"--files {pattern}: no file below {root} matches")
         found |= _bounded(((path.relative_to(root).as_posix(), path) for path in paths), f"--files {pattern}")
     return _bounded(found.items(), "--files")
 

@@ -48,14 +48,16 @@ class QueueFull(StoreError):
     """The queue has reached its limit of waiting jobs."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit:,} jobs are waiting and no more may: try again later")
+        super().__init__(f"{limit:,} jobs are waiting, which is the limit: try again later")
 
 
 class QuotaExceeded(StoreError):
     """The submitter has reached the limit of open jobs."""
 
     def __init__(self, name: str, limit: int) -> None:
-        super().__init__(f"{limit:,} jobs of {name!r} are waiting or running and no more may: wait until one has ended")
+        super().__init__(
+            f"{limit:,} jobs of {name!r} are waiting or running, which is the limit: wait until one has ended"
+        )
 
 
 class UnknownProject(UserError):

@@ -196,7 +196,7 @@ class _Handler:
                 raise fault.error
             raise CompiledDiffers(f"{said}\nTo reduce it: {command}" if command else said)
         if is_new:
-            _say(f"{said}\nThis graph goes on without the compiler.")
+            _say(f"{said}\nThis graph continues in eager.")
         if folder and len(_process.children) < REDUCED:
             self._reduce(folder)
         elif folder:

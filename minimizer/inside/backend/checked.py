@@ -27,7 +27,9 @@ from ..values.capturing import is_capturing
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
-LAYOUT = "a graph's values are equal to eager's, and its memory layout differs ({}): that is no fault here"
+LAYOUT = (
+    "a graph's values are equal to eager's, and its memory layout differs ({}), which does not count as a fault here"
+)
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 

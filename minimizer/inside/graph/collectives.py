@@ -9,7 +9,7 @@ from torch import fx
 
 from ..values.bodies import nodes_of
 
-WHY_ONCE = "talks to other ranks, which do not run it a second time"
+WHY_ONCE = "communicates with other ranks, which do not rerun it"
 """Reason in the report for a graph that `communicates`."""
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "symm_mem")
 

@@ -222,7 +222,7 @@ class _Writer:
         elif node.op == "call_function" and callable(node.target):
             target = dotted_name(node.target)
             if isinstance(node.target, torch._ops.HigherOrderOperator) and target not in HIGHER_ORDER:
-                raise Opaque(f"{node.target} is not to be called by hand")
+                raise Opaque(f"{node.target} cannot be called directly")
         else:
             raise Opaque(f"{node.op} {node.target}")
         if target is None:

@@ -117,7 +117,7 @@ class _Double(TorchDispatchMode):
         if not isinstance(func, torch._ops.OpOverload):
             return bodies.call(self, func, *tree_map(_double, (args, kwargs)))
         if any(map(_is_narrow, written_operands(func, args, kwargs))):
-            raise InvalidInFp64("changes a tensor in place that is no input")
+            raise InvalidInFp64("changes a tensor in place that is not an input")
         args, kwargs = tree_map(_double, (args, kwargs))
         if operator_name(func) in ("_softmax", "_log_softmax"):
             args = (*args[:2], False)  # half_to_float, which only half precision allows

@@ -209,7 +209,7 @@ class _Bench:
         if Mark.RANDOM in marks and not self._random_is_shared:
             return _excused(difference, "random stream", "random values come from another stream")
         if self._is_undefined(where):
-            note = f"{self._runs.why_undefined}: what comes of that is undefined, and differs"
+            note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
             return _excused(difference, "undefined", note)
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped:  # a rounded float reinterpreted as integer bits is a step too

@@ -128,7 +128,7 @@ class Survey:
             self._comparer.check_gradients(is_over=self._error is not None)
         if self._children.count:
             self._coverage.also(
-                f"processes that the script started, {self._children.count} of them: only its own is looked at"
+                f"child processes of the script ({self._children.count}): only its own process is observed"
             )
         told, coverage = self._told, self._coverage
         self._line.channel.send(
@@ -228,7 +228,7 @@ class Survey:
         if is_capturing():
             why_not = f"it {WHY_CAPTURED}"
         elif graph.index in self._request.passed_by:
-            why_not = "a failure of it was seen, and another is looked for"
+            why_not = "it has failed before, and this run looks for another failure"
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.needs(graph, number)
         if is_due and why_not:

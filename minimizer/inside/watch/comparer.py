@@ -31,9 +31,7 @@ from .line import Line
 from .lost import LostGpu
 from .survey_log import Told
 
-HOOKED = (
-    "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"
-)
+HOOKED = "passes hooks to compiled autograd, which has to run its backward: gradients are compared in the graphs of compiled autograd"
 
 
 class Comparer:
@@ -171,9 +169,9 @@ class Comparer:
         if graph.random and graph.recomputes:
             # A replayed backward would draw other random numbers than the first one.
             self._told.note(
-                f"graph {graph.index} computes random numbers once more in its backward: gradients are not compared"
+                f"graph {graph.index} recomputes random numbers in its backward: gradients are not compared"
             )
-            self._coverage.also(f"gradients of graph {graph.index}: its backward draws its random numbers anew")
+            self._coverage.also(f"gradients of graph {graph.index}: its backward recomputes random numbers")
             return
         if any(isinstance(value, BackwardState) for value in call.inputs):
             self._told.note(f"graph {graph.index} {HOOKED}")

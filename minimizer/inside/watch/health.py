@@ -22,8 +22,8 @@ TIMED_CALLS = 30
 """Most timed calls of each side of a graph. The sides alternate, so that both see the same machine load; the fastest call counts."""
 TIMED_SECONDS = 1.0
 """Seconds after which no further pair of timed calls of a graph begins."""
-CROWDED = "other processes wanted the cores in every turn"
-UNRUN = "no call of a compiled graph came back"
+CROWDED = "other processes used the cores during every measurement"
+UNRUN = "no call of a compiled graph returned"
 MOST = 50
 MOST_COMPILATIONS = 10_000
 """Compilations that Dynamo keeps metrics of; by default it keeps the last 64 only."""

@@ -22,11 +22,11 @@ from ..values.elements import PIECE, plain, short
 from ..values.snapshot import has_plain_storage
 
 _REASONS = {
-    "fp64": "float64 shows eager as far off",
-    "ulps": "no farther than eager's own roundings explain",
+    "fp64": "eager is as far from float64",
+    "ulps": "no larger than eager's own roundings explain",
     "discrete": "behind a jump: a fault only where a part of the graph is wrong on eager's inputs",
     "random stream": "random values come from another stream",
-    "undefined": "it comes of a value that is undefined",
+    "undefined": "it depends on an undefined result",
     "nondeterministic": "eager differs from eager as well",
 }
 """Why a difference beyond the tolerance is legal, by the referee's rule."""

@@ -154,7 +154,7 @@ def _tell_retest(session: Session, row: JobRow, report: dict[str, Any], now: dat
     elif report.get("failure"):
         note(session, group.number, BY_ITSELF, f"still fails in torch {torch}: job {row.id}", now)
     else:
-        note(session, group.number, BY_ITSELF, f"the retest in torch {torch} could not tell: job {row.id}", now)
+        note(session, group.number, BY_ITSELF, f"the retest in torch {torch} was inconclusive: job {row.id}", now)
 
 
 def _ratio(one: list[str], other: list[str]) -> float | None:

@@ -87,7 +87,7 @@ def parse_url(url: str) -> URL:
     # An @ in the host means an unescaped password, part of which would be shown in "host not found" errors.
     if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql") or "@" in (parsed.host or ""):
         raise InvalidOption(  # without the URL itself, which may contain a password
-            "MINIMIZER_DATABASE_URL is not the address of a database of ours: it looks like sqlite:////folder/file.db or "
+            "MINIMIZER_DATABASE_URL is not the URL of a supported database. Expected is sqlite:////folder/file.db or "
             "postgresql+psycopg://user:password@host/name (@ in a password is written as %40)"
         )
     return parsed
