@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from .stack import stack_of
 
 MAX_MESSAGE = 4000
+"""Characters of a message that are kept, to bound what goes over the pipe."""
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
 """Exceptions that Dynamo raises for its own control flow; not failures."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
+"""Modules whose exception types are raised by the compiler only."""
 OUT_OF_MEMORY = re.compile(
     r"(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )

@@ -14,6 +14,7 @@ import os
 import sys
 
 MOST_FILES, MOST_BYTES = 500, 8 << 20
+"""Files, and bytes of all together, that are parsed at most, to bound the time before the script runs."""
 PATHS = {"path", "modules", "meta_path", "path_hooks"}
 """Attributes of ``sys`` through which a script can change how modules are found."""
 

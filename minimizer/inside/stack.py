@@ -13,7 +13,9 @@ from typing import Any
 from .places import is_ours, place_of, sources, without_folders
 
 MOST_FRAMES = 400
+"""Callers of the first frame that are shown at most."""
 MOST_TEXT = 50_000
+"""Characters of the stack's text; a longer one is cut in the middle."""
 MOST_LINES = 24
 """Lines of a message that are shown; of longer ones the beginning and the end."""
 

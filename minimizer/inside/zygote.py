@@ -64,6 +64,7 @@ LOG_BYTES = 64 << 10
 PIPE_BYTES = 1 << 20
 """Bytes that one read takes: the most that a Linux pipe holds by default."""
 STACK_BYTES = 256 << 10
+"""Bytes of stacks that one report holds."""
 POLL_SECONDS = 0.5
 """Interval at which children are polled if the kernel has no process descriptors (pidfd)."""
 

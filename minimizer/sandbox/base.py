@@ -26,6 +26,7 @@ from minimizer.sandbox.devices import Devices
 T = TypeVar("T")
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
+"""Interval at which `Sandbox.finish` calls ``watch``."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit statuses after SIGKILL: of a command started directly, and of a sandbox whose command was killed."""
 LOOK_COST = 19

@@ -22,6 +22,7 @@ OWNER = "MINIMIZER_OWNER"
 FREE_SECONDS = 30.0
 """Longest wait until the memory of killed processes is free."""
 APART_SECONDS = 0.5
+"""Interval between two calls of nvidia-smi while waiting."""
 QUERY = "--query-compute-apps=pid,gpu_uuid,used_memory,process_name"
 
 

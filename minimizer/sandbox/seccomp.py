@@ -14,7 +14,7 @@ import struct
 from minimizer.sandbox.syscall_numbers import Architecture
 
 DENIED = {
-    # Kernel memory that many exploits went through; io_uring also does what this filter refuses as a call of its own.
+    # Kernel interfaces that many exploits have used; io_uring could also make calls that this filter refuses.
     "io_uring_setup": errno.ENOSYS, "io_uring_enter": errno.ENOSYS, "io_uring_register": errno.ENOSYS,
     "userfaultfd": errno.EPERM, "bpf": errno.EPERM, "perf_event_open": errno.EPERM, "fanotify_init": errno.EPERM,
     "modify_ldt": errno.EPERM, "memfd_secret": errno.ENOSYS,

@@ -126,7 +126,7 @@ def main(order_fd: int) -> int:
     signal.signal(signal.SIGTERM, end)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != order["parent"]:  # it died before we asked to be told
+    if os.getppid() != order["parent"]:  # it died before the death signal was set
         return 128 + signal.SIGTERM
     child = os.fork()
     if child == 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from minimizer.sandbox.gpus import Gpu
 
 SECONDS = 120
+"""Timeout of the test, which imports torch and starts CUDA."""
 _ASK = """
 import importlib.util, json
 import torch

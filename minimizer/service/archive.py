@@ -18,14 +18,19 @@ from pathlib import Path, PurePosixPath
 from minimizer.errors import InvalidScript
 
 MAX_FILES = 1000
+"""Most files of an archive."""
 MAX_BYTES = 64 << 20
 """Most unpacked bytes of all files of an archive together."""
 _MAX_NAME = 200
+"""Characters of the longest accepted path in an archive."""
 _MAX_PART_BYTES = 255
 """Longest file or folder name that file systems accept."""
 _MAX_DEPTH = 12
+"""Most parts of a path in an archive."""
 _CHUNK = 1 << 16
+"""Bytes that are unpacked at a time, between two checks of the total."""
 _REGULAR = (0, stat.S_IFREG)
+"""Accepted file types of an entry: unspecified, or a regular file."""
 # Exceptions that the standard library raises for nonsensical offsets, sizes and flags.
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError, ValueError)
 

@@ -27,7 +27,9 @@ from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job,
 from minimizer.vocabulary import Kind, Status
 
 MAX_GROUPS = 100
+"""Default number of groups in one answer."""
 MAX_MEMBERS = 200
+"""Jobs, or history lines, of a group in one answer."""
 _HAS_FAILED = JobRow.kind.is_not(None)
 """Condition for jobs shown in a group: a retried job keeps its membership, but is hidden until it has failed again."""
 

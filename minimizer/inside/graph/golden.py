@@ -17,6 +17,7 @@ from ..failures import LOST, device_error
 from ..values import snapshot
 
 LITERAL_ELEMENTS = 64
+"""Elements of the largest tensor for which `literal` writes source text."""
 
 
 class GoldenGraph:

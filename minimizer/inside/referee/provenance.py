@@ -51,6 +51,7 @@ from ..values.rounding import (
 from .jumps import Jumps
 
 _FILL, _SMALL_FILL = 12345, 77
+"""Fills for uninitialised memory: unlikely values, the second one for dtypes of one byte."""
 
 
 class Mark(enum.Flag):

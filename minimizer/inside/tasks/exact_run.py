@@ -31,7 +31,9 @@ from .script_run import use_backend, what_ends
 MOST_SENT = 32 << 20
 """Most characters of the looks of one run, which are sent as one line of JSON."""
 MOST_LOOKS = 5000
+"""Most looks that one run reports."""
 MOST_DELAYS = 1000
+"""Most calls whose duration is reported, for later runs to delay theirs by."""
 MOST_GRAPHS, MOST_CALLS = 10_000, 1000
 """Most graphs, and most calls of each, for which the number of the outermost call is reported."""
 LONGEST_DELAY = 5.0

@@ -13,6 +13,7 @@ from ..wire import Channel, Message
 from .requests import SettingsRequest
 
 MAX_TEXT = 200
+"""Characters of a value's ``repr`` that are reported."""
 
 
 def settings(message: Message, channel: Channel) -> None:

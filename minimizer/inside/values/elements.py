@@ -22,6 +22,7 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0)
+"""No tolerance: elements must be equal."""
 
 
 def default_tolerance(*dtypes: torch.dtype) -> Tolerance:

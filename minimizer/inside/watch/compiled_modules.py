@@ -8,6 +8,7 @@ from ..graph.graphs import module_of
 from .coverage import Coverage
 
 MOST_MODULES = 5000
+"""Paths that are reported at most, to bound the message."""
 
 
 def compiled_modules(coverage: Coverage) -> list[str]:

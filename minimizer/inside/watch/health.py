@@ -25,6 +25,7 @@ TIMED_SECONDS = 1.0
 CROWDED = "other processes used the cores during every measurement"
 UNRUN = "no call of a compiled graph returned"
 MOST = 50
+"""Distinct lines of each list that are reported."""
 MOST_COMPILATIONS = 10_000
 """Compilations that Dynamo keeps metrics of; by default it keeps the last 64 only."""
 

@@ -20,6 +20,7 @@ from torch.nn import Module
 from ..graph.graphs import WRAPPED, WRAPPERS
 
 MOST_INSTANCES = 100_000
+"""Instances that are told apart, to bound memory; all further ones share one number."""
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _WRAPPERS = (_OURS, os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep)
 

@@ -20,6 +20,7 @@ from .instances import Instances
 MOST_CALLS = 200_000
 """Calls whose key is kept, over all graphs, to bound memory; later calls are counted, but cannot be planned."""
 _ALIGNED = 64
+"""Bytes; the alignment that vectorised kernels depend on."""
 
 
 class Keys:

@@ -13,6 +13,7 @@ from ..graph.origins import name_of
 
 UNKNOWN = "Python state that traced code reads or changes: this torch does not say which"
 MOST_NAMES = 4
+"""Names that one sentence of the report lists."""
 _BOOKKEEPING = re.compile(
     r"^L\['k?w?args'\]$|_(parameters|modules|buffers)\b|_hooks\b|__import_|__mro__|__class__|__closure__"
 )

@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 WIDEST = {"rtol": 0.0, "atol": sys.float_info.max}
+"""A tolerance that accepts any finite difference."""
 
 
 def watch() -> list[dict[str, float]]:

@@ -28,6 +28,7 @@ TOKEN_PREFIX = "mnz_"
 # Interval of updates of a token's last use: enough to see that it is in use, without a write for every request.
 _USED_EVERY = timedelta(minutes=1)
 _SESSION = timedelta(days=14)
+"""Lifetime of a browser session."""
 
 
 class Access:

@@ -32,6 +32,7 @@ Found = TypeVar("Found", bound=Part)
 log = logging.getLogger(__name__)
 
 MAX_PAGE = 200
+"""Most jobs of one page."""
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
 

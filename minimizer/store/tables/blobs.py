@@ -16,6 +16,7 @@ from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import ArtifactRow, BlobRow, JobRow
 
 _PIECE = 1 << 16
+"""Bytes of one piece of a streamed blob."""
 # One condition for each column, so that the database can use each column's index instead of scanning all rows.
 _UNUSED = [
     ~exists().where(column == BlobRow.sha256) for column in (JobRow.script_sha, JobRow.archive_sha, ArtifactRow.sha256)

@@ -11,9 +11,13 @@ import math
 from typing import Any
 
 MAX_TEXT = 8 << 10
+"""Characters of a stored string."""
 MAX_ITEMS = 500
+"""Items of a stored list or dict."""
 MAX_DEPTH = 12
+"""Levels of nesting in stored JSON."""
 MAX_JSON_BYTES = 64 << 10
+"""Bytes of the JSON of one event's data."""
 
 
 def text(value: str, limit: int = MAX_TEXT) -> str:

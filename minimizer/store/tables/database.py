@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from minimizer.errors import InvalidOption
 
 _BUSY_SECONDS = 30
+"""Longest wait for SQLite's write lock."""
 _PATIENCE = {"connect_timeout": 10, "keepalives_idle": 15, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
 """libpq's timeouts (seconds; the last in milliseconds), so that a silent PostgreSQL raises an error and does not block a thread."""
 

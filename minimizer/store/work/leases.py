@@ -254,7 +254,7 @@ def _requeue(session: Session, row: JobRow, now: datetime) -> list[str]:
     row.status = Status.QUEUED
     row.worker = row.lease_until = None
     row.rung_at = now
-    # A worker that was told to stop has said that the job ends, and it does not; nor is it at any step now.
+    # Reset the step, and the summary, which may be that of a worker that reported the job's end when it was stopped.
     row.summary, row.step, row.progress = "", None, {}
     touch(row, now)
     return artifacts.restate(session, row, now)

@@ -28,9 +28,13 @@ from minimizer.vocabulary import Kind
 log = logging.getLogger(__name__)
 
 MAX_ARTIFACT_BYTES = 256 << 20
+"""Bytes of the largest accepted artifact."""
 MAX_EVENTS = 20_000
+"""Events that are stored of one job."""
 MAX_SEQ = 2**31 - 1
+"""The largest integer that PostgreSQL's INTEGER takes."""
 MAX_REPORT_ITEMS = 10_000
+"""Items of each list or dict in a stored report."""
 
 _KINDS = frozenset(str(kind) for kind in Kind)
 

@@ -17,9 +17,11 @@ from minimizer.store.tables.models import DeliveryRow, WebhookRow
 from minimizer.store.views import Message
 
 MAX_ATTEMPTS = 8
+"""Attempts after which a message is given up."""
 _FIRST_PAUSE = 10
 """Seconds to the second attempt; each later one takes three times as long, the last comes after three hours."""
 _KEPT = timedelta(days=30)
+"""Age at which messages are deleted."""
 
 
 class WebhookRetries:

@@ -15,6 +15,7 @@ from minimizer.store.views import NO_GPU, Hardware, Waiting, WorkerRow
 from minimizer.vocabulary import Status
 
 _FORGET_AFTER = timedelta(days=1)
+"""Silence after which a worker's row is deleted."""
 SILENCE = timedelta(minutes=1)
 """A worker not seen for longer counts as gone, although its row is kept for a day."""
 
