@@ -35,7 +35,7 @@ class Phase(Said):
 
 @dataclass
 class Part(Said):
-    """The first use of a compiler part. ``acted``: whether it changed the result; None when a pass begins."""
+    """The first use of a compiler part, or the begin or end of a pass. ``acted``: whether it made a difference; None at the begin."""
 
     type: ClassVar[str] = "part"
     name: str

@@ -34,7 +34,7 @@ class Submitter:
 
     @property
     def user(self) -> str:
-        """The user without the token's name: a user's tokens share one quota."""
+        """The user's name without the token's id: all tokens of a user share one quota."""
         return self.name.partition("/")[0]
 
 

@@ -26,7 +26,7 @@ from .reach import locals_of, user_frames
 from .tensors import TensorWords
 
 LIGHT_UNITS = 4096
-"""Calls and backwards of which at least the result is recorded; later ones only get full looks."""
+"""Calls and backwards of which at least the result is recorded; later ones are recorded by full looks only."""
 MOST_LOOKS = 400
 """Full looks in one run, to bound its time."""
 

@@ -93,7 +93,7 @@ _NOT_LINEAR = frozenset(
         "_log_softmax_backward_data",
     ]
 )
-"""Sums that are not linear in their terms: a term may be moved by one rounding only, since the function of it multiplies the error."""
+"""Reductions that are not linear in their terms: a term may be moved by one rounding only, since the function of it multiplies the error."""
 _LINEAR = frozenset(
     [
         "sum",
