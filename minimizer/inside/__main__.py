@@ -1,7 +1,7 @@
 """Entry of the sandboxed child: ``python minimizer/inside/__main__.py IN_FD OUT_FD``.
 
-Loads this folder as the package ``minimizer_inside``, so that nothing of ours has to be installed in the user's Python and
-none of our module names can shadow anything there.
+Loads this folder as the package ``minimizer_inside``, so that minimizer need not be installed in the user's Python and
+none of our module names can shadow the user's.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What an exception says, in a form that can be compared between runs and sent over the pipe."""
+"""Exceptions as data that can be compared between runs and sent over the pipe."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from .stack import stack_of
 
 MAX_MESSAGE = 4000
+"""Characters of a message that are kept, to bound what goes over the pipe."""
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
-"""Exceptions that Dynamo throws to steer itself; no failures."""
+"""Exceptions that Dynamo raises for its own control flow; not failures."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
+"""Modules whose exception types are raised by the compiler only."""
 OUT_OF_MEMORY = re.compile(
     r"(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )
-"""What PyTorch, Triton and CUDA's libraries say of a GPU that is full. Triton's ``OutOfResources`` is another matter: a kernel's own."""
+"""Out-of-memory messages of PyTorch, Triton and CUDA's libraries. Triton's ``OutOfResources`` is not one: it is a limit of one kernel."""
 LOST = "context_lost"
 CONTEXT_LOST = re.compile(
     r"illegal memory access was encountered|device-side assert|misaligned address|unspecified launch failure"
@@ -36,22 +38,22 @@ class ExceptionInfo:
     root_type: str
     root_message: str
     frames: list[list[str]]
-    """The last ones as [file below site-packages, function, line text], innermost last."""
+    """The last frames as [file below site-packages, function, line text], innermost last."""
     device: str
-    """See `device_error`."""
+    """The result of `device_error`."""
     stack: str = ""
-    """All frames that led to it, as Python writes tracebacks."""
+    """All frames that led to the exception, formatted like a Python traceback."""
     source: list[object] | None = None
-    """File, number and text of the innermost line of the user's own code that led to it."""
+    """Innermost line of the user's own code on the stack, as [file, line number, text]."""
     library: list[object] | None = None
-    """The innermost line of a library that this one calls, where it is one."""
+    """Innermost line of a third-party library called from ``source``, in the same form; None if there is none."""
 
 
 def describe(error: BaseException) -> ExceptionInfo:
-    """The type, message and raising frames of an exception and of the one at its root, and the whole stack behind them.
+    """Type, message and raising frames of an exception and of its root cause, and the whole stack.
 
-    Compilers wrap what went wrong several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
-    the root is what an engineer looks for.
+    Compilers wrap an error several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
+    engineers look for the root cause.
     """
     root = innermost(error)
     return ExceptionInfo(
@@ -66,7 +68,7 @@ def describe(error: BaseException) -> ExceptionInfo:
 
 
 def device_error(error: BaseException) -> str:
-    """What an exception says of the GPU: ``out_of_memory``, `LOST` (the process can use it no more), or nothing."""
+    """The GPU's state by an exception: ``out_of_memory``, `LOST` (the process can no longer use CUDA), or empty for neither."""
     said = f"{error}\n{innermost(error)}"
     if CONTEXT_LOST.search(said):
         return LOST
@@ -77,7 +79,8 @@ def device_error(error: BaseException) -> str:
 def innermost(error: BaseException) -> BaseException:
     """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised.
 
-    A script that ends itself says less than what it was handling when it did, and that a C++ compiler ended with status 1 says less than the exception that quotes it.
+    For a SystemExit the exception that was being handled counts as well, since it says more. A ``CalledProcessError`` is not followed:
+    the exception that wraps it quotes the C++ compiler's errors.
     """
     seen = {id(error)}
     while True:
@@ -93,7 +96,7 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def _text(error: BaseException) -> str:
-    """What an exception says; of a C++ compiler's output the errors alone, since pages of warnings come before them."""
+    """The message of an exception; for C++ compile errors only the error lines, which pages of warnings precede."""
     text = str(error)
     if "C++ compile error" in text:
         errors = [line.strip() for line in text.splitlines() if re.search(r"\berror: |out of memory", line)]
@@ -107,7 +110,7 @@ def _name(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> list[list[str]]:
-    """The last frames as [file below site-packages, function, line text], innermost last; no line numbers, they drift."""
+    """The last frames as [file below site-packages, function, line text], innermost last; no line numbers, which drift between versions."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     return [[_short(frame.filename), frame.name, (frame.line or "")[:200]] for frame in frames]
 
@@ -118,9 +121,9 @@ def _short(path: str) -> str:
 
 
 def raised_while_compiling(error: BaseException) -> bool:
-    """Whether an exception came out of Dynamo or a backend while it compiled, rather than out of compiled code that ran.
+    """Whether an exception was raised while Dynamo or a backend compiled, and not by running compiled code.
 
-    Dynamo cuts its own frames out of tracebacks (``ShortenTraceback``), so the exceptions' types count as well as the frames.
+    Dynamo removes its own frames from tracebacks (``ShortenTraceback``), so exception types are checked as well as frames.
     """
     seen: set[int] = set()
     current: BaseException | None = error

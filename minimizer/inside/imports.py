@@ -1,7 +1,7 @@
-"""What a script imports and this interpreter does not have, said before the script is run.
+"""Finds a script's missing imports before the script is run.
 
-Run as a program of its own: ``python imports.py SCRIPT [DISTRIBUTION...]`` prints a JSON object. Nothing of the script runs: its text is
-read, and that of the modules beside it which it imports.
+A separate program: ``python imports.py SCRIPT [DISTRIBUTION...]`` prints a JSON object. The script is not executed; its text is
+parsed, and that of the modules in its folder that it imports.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import os
 import sys
 
 MOST_FILES, MOST_BYTES = 500, 8 << 20
+"""Files, and bytes of all together, that are parsed at most, to bound the time before the script runs."""
 PATHS = {"path", "modules", "meta_path", "path_hooks"}
-"""Attributes of ``sys`` by which a script makes other modules to be found than those that are there when it begins."""
+"""Attributes of ``sys`` through which a script can change how modules are found."""
 
 
 def scan(script: str) -> list[tuple[str, str, int, bool]]:
-    """The modules that a script imports and that cannot be found: name, file, line, and whether it certainly needs them as they are.
+    """The modules that a script imports and that cannot be found: name, importing file, line, and whether the import certainly fails.
 
-    That is so of what a file imports on its way through, in no function and under no condition, before it has done anything else, where
-    the script has no hand in how modules are found.
+    An import certainly fails if it runs unconditionally at module level, before any statement that may change which modules can be
+    found, and no file changes the import system.
     """
     folder = os.path.dirname(os.path.abspath(script))
     missing: dict[str, tuple[str, int, bool]] = {}
@@ -64,7 +65,8 @@ def versions(names: list[str]) -> dict[str, str | None]:
 
 
 def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int, bool]]:
-    """Dotted names of modules, those of relative imports from the script's folder on; the line; whether nothing was done before."""
+    """Imported modules: dotted name (relative imports resolved from the script's folder), line, and whether no acting statement
+    (`_acts`) precedes it."""
     found: list[tuple[str, int, bool]] = []
     is_first = True
     for node in tree.body:
@@ -76,7 +78,7 @@ def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int, 
                 package = os.path.relpath(file, folder).split(os.sep)[: -node.level]
                 base = ".".join([*package, *([base] if base else [])])
             if base:
-                # What is imported from a package may be a module of it.
+                # A name imported from a package may be a submodule.
                 names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
                 found += [(name, node.lineno, is_first) for name in names]
         else:
@@ -85,14 +87,14 @@ def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int, 
 
 
 def _acts(node: ast.stmt) -> bool:
-    """Whether a statement may make a module to be found, or write one: it calls something for its effect."""
+    """Whether a statement may make a module available, since it makes a call for its side effect."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return False
     return any(isinstance(one, ast.Expr) and not isinstance(one.value, ast.Constant) for one in ast.walk(node))
 
 
 def _files_of(name: str, folder: str) -> list[str]:
-    """The files that importing a module beside the script runs; empty if it lies elsewhere."""
+    """The files that run when a module in the script's folder is imported; empty if it is not there."""
     parts = name.split(".")
     files = []
     for depth in range(1, len(parts) + 1):
@@ -102,7 +104,7 @@ def _files_of(name: str, folder: str) -> list[str]:
 
 
 def _is_beside(top: str, folder: str) -> bool:
-    """Whether the script's folder has a module of this name, in whatever form."""
+    """Whether the script's folder has a module of this name in any form: source, package or extension."""
     try:
         return any(entry.split(".")[0] == top for entry in os.listdir(folder))
     except OSError:
@@ -112,7 +114,7 @@ def _is_beside(top: str, folder: str) -> bool:
 def _is_found(top: str) -> bool:
     try:
         return importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError, AttributeError):  # odd, but there
+    except (ImportError, ValueError, AttributeError):  # the module exists, but its spec is malformed
         return True
 
 
@@ -130,5 +132,5 @@ def _changes_paths(tree: ast.Module) -> bool:
 
 if __name__ == "__main__":
     own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]  # what lies there is not the script's
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != own]  # the script cannot import our modules
     print(json.dumps({"missing": scan(sys.argv[1]), "versions": versions(sys.argv[2:])}))  # noqa: T201 - read by the parent

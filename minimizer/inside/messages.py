@@ -1,7 +1,7 @@
-"""What a run of a script says over the pipe, and what the zygote says; the torch-free side has a model of each, by the same name.
+"""Messages of script runs and of the zygote, as they go over the pipe.
 
-Those are in ``engine/child/protocol.py``, and a test holds the two against each other. What a trial answers is in ``outcome.py``, on
-either side.
+The torch-free side has a model of the same name for each in ``engine/child/protocol.py``, and a test compares the two. The answer of
+a trial is in ``outcome.py`` on both sides.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from .wire import Message, Said
 
 @dataclass
 class Phase(Said):
-    """What the process does next, so that a crash or a hang can be attributed."""
+    """The phase that begins now, so that a crash or a hang can be attributed."""
 
     type: ClassVar[str] = "phase"
     doing: str = ""
     """``compile``, ``run`` (compiled code), ``backward`` (its gradients), ``compare`` (our own work) or ``script``."""
     phase: str = ""
-    """Of a trial: the part of it that comes next."""
+    """The phase of a trial that begins now; empty in a survey."""
     graph: int | None = None
     call: int | None = None
     eager_seconds: float | None = None
     trusted: bool = False
     """Whether every graph was called often enough for a script that compiles nothing new to be stopped."""
     attempted: bool = True
-    """Whether Dynamo has tried a frame, so that what ends the process before that is not laid at its door."""
+    """Whether Dynamo has tried a frame; a process that dies before that is not the compiler's fault."""
     checked: Checked | None = None
-    """What was compared until now; its counts alone."""
+    """Coverage so far; only its counts are set."""
 
 
 @dataclass
 class Part(Said):
-    """A part of the compiler was used; ``acted`` says whether it made a difference, and is None of a pass that begins."""
+    """The first use of a compiler part, or the begin or end of a pass. ``acted``: whether it made a difference; None at the begin."""
 
     type: ClassVar[str] = "part"
     name: str
@@ -44,7 +44,7 @@ class Part(Said):
 
 @dataclass
 class Largest:
-    """The largest difference in any value that was compared, where it is, and why it is legal."""
+    """The largest difference between compared values: its module and operator, its size, and why it is legal."""
 
     module: str = ""
     op: str = ""
@@ -55,7 +55,7 @@ class Largest:
 
 @dataclass
 class Checked:
-    """How much of what ran was compared."""
+    """Coverage: how many of the frames, graphs and calls of a run were compared."""
 
     frames: int
     graphs: int
@@ -72,10 +72,10 @@ class Checked:
 
 @dataclass
 class Health:
-    """What Dynamo noted of a run, and how long a call takes, in seconds.
+    """Dynamo's metrics of a run, and call times in seconds.
 
-    Seconds of a call are summed over the graphs that were timed on both sides, those of compiling over all compilations: None where
-    some are forgotten, or nothing was compiled.
+    Call times are summed over the graphs that were timed on both sides. ``compile_seconds`` is summed over all compilations, and None
+    if Dynamo has dropped some of its metrics or nothing was compiled.
     """
 
     graph_breaks: list[str]
@@ -83,17 +83,17 @@ class Health:
     recompiles: list[str]
     frames: list[str]
     failed: list[str]
-    """Frames in which Dynamo met an error of its own, and the error."""
+    """Frames in which Dynamo raised an internal error, with the error."""
     compile_seconds: float | None
     untimed: str
-    """Why no call was timed."""
+    """Why no call was timed; empty if one was."""
     eager_seconds: float | None
     compiled_seconds: float | None
 
 
 @dataclass
 class Failure:
-    """How a call fails; where, and what was seen until then, is added by whoever holds it."""
+    """How a call fails. `Holder` fills in the place (``graph``, ``call``, ``instance``) and the coverage and health so far."""
 
     phase: str
     """``compile``, ``run`` or ``backward``."""
@@ -106,23 +106,23 @@ class Failure:
     health: Health | None = None
     checked: Checked | None = None
     instance: str = ""
-    """The path of the module instance that the call is one of; empty where it is not known, or the root itself."""
+    """Path of the module instance that was called; empty if it is not known, or is the root itself."""
 
 
 @dataclass
 class Seen:
-    """A call whose difference did not stop the survey: a suspect, or one of memory layout alone."""
+    """A call whose difference did not stop the survey: a suspect, or a difference in memory layout only."""
 
     graph: int
     call: int
     verdict: Any
     phase: str = "run"
-    """``backward`` where its gradients differ."""
+    """``backward`` if its gradients differ."""
 
 
 @dataclass
 class Missing:
-    """A call that returned when compiled, while its graph raised in eager."""
+    """A call that returned when compiled, and raised in eager."""
 
     graph: int
     call: int
@@ -131,7 +131,7 @@ class Missing:
 
 @dataclass
 class Uncompared:
-    """A graph of which no call could be compared in a run, and the reason."""
+    """A graph of which no call could be compared, and the reason."""
 
     graph: int
     why: str
@@ -139,7 +139,8 @@ class Uncompared:
 
 @dataclass
 class GraphCalls:
-    """The calls of one graph, in their order: the key of each, and the numbers of those watched, compared, compared in a backward."""
+    """The calls of one graph: the key of each, in order, and the numbers of the calls that should be compared (``watched``), that were,
+    and whose gradients were."""
 
     keys: list[int]
     watched: list[int]
@@ -149,7 +150,7 @@ class GraphCalls:
 
 @dataclass
 class InstanceCalls:
-    """The calls of a module instance: of which graphs, all calling the same; how many were compared, and failed by kind."""
+    """Call counts of a module instance over graphs of one form: calls compared, backwards compared, and failing calls by kind."""
 
     name: str
     graphs: list[int]
@@ -160,7 +161,7 @@ class InstanceCalls:
 
 @dataclass
 class Lost:
-    """The call of a graph in which CUDA failed so that its process could use the GPU no more; None as call: as it was compiled."""
+    """The call in which the process lost its CUDA context; ``call`` is None if that happened while the graph was compiled."""
 
     graph: int
     call: int | None
@@ -169,7 +170,7 @@ class Lost:
 
 @dataclass
 class Finished(Said):
-    """The survey came to the end of the script, or to an exception that it raised, or was stopped since it had seen enough."""
+    """The survey ended without holding a call: the script ended, raised, or was stopped after enough was seen."""
 
     type: ClassVar[str] = "finished"
     stopped: bool
@@ -197,7 +198,7 @@ class Finished(Said):
 
 @dataclass
 class Held(Said):
-    """The survey stopped at a call and holds it; there is no program where its graph or inputs cannot be written down."""
+    """The survey holds a call. ``program`` is None if the graph or its inputs cannot be written as source text."""
 
     type: ClassVar[str] = "held"
     failure: Failure
@@ -206,7 +207,7 @@ class Held(Said):
 
 @dataclass
 class Ready(Said):
-    """The zygote's first words: what this Python has."""
+    """The zygote's first message: versions and hardware that this Python sees, and whether there may be an NVIDIA GPU."""
 
     type: ClassVar[str] = "ready"
     environment: dict[str, str]
@@ -215,7 +216,7 @@ class Ready(Said):
 
 @dataclass
 class Broken(Said):
-    """In the place of `Ready`: why torch, or our own code, cannot be imported."""
+    """The zygote's first message if torch or our own code cannot be imported: the reason."""
 
     type: ClassVar[str] = "broken"
     message: str
@@ -223,7 +224,7 @@ class Broken(Said):
 
 @dataclass
 class Stacks(Said):
-    """A sample of the stacks of all threads of a child, asked for while it runs."""
+    """The stacks of all threads of a running child, sampled on request."""
 
     type: ClassVar[str] = "stacks"
     text: str
@@ -231,7 +232,7 @@ class Stacks(Said):
 
 @dataclass
 class End:
-    """The zygote's word on how a task ended. ``stacks``: of all threads, where it died by a signal."""
+    """How a task's process ended, as seen by the zygote. ``stacks``: of all threads, if a signal killed it."""
 
     exit: int | None
     signal: int | None

@@ -1,4 +1,4 @@
-"""How one trial ended: the answer of a task that runs a program or a script once."""
+"""`Outcome`: the answer of a task that runs a program or a script once."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from .wire import Message, Said
 
 
 class Ending(enum.StrEnum):
-    """What a trial came to. The torch-free side has the same words, and some of its own for a process that died."""
+    """How a trial ended. The torch-free side has the same members, and more for a process that died."""
 
     SAME = "same"
-    """Compiled as eager; of a script: it ended well."""
+    """Compiled and eager agree; for a script: it ended without an error."""
     DIFFERENT = "different"
     COMPILE_ERROR = "compile_error"
     RUNTIME_ERROR = "runtime_error"
     MISSING_ERROR = "missing_error"
-    """Eager raises, and compiled code does not."""
+    """Eager raises and compiled code does not."""
     SETUP_ERROR = "setup_error"
-    """The program cannot be made, or not be judged."""
+    """The program cannot be built, or the referee cannot judge it."""
     EAGER_ERROR = "eager_error"
-    """Eager raises, and so does compiled code or it was not asked."""
+    """Eager raises, and compiled code raises too or was not run."""
     NONDETERMINISTIC = "nondeterministic"
     """Eager differs from eager."""
 
 
 @dataclass
 class Outcome(Said):
-    """The last message of a trial: an ending and what belongs to it."""
+    """The result of a trial: its ending and the data for it."""
 
     type: ClassVar[str] = "outcome"
     ending: Ending
@@ -43,27 +43,27 @@ class Outcome(Said):
     unusual: list[str] = field(default_factory=list)
     graph_breaks: list[str] = field(default_factory=list)
     attempted: bool = True
-    """Of a script: whether Dynamo was given a frame to compile."""
+    """For a script: whether Dynamo was given a frame to compile."""
     writes: list[int] = field(default_factory=list)
-    """The inputs that eager's function changes, by position."""
+    """Positions of the inputs that the eager function mutates."""
     differentiated: dict[str, str] = field(default_factory=dict)
-    """The outputs that a backward starts from, by place, with their dtypes."""
+    """Dtypes, by place, of the outputs that a backward starts from."""
     layer: int | None = None
-    """In a table of layers: which one; -1 for what the graph returns."""
+    """Index of the layer in a table of layers; -1 for the graph's own outputs."""
     part: str = ""
     figures: Message | None = None
     values: dict[str, str] = field(default_factory=dict)
-    """Answers by what was asked for."""
+    """Answers as text, by the expression or operator that was asked about."""
     exact: Message | None = None
-    """Of an exact run: what the script could see of itself."""
+    """The looks of an exact run."""
 
     @classmethod
     def of_error(cls, ending: Ending, error: BaseException) -> Outcome:
-        """An ending by an exception."""
+        """An outcome with this ending, caused by an exception."""
         return cls(ending, exception=describe(error))
 
     @classmethod
     def raised(cls, error: BaseException) -> Outcome:
-        """What compiled code raised, or its compiler."""
+        """The outcome for an exception of the compiler (``compile_error``) or of compiled code (``runtime_error``)."""
         is_compiling = raised_while_compiling(error)
         return cls.of_error(Ending.COMPILE_ERROR if is_compiling else Ending.RUNTIME_ERROR, error)

@@ -1,4 +1,4 @@
-"""Files as a reader is told of them: the user's own by their path in the project, libraries by their path in site-packages."""
+"""Source files by names for a reader: the user's own by their path in the project, libraries by their path in site-packages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from types import FrameType
 _OURS = os.path.dirname(__file__) + os.sep
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](.+)")
 _TORCH = re.compile(r".*[/\\](torch[/\\](?:_\w+|fx|nn|autograd|utils|distributed|export|optim)[/\\].+)")
-"""torch as its developers have it, from its sources."""
+"""A development install of torch, imported from its source checkout."""
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
-"""Code that never was a file, and files that inductor writes."""
+"""Code without a file, and files that inductor generates."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Place:
 
 
 def is_ours(path: str) -> bool:
-    """Whether a file belongs to what watches the script."""
+    """Whether a file is part of minimizer, or ``runpy``, which runs it."""
     return path.startswith(_OURS) or path == "<frozen runpy>"
 
 
 def place_of(path: str) -> Place:
-    """How a file is to be called: one below the script's folder by its path from there.
+    """The name of a file for a reader; below the script's folder, its path relative to that.
 
-    What is imported from elsewhere, such as an installed checkout, is the user's too, and is called by its path on ``sys.path``.
+    Modules imported from elsewhere, such as an installed checkout, are the user's too, and are named relative to their ``sys.path`` entry.
     """
     if library := _PACKAGES.fullmatch(path) or _TORCH.fullmatch(path):
         return Place(library[1], False)
@@ -52,7 +52,7 @@ def place_of(path: str) -> Place:
 
 
 def _project() -> str:
-    """The folder of the script that is being run; empty where none is."""
+    """The folder of the running script, with a trailing separator; empty if no script runs."""
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     folder = os.path.dirname(main) + os.sep
     return folder if os.path.isabs(main) and not main.startswith(_OURS) and folder != os.sep * 2 else ""
@@ -70,9 +70,9 @@ Line = tuple[str, int, str]
 
 
 def sources(frames: Iterable[Line]) -> dict[str, list[object]]:
-    """The line of the user's that frames (innermost last) lead to as ``source``, and the one of a library that it calls as ``library``.
+    """``source``: the innermost line of the user's in these frames (innermost last). ``library``: the innermost third-party line it calls.
 
-    torch and the standard library are what everybody's code is made of: no library in this sense.
+    torch and the standard library do not count as libraries, since all code calls them.
     """
     found: dict[str, list[object]] = {}
     for path, number, code in frames:
@@ -87,7 +87,7 @@ def sources(frames: Iterable[Line]) -> dict[str, list[object]]:
 
 
 def caller() -> list[object] | None:
-    """The innermost line of the user's own code that is being executed; None where there is none."""
+    """The innermost line of the user's own code on the current stack; None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -98,7 +98,7 @@ def caller() -> list[object] | None:
 
 
 def without_folders(text: str) -> str:
-    """A message without the folders of this machine that are known: those of packages, and of the project."""
+    """A message with the paths of known folders of this machine (packages, the project) removed."""
     text = re.sub(r"(?<![\w.])/[^\s\"':]*/(?:site|dist)-packages/", "", text)
     for folder in filter(None, (_project(), _STANDARD)):
         text = text.replace(folder, "")

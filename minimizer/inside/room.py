@@ -1,6 +1,6 @@
-"""The room of one run of a script: a working folder, a home and a folder for temporary files that no other run has written to.
+"""The room of one run of a script: a fresh working folder, home, and folder for temporary files.
 
-All of it happens inside the sandbox: what a script puts in the way of it can lead nowhere else.
+Rooms are made and removed inside the sandbox, so that links planted by a script cannot lead outside.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ REMOVE = 'chmod -R u+rwX -- "$@"; exec rm -rf --one-file-system -- "$@"'
 
 
 def make(rooms: str) -> str | None:
-    """Make a room, under a name that nobody could have taken before; None where a script is in the way."""
+    """Make a room under an unpredictable name; None if it cannot be made, for instance since a script replaced the folder."""
     try:
-        os.makedirs(rooms, exist_ok=True)  # a script may have tidied up
+        os.makedirs(rooms, exist_ok=True)  # an earlier script may have deleted it
         return tempfile.mkdtemp(prefix="run-", dir=rooms)
     except OSError:
         return None
 
 
 def enter(room: str | None, origin: str) -> None:
-    """Lay the files of ``origin`` out in a room's working folder, and make this process live there.
+    """Copy the files of ``origin`` into a room's working folder, and make it this process's working folder, home and temp folder.
 
     Raises:
-        OSError: there is no room.
+        OSError: ``room`` is None, or the files cannot be copied.
     """
     if room is None:
         raise FileNotFoundError("no folder could be made for this run")
@@ -37,21 +37,21 @@ def enter(room: str | None, origin: str) -> None:
     os.mkdir(places["home"])
     os.mkdir(places["tmp"])
     os.environ.update(HOME=places["home"], TMPDIR=places["tmp"])
-    tempfile.tempdir = None  # the process may have asked for it before
+    tempfile.tempdir = None  # `tempfile` caches it, and may have done so before
     os.chdir(places["work"])
 
 
 def leave(room: str) -> None:
-    """Remove a room, whatever a script has put there, without waiting for that."""
+    """Remove a room in the background, including files that a script has made read-only."""
     _run("sh", "-c", '(chmod -R u+rwX -- "$1"; rm -rf -- "$1") &', "sh", room)
 
 
 def clear(folders: Sequence[str]) -> None:
-    """Remove what lies in folders that all runs see, such as ``/tmp``; what is mounted there stays."""
+    """Remove the content of folders that all runs see, such as ``/tmp``; mounted file systems in them stay."""
     _run("find", *folders, "-xdev", "-mindepth", "1", "-delete")
 
 
 def _run(*command: str) -> None:
     quiet = subprocess.DEVNULL
-    with contextlib.suppress(OSError):  # where no process can be started, all stays until the job ends
+    with contextlib.suppress(OSError):  # if no process can be started, the files stay until the job ends
         subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, check=False)

@@ -1,7 +1,7 @@
-"""The stack behind an exception as text: from the script's first line to the frame that raised, our own frames left out.
+"""The full stack of an exception as text: from the script's first line to the frame that raised, without our own frames.
 
-Compilers wrap what went wrong, and cut frames off on the way. The frames of the exception at the root are joined to those of the
-one that reached us, and those to the frames that are still being executed.
+Compilers wrap exceptions and drop frames. So three parts are joined: the frames still being executed, those of the exception that
+reached us, and those of its root cause.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Any
 from .places import is_ours, place_of, sources, without_folders
 
 MOST_FRAMES = 400
+"""Callers of the first frame that are shown at most."""
 MOST_TEXT = 50_000
+"""Characters of the stack's text; a longer one is cut in the middle."""
 MOST_LINES = 24
-"""Lines that are shown of a message."""
+"""Lines of a message that are shown; of longer ones the beginning and the end."""
 
 Entry = tuple[FrameType, int]
 
 
 def stack_of(error: BaseException, root: BaseException, message: str) -> dict[str, Any]:
-    """The stack of an exception and of the one at its root, as Python writes tracebacks, and the lines that it leads to (`sources`).
+    """The joined stack of an exception and its root cause as traceback text (``stack``), and its lines of interest (`sources`).
 
-    ``message`` is what the root says.
+    ``message`` is the root cause's message.
     """
     outer, inner = (list(traceback.walk_tb(each.__traceback__)) for each in (error, root))
-    # A script that ends itself does so somewhere else than where that came from which it was handling.
+    # A script calls sys.exit elsewhere than where the exception that it handles was raised.
     entries = inner if isinstance(error, SystemExit) and inner else _joined(outer, inner)
     frames = [
         (f.f_code, number, _code(f, number))
@@ -41,7 +43,7 @@ def stack_of(error: BaseException, root: BaseException, message: str) -> dict[st
 
 
 def _joined(outer: list[Entry], inner: list[Entry]) -> list[Entry]:
-    """The frames down to where the inner exception was raised: they meet in the frame that caught it."""
+    """The frames down to where the inner exception was raised. The two tracebacks meet in the frame that caught it."""
     if not inner:
         return outer
     caught_in = inner[0][0]

@@ -1,4 +1,4 @@
-"""JSON lines over a pair of file descriptors: how the child talks, whatever the user's script prints."""
+"""JSON lines over a pair of file descriptors, separate from standard output, where the user's script may print anything."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any, ClassVar
 
 Message = dict[str, Any]
 SAMPLE = signal.SIGRTMIN + 8
-"""Makes a child write its stacks down, whatever it is doing."""
+"""Signal that makes a child write the stacks of its threads to a file, also while it hangs."""
 STOP = signal.SIGRTMIN + 9
-"""Makes a survey end where it is, and say what it found."""
+"""Signal that makes a survey end early and report its findings."""
 FAILED = 70
-"""Exit status of a child in which our own code has failed."""
+"""Exit status of a child whose own (our) code failed; EX_SOFTWARE of sysexits.h."""
 
 
 @dataclass
 class Said:
-    """A message of the child; ``type`` tells the other side which."""
+    """Base of the child's messages; ``type`` names the message on the wire."""
 
     type: ClassVar[str]
 
 
 class Channel:
-    """One end of a conversation. Messages are single lines of JSON; a line is written by one loop of ``os.write``.
+    """One end of the pipe pair. A message is one line of JSON, written by one loop of ``os.write``.
 
-    Threads of a script send in turns. The lock lets its own thread in again: a signal may come while a line is written.
+    A lock keeps the lines of several threads apart. It is reentrant, since a signal handler may send while its thread is sending.
     """
 
     def __init__(self, incoming: int, outgoing: int) -> None:
@@ -37,14 +37,14 @@ class Channel:
         self._sending = threading.RLock()
 
     def send(self, message: Said | Message) -> None:
-        """Write one message; numbers that JSON cannot hold become strings."""
+        """Write one message; NaN and infinities become strings."""
         data = json.dumps(plain(message), allow_nan=False, default=str).encode() + b"\n"
         with self._sending:
             while data:
                 data = data[os.write(self.outgoing, data) :]
 
     def receive(self) -> Message | None:
-        """The next message, or None when the other end is gone."""
+        """Wait for the next message; None if the other end has closed its pipe."""
         while b"\n" not in self._buffer:
             chunk = os.read(self.incoming, 1 << 16)
             if not chunk:
@@ -55,8 +55,8 @@ class Channel:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: dataclasses as dicts of their fields, infinite numbers and NaN as text."""
-    if value is None or isinstance(value, (str, int)):  # as nearly everything that a graph is written down with
+    """Convert a value to plain JSON types: dataclasses to dicts of their fields, infinities and NaN to text."""
+    if value is None or isinstance(value, (str, int)):  # first, since nearly all values of a graph are of these types
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)

@@ -1,10 +1,9 @@
-"""The warm parent: imports torch once, computes nothing, and forks one child a task.
+"""The zygote: imports torch once, computes nothing, and forks one child for each task.
 
-A parent that has run one multi-threaded operator hangs its forked children (GNU OpenMP), so this process only imports.
-Each child is its own session, has its own hard deadline and log, and is killed as a group; one that runs a script has a room of its
-own (`room`). The zygote relays what a child
-says, and says itself how the child ended. Nothing that it needs to know of a child lies where the child could remove it: a
-death is told by the process itself, and output and stacks are kept in files without a name.
+After one multi-threaded operator in the parent, forked children would hang (GNU OpenMP), so this process only imports.
+Each child is a session of its own with a hard deadline and a log, and is killed as a process group; a child that runs a script gets
+a room (`room`). The zygote relays the child's messages and reports how it ended. A script cannot remove anything the zygote relies
+on: death is detected by a process descriptor, and output and stacks go to unlinked files.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ WARM = (
     "torch._inductor.scheduler",
     "torch.testing",
     "torch.fx.experimental.proxy_tensor",
-    # what the first compilation of a process imports, on its way to the first kernel
+    # imported by the first compilation of a process, before the first kernel
     "sympy.physics.units.systems",
     "sympy.tensor.tensor",
     "torch._inductor.choices",
@@ -61,19 +60,20 @@ NO_FORK = (
 )
 BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 LOG_BYTES = 64 << 10
-"""How much of the end of a child's output is passed on."""
+"""Bytes at the end of a child's output that are reported."""
 PIPE_BYTES = 1 << 20
-"""As much as a pipe can hold."""
+"""Bytes that one read takes: the most that a Linux pipe holds by default."""
 STACK_BYTES = 256 << 10
+"""Bytes of stacks that one report holds."""
 POLL_SECONDS = 0.5
-"""How often children are looked after where the kernel has no descriptors for processes."""
+"""Interval at which children are polled if the kernel has no process descriptors (pidfd)."""
 
 
 Task = Callable[[Message, Channel], None]
 
 
 class Child:
-    """A forked task: its process group, the pipes to it, the files it writes to, and when it must be over."""
+    """A forked task: its process, its pipes, its log and stack files, and its deadline."""
 
     def __init__(
         self, task: int, pid: int, inbox: int, outbox: int, log: int, stacks: int, deadline: float, room: str | None
@@ -88,12 +88,12 @@ class Child:
 
     @property
     def descriptors(self) -> list[int]:
-        """What the zygote holds of it."""
+        """The zygote's open descriptors for this child."""
         held = [self.inbox, self.outbox, self.log, self.stacks]
         return held if self.pidfd is None else [*held, self.pidfd]
 
     def last_stacks(self) -> str:
-        """What was written of its stacks since they were told last."""
+        """The stacks written since the last report."""
         return os.pread(self.stacks, STACK_BYTES, self.stacks_told).decode("utf-8", "replace")
 
     def is_dead(self) -> bool:
@@ -108,7 +108,7 @@ class Child:
 
 
 class Zygote:
-    """Reads tasks from a channel, forks, relays."""
+    """The loop of the zygote: reads tasks from a channel, forks children, relays their messages."""
 
     def __init__(self, channel: Channel, tasks: dict[str, Task]) -> None:
         self._channel, self._tasks = channel, tasks
@@ -118,7 +118,7 @@ class Zygote:
         self._buffer = b""
 
     def serve(self) -> None:
-        """Work until the other end closes its pipe; then kill what is left."""
+        """Work until the other end closes its pipe; then kill the remaining children."""
         try:
             while self._turn():
                 pass
@@ -164,7 +164,7 @@ class Zygote:
             self._sample(child)
         elif message["op"] == "ask":
             child.deadline = time.monotonic() + message["timeout"]
-            with contextlib.suppress(BrokenPipeError):  # it has just died; its end is told in its turn
+            with contextlib.suppress(BrokenPipeError):  # it has just died, and `_bury` will report that
                 Channel(-1, child.inbox).send(message)
 
     def _fork(self, message: Message) -> None:
@@ -204,7 +204,7 @@ class Zygote:
             self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._bury, child))
 
     def _leave(self, *own: int) -> None:
-        """In a forked child: let go of the pipes of the zygote and of the other children, which are none of its business.
+        """In a forked child: close the zygote's descriptors and those of the other children, which a script must not reach.
 
         ``own`` are the zygote's ends of this child's pipes.
         """
@@ -216,12 +216,12 @@ class Zygote:
                 os.close(descriptor)
 
     def _relay(self, child: Child) -> None:
-        """Pass on what a child has said. One that has closed its pipe can say nothing any more, and is ended."""
+        """Relay a child's messages. A child that has closed its pipe can report nothing any more, and is killed."""
         if not child.is_buried and not self._pass_on(child):
             self._bury(child)
 
     def _pass_on(self, child: Child) -> bool:
-        """Whether there was anything."""
+        """Relay the complete lines that can be read now. Returns False at the end of the pipe, or if there is nothing to read."""
         try:
             chunk = os.read(child.outbox, PIPE_BYTES)
         except BlockingIOError:
@@ -235,18 +235,18 @@ class Zygote:
         return bool(chunk)
 
     def _sample(self, child: Child) -> None:
-        """Tell the stack asked for last, which is complete by now, and ask for the next one."""
+        """Send the stacks of the previous request, which are complete by now, and signal the child to write new ones."""
         text = child.last_stacks()
         child.stacks_told = os.fstat(child.stacks).st_size
         self._channel.send({"id": child.task, "message": Stacks(text)})
         os.kill(child.pid, SAMPLE)
 
     def _bury(self, child: Child) -> None:
-        """A child is dead, whoever else may still hold its pipe open; what it said last is still in there."""
+        """Report a child's end and release its resources; its last messages are still in the pipe, and are relayed first."""
         if child.is_buried:
             return
         child.is_buried = True
-        child.kill()  # what it left running in its session; its own exit status is already fixed
+        child.kill()  # the rest of its process group; the exit status of a dead child does not change
         self._pass_on(child)
         for descriptor in (child.outbox, child.pidfd):
             if descriptor is not None:
@@ -269,15 +269,15 @@ class Zygote:
 
 
 def _enter(message: Message, log: int, stacks: int, own: str | None) -> None:
-    """What a forked child does before its task: own output, own memory limit, its working folder, stacks on demand.
+    """Set up a forked child before its task: output to its log, stacks on request, memory limit, priority, working folder.
 
-    ``own`` is its room, where it has one.
+    ``own`` is its room, if it has one.
     """
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     faulthandler.register(SAMPLE, stacks, all_threads=True)
-    faulthandler.enable(stacks, all_threads=True)  # where a signal ends it, the same file tells where it was
+    faulthandler.enable(stacks, all_threads=True)  # a fatal signal writes the stacks to the same file
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -288,20 +288,20 @@ def _enter(message: Message, log: int, stacks: int, own: str | None) -> None:
     if message.get("rooms"):
         room.enter(own, message["origin"])
     else:
-        os.makedirs(message["cwd"], exist_ok=True)  # a script may have tidied up
+        os.makedirs(message["cwd"], exist_ok=True)  # an earlier script may have deleted it
         os.chdir(message["cwd"])
     os.environ.update(message.get("environ", {}))
 
 
 def _step_back(nice: int) -> None:
-    """Leave the processor to others. Where the kernel shares it out by session first, the session must step back too."""
+    """Lower the priority of this process. Kernels with autogroup scheduling weigh sessions first, so the session is lowered too."""
     os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
         file.write(str(nice))
 
 
 def _pidfd(pid: int) -> int | None:
-    """A descriptor that is readable once a process is dead; None where the kernel (before 5.3) or its filter has none."""
+    """A descriptor that becomes readable when a process dies; None if the kernel (before 5.3) or a filter does not allow it."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -309,13 +309,13 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _log(folder: str, task: int) -> int:
-    """A file without a name, so that no script can take it away."""
+    """The descriptor of a new log file, already unlinked, so that no script can remove it."""
     path = os.path.join(folder, f"task-{task}.log")
     try:
         os.makedirs(folder, exist_ok=True)
         log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.unlink(path)
-    except OSError:  # a script has put something else in the way
+    except OSError:  # a script has put something else at this path
         return os.memfd_create("log")
     return log
 
@@ -326,13 +326,13 @@ def _tail(log: int) -> str:
 
 
 def warm_up() -> Ready:
-    """Import what trials need, without computing anything, and say what is here."""
+    """Import the modules that trials need, compute nothing, and describe this Python."""
     import torch
 
     for name in WARM:
         with contextlib.suppress(
             ImportError
-        ):  # a private module may move, or be left out; trials import what they need
+        ):  # a private module may move or be missing; then trials import what they need
             importlib.import_module(name)
 
     from .compiler.environment import environment
@@ -342,15 +342,15 @@ def warm_up() -> Ready:
     if why_no_fork() is not None or _child_is_spoiled():
         raise RuntimeError(NO_FORK)
     gc.collect()
-    gc.freeze()  # keeps the garbage collector from touching, and so copying, pages that children share
-    # CUDA itself must not be asked: nothing may fork once it has started.
+    gc.freeze()  # keeps the garbage collector from writing to, and so copying, pages that children share
+    # CUDA itself must not be initialised here: a process cannot be forked after that.
     has_gpu = bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
     return Ready(environment=environment(), gpu=has_gpu)
 
 
 @contextlib.contextmanager
 def _asking_nvml() -> Iterator[None]:
-    """Inside, ``torch.cuda.is_available()`` asks NVML: asking CUDA itself spoils every process that is forked later."""
+    """Makes ``torch.cuda.is_available()`` ask NVML for the body: initialising CUDA would break every process forked later."""
     before = os.environ.get(BY_NVML)
     os.environ[BY_NVML] = "1"
     try:
@@ -361,13 +361,14 @@ def _asking_nvml() -> Iterator[None]:
 
 
 def why_no_fork() -> str | None:
-    """Why a child of this process could not use CUDA; None as far as is known. Asks CUDA nothing, and imports nothing."""
+    """Why a forked child could not use CUDA; None if no reason is known. Calls no CUDA function and imports nothing."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return NO_FORK if cuda is not None and cuda.is_initialized() else None
 
 
 def _child_is_spoiled() -> bool:
-    """Whether a forked child cannot use CUDA: also where this process has only counted the devices, only the child is told."""
+    """Whether a forked child cannot use CUDA. Tried by a fork: counting the devices is enough to break CUDA there, and only a child
+    can detect that."""
     import torch
 
     pid = os.fork()

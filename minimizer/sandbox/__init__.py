@@ -1,8 +1,8 @@
-"""Where untrusted code runs: bubblewrap, or plain limits where that is not to be had, or nothing at all on demand.
+"""The sandbox for untrusted code: bubblewrap, or plain limits if that is not available, or none on request.
 
-The user's script is hostile, and so is all that shares a process with it. Whoever starts it here decides what it can
-see: the folders in ``read`` and ``write`` at the very paths they have outside, the system's libraries and compilers,
-the environment that is passed and nothing else of the caller's. ``kill`` ends everything that came of it.
+The user's script is hostile, and so is everything that shares a process with it. It sees only the folders in ``read`` and
+``write``, at the same paths as outside, the system's libraries and compilers, and the environment that is passed.
+``kill`` ends a command and all its descendants.
 
 A sandbox dies with the process that started it. A command that was ended by signal N reports the exit status 128 + N;
 only in mode "off" it is -N, as ``subprocess`` has it.

@@ -1,4 +1,4 @@
-"""What every sandbox offers."""
+"""`Sandbox`: the interface and shared behaviour of all sandboxes, with the bounds of a job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from minimizer.sandbox.devices import Devices
 T = TypeVar("T")
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
+"""Interval at which `Sandbox.finish` calls ``watch``."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit statuses of a command that was killed, and of a sandbox in which it was."""
+"""Exit statuses after SIGKILL: of a command started directly, and of a sandbox whose command was killed."""
 LOOK_COST = 19
-"""Between two sums of memory passes so many times what one took: a twentieth of a core at most, however many processes there are."""
+"""Pause between two memory measurements, in durations of the last one: measuring then takes at most a twentieth of a core, however
+many processes there are."""
 
 HOW_TO_GET_BUBBLEWRAP = (
     "Install it (apt-get install bubblewrap) and allow user namespaces "
@@ -38,10 +40,10 @@ HOW_TO_GET_BUBBLEWRAP = (
 
 
 def default_bounds(memory_bytes: int | None = None) -> Bounds:
-    """What a job may take: three quarters of the machine's memory, or of its container's, unless it is said.
+    """Default bounds of a job: ``memory_bytes``, or three quarters of the memory of the machine or its container.
 
-    Processes and threads: some hundreds, and on a machine of many cores as many as all trials that run at once have, each with a thread
-    for every core, and again as many for those that wait.
+    Processes and threads: 512, plus twice the square of the number of cores, since each trial that runs at once has a thread for
+    every core, and as many again may wait.
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
     cores = len(os.sched_getaffinity(0))
@@ -50,7 +52,7 @@ def default_bounds(memory_bytes: int | None = None) -> Bounds:
 
 @dataclass(frozen=True)
 class Command:
-    """What ``Sandbox.start`` was asked for."""
+    """The arguments of one ``Sandbox.start``."""
 
     argv: Sequence[str]
     cwd: Path
@@ -69,10 +71,10 @@ class Command:
 
     @property
     def limits(self) -> list[tuple[int, int]]:
-        """Resource limits, none above what we have ourselves.
+        """Resource limits as (resource, value), none above our own hard limits.
 
         RLIMIT_DATA and not RLIMIT_AS: torch reserves far more address space than it uses (CUDA: terabytes), while
-        RLIMIT_DATA counts what can really be written to.
+        RLIMIT_DATA counts only writable private memory.
         """
         wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, self.file_bytes)]
         wanted.append((resource.RLIMIT_NPROC, self.processes))
@@ -92,7 +94,7 @@ class Command:
         cwd: Path | None = None,
         is_confined: bool = True,
     ) -> subprocess.Popen[bytes]:
-        """Start ``argv``, the command itself or what confines it; if it is confined, with a kernel keyring of its own."""
+        """Start ``argv``, which is the command or the program that confines it; a confined one gets its own kernel keyring."""
 
         def start() -> subprocess.Popen[bytes]:
             if is_confined:
@@ -113,10 +115,10 @@ class Command:
 
 @functools.cache
 def _nursery(is_confined: bool) -> ThreadPoolExecutor:
-    """One thread that starts all sandboxes and lives as long as we do.
+    """A thread that starts all commands and lives as long as this process.
 
-    "Dies with its parent" means, to the kernel, with the *thread* that started it; a caller's thread may well end first. What is
-    confined has a thread apart, which leaves our session keyring for good.
+    To the kernel, "dies with its parent" means with the *thread* that started it, and a caller's thread may end first. Confined
+    commands have a separate thread, which leaves our session keyring for good.
     """
     return ThreadPoolExecutor(1, "sandbox")
 
@@ -125,7 +127,7 @@ os.register_at_fork(after_in_child=_nursery.cache_clear)
 
 
 class Sandbox(ABC):
-    """Starts untrusted commands, and ends them with all their offspring."""
+    """Starts untrusted commands, and ends them with all their descendants."""
 
     name: ClassVar[str]
     is_strong: ClassVar[bool]
@@ -137,13 +139,13 @@ class Sandbox(ABC):
         devices: Devices = Devices(),  # noqa: B008 - it is frozen
         bounds: Bounds | None = None,
     ) -> None:
-        """``memory_bytes`` holds for each process, ``bounds`` for all processes of all commands together."""
+        """``memory_bytes`` limits each process, ``bounds`` all processes of all commands together."""
         self._memory_bytes = memory_bytes
         self.devices = devices
         self.bounds = bounds or default_bounds()
         self._group = JobGroup(self.bounds)
         self._running: weakref.WeakKeyDictionary[subprocess.Popen[bytes], int] = weakref.WeakKeyDictionary()
-        """The first process of each command that nothing but `watch` bounds in memory."""
+        """First process id of each command whose memory is bounded by `watch` only, and not by a control group."""
         self._looking = threading.Lock()
         self._exceeded = False
         self._next_look = 0.0
@@ -163,13 +165,13 @@ class Sandbox(ABC):
         stderr: Stream = None,
         file_bytes: int = 8 << 30,
     ) -> subprocess.Popen[bytes]:
-        """Start a command. ``file_bytes`` holds for each file.
+        """Start a command. ``file_bytes`` limits the size of each file.
 
-        Which GPUs it may use is the sandbox's to say, and not ``env``'s.
+        The sandbox's devices decide which GPUs it may use, and override ``env``.
 
         Raises:
             InvalidOption: a path to bind does not exist, or would undo the sandbox.
-            WorkerTrouble: the sandbox did not come up.
+            WorkerTrouble: the sandbox did not start.
         """
         for path in (*read, *write):
             _refuse_bad_bind(path)
@@ -195,10 +197,10 @@ class Sandbox(ABC):
         )
 
     def watch(self) -> None:
-        """Look at the memory of all commands together; where no control group counts it, add it up and end them if it is too much.
+        """Check the memory of all commands together, by the control group or by adding it up, and end them if it is exceeded.
 
         Raises:
-            MemoryExceeded: it was used up, now or before.
+            MemoryExceeded: the bound was exceeded, now or earlier.
         """
         with self._looking:
             began = time.monotonic()
@@ -213,18 +215,18 @@ class Sandbox(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End all commands and all that came of them."""
+        """End all commands and their descendants."""
 
     @abstractmethod
     def _launch(self, command: Command) -> subprocess.Popen[bytes]: ...
 
     def finish(self, process: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None]) -> int | None:
-        """Wait for a command and end it with all that came of it; its exit status, None if it was not over after ``seconds``.
+        """Wait for a command, then kill it and its descendants. Returns its exit status, or None if it did not end in ``seconds``.
 
-        ``watch`` is called while waiting; what it raises ends the command at once, and is raised here.
+        ``watch`` is called while waiting; an exception from it ends the command at once, and is raised here.
 
         Raises:
-            MemoryExceeded: the memory of the job was used up meanwhile.
+            MemoryExceeded: the job's memory was exceeded meanwhile.
         """
         deadline = time.monotonic() + seconds
         try:
@@ -232,7 +234,7 @@ class Sandbox(ABC):
                 watch()
                 with suppress(subprocess.TimeoutExpired):
                     status = process.wait(min(left, POLL_SECONDS))
-                    self.watch()  # what was ended for want of memory has said nothing
+                    self.watch()  # a command killed for its memory gives no other sign of that
                     return status
             return None
         finally:
@@ -240,7 +242,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """End the command and all that came of it, and wait for that. Harmless when it has ended already."""
+        """Kill the command and its descendants, and wait until they are gone. Does nothing if it has already ended."""
 
 
 def _refuse_bad_bind(path: Path) -> None:
@@ -251,9 +253,9 @@ def _refuse_bad_bind(path: Path) -> None:
 
 
 def values(running: weakref.WeakKeyDictionary[subprocess.Popen[bytes], T]) -> list[T]:
-    """What is kept for each command that has not ended, while other threads start and end some.
+    """The values of commands that have not ended. Safe while other threads start and end commands.
 
-    The number of one that has ended may be another process's by now.
+    Ended commands are left out, since their process ids may belong to other processes by now.
     """
     processes = [process for reference in running.keyrefs() if (process := reference()) is not None]
     kept = [running.get(process) for process in processes if process.returncode is None]
@@ -261,7 +263,7 @@ def values(running: weakref.WeakKeyDictionary[subprocess.Popen[bytes], T]) -> li
 
 
 def pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
-    """A pipe whose ends are closed with two different owners, such as ours and the child's."""
+    """A pipe whose ends are closed by two different owners, such as ours and the child's."""
     reader, writer = os.pipe()
     readers.callback(os.close, reader)
     writers.callback(os.close, writer)

@@ -1,4 +1,4 @@
-"""The strong sandbox: bubblewrap, with namespaces of its own for everything."""
+"""The strong sandbox: bubblewrap with every namespace unshared."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from minimizer.sandbox.devices import Devices
 
 DRIVER_FACTS = Path("/proc/driver/nvidia")
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Programs, libraries and compilers, which every script sees."""
+"""System folders (programs, libraries, compilers) that every script sees read-only."""
 PACKAGE_SETTINGS = (Path("/usr/pip.conf"), Path("/usr/local/pip.conf"))
-"""Of an interpreter whose prefix is a folder of the system: the address of an index there may hold a password."""
+"""pip's settings of interpreters whose prefix is a system folder; hidden, since an index URL in them may contain a password."""
 _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
@@ -34,7 +34,7 @@ _FILTER_NOTICE = f"No filter of system calls: there is none for {platform.machin
 
 
 class Bubblewrap(Sandbox):
-    """Namespaces of its own for everything: users, processes, mounts, network, IPC, host name."""
+    """Runs commands in new namespaces for users, processes, mounts, network, IPC and host name."""
 
     name = "bubblewrap"
     is_strong = True
@@ -49,8 +49,8 @@ class Bubblewrap(Sandbox):
         bounded = "" if os.getuid() != 0 or "pids" in cgroup.bounded() else _ROOT_NOTICE
         filtered = "" if syscall_numbers.architecture() is not None else _FILTER_NOTICE
         self.notice = " ".join(filter(None, (bounded, filtered)))
-        # bwrap itself is outside; what counts is the init that it leaves inside. When that one ends, the kernel kills
-        # everything in its process namespace, wherever it hid.
+        # bwrap itself is outside; its init process is inside. When init ends, the kernel kills everything in its process
+        # namespace, daemons included.
         self._inits: weakref.WeakKeyDictionary[subprocess.Popen[bytes], _Init] = weakref.WeakKeyDictionary()
 
     def _launch(self, command: Command) -> subprocess.Popen[bytes]:
@@ -64,8 +64,8 @@ class Bubblewrap(Sandbox):
             options += ["--remount-ro", "/", "--chdir", str(command.cwd), "--clearenv"]
             for name, value in command.env.items():
                 options += ["--setenv", name, value]
-            # The options go through a file, the environment among them: a command line is readable for all users of
-            # the machine, and LD_PRELOAD in the environment of bwrap itself would be loaded outside the sandbox.
+            # The options, with the environment, are passed in a file: all users of the machine can read a command line, and
+            # LD_PRELOAD in the environment of bwrap itself would be loaded outside the sandbox.
             options_fd = _file(theirs, "\0".join([*options, ""]).encode())
             process = command.popen(
                 [bwrap(), "--args", str(options_fd), "--", *command.argv],
@@ -98,7 +98,7 @@ class Bubblewrap(Sandbox):
 
 
 class _Init:
-    """The first process inside, held by a descriptor so that its number cannot come to mean another one."""
+    """The sandbox's init process, held by a descriptor so that its id cannot be reused for another process."""
 
     def __init__(self, pid: int, command: Command, group: JobGroup) -> None:
         self._pidfd = os.pidfd_open(pid)
@@ -108,13 +108,13 @@ class _Init:
             resource.prlimit(pid, which, (limit, limit))
 
     def signal(self) -> None:
-        """End it, without waiting for that. Harmless when it has ended."""
+        """Kill init without waiting. Does nothing if it has ended."""
         with suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def kill(self) -> None:
         self.signal()
-        select.select([self._pidfd], [], [])  # readable as soon as everything in its namespace is gone
+        select.select([self._pidfd], [], [])  # readable once everything in its namespace is gone
         self._release()
 
 
@@ -124,7 +124,7 @@ def _release(pidfd: int, group: JobGroup) -> None:
 
 
 def _file(owner: ExitStack, content: bytes) -> int:
-    """A descriptor from which a child can read the content."""
+    """A descriptor of an anonymous file with this content, for a child to read."""
     descriptor = os.memfd_create("minimizer")
     owner.callback(os.close, descriptor)
     os.write(descriptor, content)
@@ -133,10 +133,10 @@ def _file(owner: ExitStack, content: bytes) -> int:
 
 
 def _read_init(info: int) -> int:
-    """The process id, as we see it, of the sandbox's init.
+    """The process id of the sandbox's init, in our namespace.
 
     Raises:
-        ProcessLookupError: bwrap gave up before there was one.
+        ProcessLookupError: bwrap ended before it had started one.
     """
     text = b""
     while b"}" not in text:
@@ -149,12 +149,12 @@ def _read_init(info: int) -> int:
 
 @functools.cache
 def why_no_bubblewrap() -> str | None:
-    """Why bubblewrap cannot be used here, or None if it can: as `try_bubblewrap` says when it is first asked."""
+    """Why bubblewrap cannot be used here, or None if it can; the cached result of the first `try_bubblewrap`."""
     return try_bubblewrap()
 
 
 def try_bubblewrap() -> str | None:
-    """Why bubblewrap cannot be used just now, or None if it can. Tried, since a machine may forbid user namespaces."""
+    """Why bubblewrap cannot be used now, or None if it can. Found by starting it, since a machine may forbid user namespaces."""
     try:
         sandbox = Bubblewrap()
         process = sandbox.start(
@@ -191,7 +191,7 @@ def bwrap_help() -> str:
 
 
 def _filter(owner: ExitStack) -> tuple[list[str], list[int]]:
-    """The filter of system calls, where there is one for this processor."""
+    """Options and descriptors for the system call filter; empty if there is none for this processor."""
     machine = syscall_numbers.architecture()
     if machine is None:
         return [], []
@@ -201,7 +201,7 @@ def _filter(owner: ExitStack) -> tuple[list[str], list[int]]:
 
 def _namespaces(command: Command) -> list[str]:
     options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    if "--disable-userns" in bwrap_help():  # since 0.8; a nested user namespace is the kernel's widest open flank
+    if "--disable-userns" in bwrap_help():  # since 0.8; nested user namespaces expose the most kernel code
         options.append("--disable-userns")
     if command.network:
         options.append("--share-net")
@@ -211,7 +211,7 @@ def _namespaces(command: Command) -> list[str]:
 
 
 def _system(command: Command) -> list[str]:
-    """Programs, libraries and compilers of the system read-only; devices, /proc and /tmp of its own. Nothing else."""
+    """Options that show the system's programs, libraries and compilers read-only, with new /dev, /proc and /tmp, and nothing else."""
     options: list[str] = []
     for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
@@ -226,18 +226,18 @@ def _system(command: Command) -> list[str]:
         etc += ["hosts", "resolv.conf", "services", "protocols", "ssl", "pki", "ca-certificates"]
     for name in etc:
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    # torch's cpuinfo and thread pools read the number and the kind of cores here.
+    # torch's cpuinfo and thread pools read the number and kind of cores here.
     options += ["--ro-bind-try", "/sys/devices/system", "/sys/devices/system"]
-    # The kernel's settings ask who writes, not what he may: root without a capability is root to them.
+    # /proc/sys checks the user id and not capabilities: root without capabilities could still write there.
     options += ["--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys", "--dev", "/dev"]
     options += _accelerators(command.devices)
-    # Memory that RLIMIT_DATA does not count must not be without bound.
+    # RLIMIT_DATA does not count memory file systems, so they get a size of their own.
     size = ["--size", str(command.memory_bytes)] if command.memory_bytes and "--size" in bwrap_help() else []
     return [*options, *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", *size, "--tmpfs", "/tmp"]
 
 
 def _accelerators(devices: Devices) -> list[str]:
-    """The device files of a job's own GPUs; from a job without one also what the driver says of them is hidden."""
+    """Options that show the device files of the job's GPUs, and hide the driver's facts in /proc from jobs without a GPU."""
     options: list[str] = []
     for node in map(str, devices.nodes()):
         options += ["--dev-bind", node, node]
@@ -247,7 +247,7 @@ def _accelerators(devices: Devices) -> list[str]:
 
 
 def _private_files(owner: ExitStack, command: Command) -> tuple[list[str], list[int]]:
-    """Files of /etc that show the sandbox itself instead of this machine's users and neighbours."""
+    """Options and descriptors for generated files of /etc, which do not reveal this machine's users and hosts."""
     home = command.env.get("HOME", "/tmp")
     contents = {
         "/etc/passwd": f"sandbox:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh\n",
@@ -265,11 +265,11 @@ def _private_files(owner: ExitStack, command: Command) -> tuple[list[str], list[
 
 
 def _binds(command: Command) -> list[str]:
-    """Parents before children, so that a folder to write in may lie in one to read, and the other way round."""
+    """Bind options, parents before children, so that a writable folder may lie in a readable one and the other way round."""
     flags: dict[Path, str] = {}
     for flag, paths in (("--ro-bind", command.read), ("--bind", command.write)):
         for path in paths:
-            flags[path.absolute()] = flags[path.resolve()] = flag  # under a link's name and under its real one
+            flags[path.absolute()] = flags[path.resolve()] = flag  # at the link's path and at its target
     options: list[str] = []
     mounted: dict[Path, str] = {Path("/usr"): "--ro-bind"}
     for path in sorted(flags, key=lambda path: len(path.parts)):

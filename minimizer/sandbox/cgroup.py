@@ -1,8 +1,8 @@
-"""The control group of a job: what all of its processes may take together, whoever of them takes it.
+"""The control group of a job: bounds memory, processes and processor share over all its processes together.
 
-Limits of processes see neither shared memory nor how many processes there are, and the kernel exempts root from the bound on
-processes. Both hierarchies are served: v1, with a mount for each controller, and v2, where a service has to own its group
-(``Delegate=`` in its unit) and leaves it for one below, since a group with processes in it may not hand controllers down.
+Limits of single processes cover neither shared memory nor the number of processes, and the kernel exempts root from RLIMIT_NPROC.
+Both versions are supported: v1, with a mount for each controller, and v2, where a service must own its group (``Delegate=`` in its
+unit) and moves to a child group, since a group with processes in it cannot pass controllers down.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import Literal
 from minimizer.sandbox.supervisor import descendants
 
 Kind = Literal["memory", "pids", "cpu"]
-"""What is bounded, by the name of its controller."""
+"""A bounded resource, by the name of its controller."""
 KINDS: tuple[Kind, ...] = ("memory", "pids", "cpu")
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 LEAF = "minimizer-main"
-"""The group below its own that a delegated service moves to."""
+"""Name of the child group to which a delegated service moves."""
 HALF_WEIGHT = {1: ("cpu.shares", "512"), 2: ("cpu.weight", "50")}
-"""A job gets half of the processor that anything else gets, where both want it."""
+"""File and value for each version: half of the default weight, so that a job yields the processor to other services."""
 _OOM_EVENTS = {1: "memory.oom_control", 2: "memory.events"}
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the processes of a job may take together."""
+    """Bounds on all processes of a job together."""
 
     memory_bytes: int
     processes: int
-    """Threads count as well."""
+    """Most processes and threads."""
 
     def settings(self, kind: Kind, version: int) -> list[tuple[str, str]]:
-        """Files of a group and what to write to them. Without the first one nothing is bounded; the others depend on the kernel."""
+        """(file, value) pairs to write for a resource. The first is required for the bound; the others depend on the kernel."""
         if kind == "cpu":
             return [HALF_WEIGHT[version]]
         if kind == "pids":
@@ -53,17 +53,17 @@ class Bounds:
 
 @dataclass
 class JobGroup:
-    """The group of one job, which is there as long as commands of it run. Thread-safe."""
+    """The control group of one job, which exists while commands of the job run. Thread-safe."""
 
     bounds: Bounds
     ran_out: bool = False
-    """Whether the kernel has ended a process of it for want of memory."""
+    """Whether the kernel has killed a process of the group for exceeding the memory bound."""
     _folders: dict[Kind, tuple[int, Path]] = field(default_factory=dict)
     _commands: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self, pid: int) -> frozenset[Kind]:
-        """Put a process, and so all that it will start, into the group; returns what that bounds."""
+        """Put a process, and so all its future children, into the group. Returns the resources that are thereby bounded."""
         with self._lock:
             self._commands += 1
             if self._commands == 1:
@@ -72,7 +72,7 @@ class JobGroup:
             return frozenset(entered)
 
     def leave(self) -> None:
-        """Say that a command that has entered is gone, with all that it had started."""
+        """Record that a command that entered has ended with all its descendants; the last one removes the group."""
         with self._lock:
             self._look()
             self._commands -= 1
@@ -81,7 +81,7 @@ class JobGroup:
                 self._folders = {}
 
     def look(self) -> bool:
-        """Whether the memory was used up, now or before."""
+        """Whether the memory bound was exceeded, now or earlier."""
         with self._lock:
             self._look()
             return self.ran_out
@@ -94,7 +94,7 @@ class JobGroup:
 
 @functools.cache
 def bounded() -> frozenset[Kind]:
-    """What can be bounded here, tried on a process that only waits for its end."""
+    """The resources that can be bounded on this machine, found by trying with an idle process."""
     group = JobGroup(Bounds(64 << 20, 16))
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     kinds = group.enter(process.pid)
@@ -104,7 +104,7 @@ def bounded() -> frozenset[Kind]:
 
 
 def memory_limit() -> int | None:
-    """Bytes that this process and all beside it in its group, such as its container, may take; None where no group says."""
+    """Memory limit in bytes of the control group (such as a container) that this process is in; None if there is none."""
     limits = []
     for version, kinds, own in _own_groups():
         if "memory" in kinds:
@@ -115,7 +115,7 @@ def memory_limit() -> int | None:
 
 
 def remove(groups: Iterable[Path]) -> None:
-    """Remove groups whose processes have ended; one that is still busy is left to a later sweep."""
+    """Remove groups whose processes have ended; others are left to a later sweep."""
     for group in groups:
         try:
             group.rmdir()
@@ -124,7 +124,7 @@ def remove(groups: Iterable[Path]) -> None:
 
 
 def _make(bounds: Bounds) -> dict[Kind, tuple[int, Path]]:
-    """Make the groups of a job, one for each hierarchy that lets us: hierarchy's version and folder by kind."""
+    """Make the groups of a job, one in each hierarchy that permits it. Returns the hierarchy's version and the folder by resource."""
     name = f"minimizer-{os.getpid()}-{secrets.token_hex(4)}"
     made: dict[Kind, tuple[int, Path]] = {}
     for version, kinds, own in _own_groups():
@@ -149,7 +149,7 @@ def _make(bounds: Bounds) -> dict[Kind, tuple[int, Path]]:
 
 
 def _own_groups() -> Iterator[tuple[int, tuple[Kind, ...], Path]]:
-    """The groups that this process is in: version of the hierarchy, its controllers that we use, folder."""
+    """The control groups of this process, as (version of the hierarchy, controllers that we use, folder)."""
     try:
         lines = OWN.read_text().splitlines()
     except OSError:
@@ -160,7 +160,7 @@ def _own_groups() -> Iterator[tuple[int, tuple[Kind, ...], Path]]:
             for kind in KINDS:
                 if kind in controllers.split(","):
                     yield 1, (kind,), _mount(1, kind) / path.lstrip("/")
-        elif (_mount(2) / "cgroup.controllers").exists():  # a hybrid has its mount elsewhere, without controllers
+        elif (_mount(2) / "cgroup.controllers").exists():  # a hybrid setup mounts v2 elsewhere, without controllers
             yield 2, KINDS, _mount(2) / path.lstrip("/")
 
 
@@ -169,7 +169,7 @@ def _mount(version: int, kind: str = "") -> Path:
 
 
 def _delegated(own: Path) -> Path | None:
-    """The folder of v2 below which a group can be made: our own if nobody else is in it, else that around it, if it is ours."""
+    """The v2 folder in which a group can be made: our own if only our processes are in it, else its parent; None if neither works."""
     if own.name == LEAF and _hand_down(own.parent):
         return own.parent
     if (own == ROOT and _hand_down(own)) or (_withdraw(own) and _hand_down(own)):
@@ -178,7 +178,7 @@ def _delegated(own: Path) -> Path | None:
 
 
 def _withdraw(own: Path) -> bool:
-    """Move to a group below our own, if there are no processes in it but us and what we have started."""
+    """Move this process and its descendants to a child group, if no other processes are in the group. Returns whether that worked."""
     try:
         inside = {int(pid) for pid in (own / "cgroup.procs").read_text().split()}
         if not inside <= {os.getpid(), *descendants(os.getpid())}:
@@ -190,7 +190,7 @@ def _withdraw(own: Path) -> bool:
 
 
 def _hand_down(parent: Path) -> bool:
-    """Whether groups below have controllers, which are asked for where they are not on yet."""
+    """Enable our controllers for child groups. Returns whether at least one is on and child groups can be made."""
     try:
         missing = set(KINDS) - set((parent / "cgroup.subtree_control").read_text().split())
     except OSError:
@@ -200,7 +200,7 @@ def _hand_down(parent: Path) -> bool:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what was left behind by processes of ours that were killed themselves."""
+    """Remove groups of minimizer processes that were killed before they could."""
     for group in parent.glob("minimizer-*-*"):
         owner = group.name.split("-")[1]
         if not Path("/proc", owner).exists():
@@ -208,7 +208,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _write(file: Path, value: str) -> bool:
-    """Write to a file that is there: one that we made ourselves would bound nothing."""
+    """Write to an existing file; never create it, since a new file would bound nothing. Returns whether it worked."""
     try:
         descriptor = os.open(file, os.O_WRONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which sandbox a mode means on this machine."""
+"""Chooses the sandbox for a mode on this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ def choose_sandbox(
 ) -> Sandbox:
     """The sandbox for a mode; whether bubblewrap works here is tried once per process.
 
-    ``memory_bytes`` holds for each process of all that will be started in it; None is no limit but the machine's.
-    ``devices`` are the accelerators that it shows. ``job_memory_bytes`` holds for all processes together; None is what
-    `default_bounds` says.
+    ``memory_bytes`` limits each process started in it; None: no limit but the machine's. ``devices`` are the accelerators that
+    it shows. ``job_memory_bytes`` bounds all processes together; None: see `default_bounds`.
 
     Raises:
         MissingTool: the mode is "required" and bubblewrap does not work here.

@@ -1,7 +1,7 @@
 """The accelerators that a sandbox shows: the GPUs that a job may use, and no others.
 
-What is shown are device files. Libraries of the driver lie in ``/usr``, which every sandbox shows, also where a container runtime or
-WSL has mounted them there; what ``/proc/driver/nvidia`` says of other cards is hidden from jobs without a GPU only.
+A GPU is shown by its device files. The driver's libraries are in ``/usr``, which every sandbox shows, also if a container runtime or
+WSL has mounted them there. ``/proc/driver/nvidia``, which describes all cards, is hidden only from jobs without a GPU.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Literal
 from minimizer.sandbox.gpus import Gpu, own_gpus
 
 SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-"""Device files that every NVIDIA GPU needs beside its own; ``nvidia-modeset`` is for displays."""
+"""Device files that every NVIDIA GPU needs in addition to its own; ``nvidia-modeset`` is only for displays."""
 MIB_OF_A_TRIAL = 8 << 10
-"""GPU memory for each trial that runs at once, in MiB: a CUDA context takes up to half a GiB, the copies of a window the rest."""
+"""GPU memory in MiB for each concurrent trial: a CUDA context takes up to half a GiB, copies of a window's values the rest."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Which accelerators are shown. The empty one shows none.
+    """The accelerators that a sandbox shows; by default none.
 
-    ``rocm``: AMD's as well, which are not told apart. ``hidden``: CUDA is told that there is none, whatever it could find.
-    ``trouble``: why there is no GPU where one should be.
+    ``rocm``: all of AMD's as well. ``hidden``: without ``gpus``, set an empty ``CUDA_VISIBLE_DEVICES``.
+    ``trouble``: why there is no GPU although there should be one.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -35,13 +35,13 @@ class Devices:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What says to CUDA which GPUs there are."""
+        """Environment variables that select the GPUs for CUDA."""
         if self.gpus:
             return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in self.gpus)}
         return {"CUDA_VISIBLE_DEVICES": ""} if self.hidden else {}
 
     def nodes(self, root: Path = Path("/")) -> list[Path]:
-        """The device files to show, of those that are there."""
+        """The existing device files to show."""
         dev = root / "dev"
         wanted: list[Path] = []
         if self.gpus:
@@ -54,15 +54,15 @@ class Devices:
         return [node for node in dict.fromkeys(wanted) if node.exists()]
 
     def at_once(self, jobs: int, shared_by: int) -> int:
-        """How many of ``jobs`` trials may run at once on the memory of the smallest GPU, which so many jobs share.
+        """Number of trials, at most ``jobs``, that fit at once into the memory of the smallest GPU, shared by ``shared_by`` jobs.
 
-        Where its size is not known, all of them.
+        ``jobs`` if no GPU's memory size is known.
         """
         known = [gpu.memory_mib for gpu in self.gpus if gpu.memory_mib]
         return min(jobs, max(1, min(known) // shared_by // MIB_OF_A_TRIAL)) if known else jobs
 
     def _capabilities(self, root: Path) -> list[int]:
-        """The minor numbers of the device files that open a MIG instance."""
+        """Minor numbers of the device files that grant access to MIG instances."""
         found = []
         for gpu in self.gpus:
             if gpu.instance is not None:
@@ -78,7 +78,7 @@ NO_DEVICES = Devices(hidden=True)
 def devices_for(
     device: Literal["auto", "cpu", "cuda"], environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Devices:
-    """The devices of a job that asks for ``device``: none for the CPU, else all that are this process's own."""
+    """The devices of a job that asks for ``device``: none for the CPU, else all that this process may use."""
     if device == "cpu":
         return NO_DEVICES
     own = own_gpus(environ, root)

@@ -1,4 +1,4 @@
-"""Refuses to start a service whose own files lie below what every script is shown: no sandbox would keep them apart."""
+"""Refuses to start a service whose own files lie in folders that every script can read, where no sandbox would protect them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class _Private:
 
 
 def refuse_exposed(settings: Settings, interpreters: Iterable[Path]) -> None:
-    """Look at the database, the queue, the logs of this process, and where jobs have their folders.
+    """Check the places of the database, the queue, this process's logs and the jobs' folders.
 
     Args:
-        settings: those of the service.
-        interpreters: all that scripts may run in.
+        settings: the service's settings.
+        interpreters: all interpreters that scripts may run in.
 
     Raises:
-        InvalidOption: one of them can be read by every script; the message says which, and what to do.
+        InvalidOption: one of these places can be read by every script; the message says which, and what to do.
     """
     shown = [*map(Path, SYSTEM_FOLDERS)]
     for python in interpreters:
         try:
             shown += runtime_paths(python)
-        except MissingTool:  # a worker says so where it looks at its interpreters
+        except MissingTool:  # a worker reports that when it checks its interpreters
             continue
     resolved = {folder.resolve() for folder in shown if folder.is_dir()}
     for private in _private(settings):
@@ -61,5 +61,5 @@ def _private(settings: Settings) -> Iterator[_Private]:
         try:
             if stat.S_ISREG(link.stat().st_mode):
                 yield _Private("The log", link.readlink(), "Write it to another place.")
-        except OSError:  # closed
+        except OSError:  # the descriptor is closed
             continue

@@ -1,8 +1,8 @@
-"""How much memory all processes of a sandbox take together, read from /proc, where no control group counts it.
+"""Measures the memory of all processes of a sandbox from /proc, if no control group counts it.
 
-Shared pages count once, for which the kernel has the proportional set size. It walks all page tables for that, so it is asked only
-where the plain sizes, in which they count for each process, exceed the bound. What a file in memory holds counts also where no
-process has it mapped; one that only waits in a socket to be received is not seen.
+Shared pages count once, by the proportional set size. The kernel walks all page tables to compute it, so it is read only if the
+resident sizes, which count shared pages for each process, exceed the bound. Files in memory count even if no process maps them;
+one that is only in transit through a socket is not seen.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 from minimizer.sandbox.supervisor import descendants
 
 IN_MEMORY = ("tmp", "dev/shm")
-"""Folders of a sandbox that take memory, not disk."""
+"""Folders of a sandbox that are memory file systems."""
 
 
 def exceeds(ancestors: Iterable[int], most: int) -> bool:
-    """Whether processes and all that descends from them take more than ``most`` bytes together."""
+    """Whether these processes and all their descendants take more than ``most`` bytes together."""
     roots = list(ancestors)
     family = {*roots, *descendants(*roots)}
     files = _in_files(roots, family)
     if sum(map(_resident, family)) + files <= most:
         return False
     anonymous, shared = map(sum, zip(*map(_proportional, family), strict=True))
-    return anonymous + max(shared, files) > most  # a file that is mapped is one of the two
+    return anonymous + max(shared, files) > most  # a mapped file in memory is in both numbers
 
 
 def _resident(pid: int) -> int:
-    """Bytes in memory, those shared with others included."""
+    """Resident bytes of a process, shared pages included."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (OSError, IndexError):  # it has ended
@@ -37,7 +37,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """Bytes of its own, and its part of those in shared memory; what is read from files on disk can be dropped at any time."""
+    """A process's private bytes, and its share of shared memory; page cache of files on disk is left out, since it can be dropped."""
     sizes = {"Pss_Anon": 0, "Pss_Shmem": 0}
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -50,13 +50,13 @@ def _proportional(pid: int) -> tuple[int, int]:
 
 
 def _in_files(roots: Iterable[int], family: Iterable[int]) -> int:
-    """Bytes in the sandboxes' folders in memory, and in files without a name that processes hold open."""
+    """Bytes in the sandboxes' memory file systems, and in unnamed memory files (memfd) that processes hold open."""
     disks: dict[int, int] = {}
     for root in roots:
         for name in IN_MEMORY:
             folder = f"/proc/{root}/root/{name}"
             try:
-                if os.stat(folder).st_dev != os.stat(f"/{name}").st_dev:  # noqa: PTH116 - twice a second
+                if os.stat(folder).st_dev != os.stat(f"/{name}").st_dev:  # noqa: PTH116 - called several times a second
                     disk = os.statvfs(folder)
                     disks[os.stat(folder).st_dev] = (disk.f_blocks - disk.f_bfree) * disk.f_frsize  # noqa: PTH116
             except OSError:

@@ -1,8 +1,8 @@
-"""The processes on a GPU: those that a job of ours has left there are ended, and all others are left alone.
+"""Finds the processes on a GPU, and kills those that our jobs have left there; others are not touched.
 
-Every process that a sandbox with a GPU starts carries `OWNER` in its environment: which process of ours started it. One whose owner is
-this process, or has died (a worker that was killed), is ours to end. A GPU's memory is free once nvidia-smi lists its process no more,
-which is a moment after its end.
+Every process that a sandbox with a GPU starts has `OWNER` in its environment, which names the minimizer process that started it. A
+process is ours to kill if its owner is this process, or has died (a killed worker). GPU memory is free once nvidia-smi no longer
+lists the process, which is a moment after its end.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from minimizer.sandbox.gpus import Gpu, ask_smi
 
 OWNER = "MINIMIZER_OWNER"
 FREE_SECONDS = 30.0
-"""How long memory of ended processes is waited for."""
+"""Longest wait until the memory of killed processes is free."""
 APART_SECONDS = 0.5
+"""Interval between two calls of nvidia-smi while waiting."""
 QUERY = "--query-compute-apps=pid,gpu_uuid,used_memory,process_name"
 
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds memory of a GPU: ``memory`` as nvidia-smi writes it, in MiB."""
+    """A process that holds GPU memory; ``memory`` is nvidia-smi's text, in MiB."""
 
     pid: int
     gpu: str
@@ -36,19 +37,19 @@ class GpuProcess:
 
     @property
     def text(self) -> str:
-        """For a reader."""
+        """Id, name and memory, for a message."""
         return f"process {self.pid} ({self.name}, {self.memory} MiB)"
 
 
 def mark() -> str:
-    """What names this process beyond its own life: its id, when it started, and the namespace in which the id counts."""
+    """A unique mark of this process: id, start time, and process namespace."""
     return f"{os.getpid()}-{_started(os.getpid())}-{_namespace()}"
 
 
 def processes_on(gpus: Sequence[Gpu]) -> list[GpuProcess]:
-    """The processes that nvidia-smi lists for these GPUs; of a MIG instance those of its whole card.
+    """The processes that nvidia-smi lists for these GPUs; for a MIG instance those of the whole card.
 
-    In a container without the machine's process ids it lists none.
+    None in a container that does not share the machine's process ids.
 
     Raises:
         NoGpus: nvidia-smi does not answer.
@@ -63,7 +64,7 @@ def processes_on(gpus: Sequence[Gpu]) -> list[GpuProcess]:
 
 
 def free_gpus(gpus: Sequence[Gpu], seconds: float = FREE_SECONDS) -> list[GpuProcess]:
-    """End what is ours on these GPUs and wait, at most ``seconds``, until its memory is free; returns what is left, ours or not.
+    """Kill our processes on these GPUs and wait up to ``seconds`` until their memory is free. Returns the remaining processes.
 
     Raises:
         NoGpus: nvidia-smi does not answer.
@@ -80,9 +81,9 @@ def free_gpus(gpus: Sequence[Gpu], seconds: float = FREE_SECONDS) -> list[GpuPro
 
 
 def _end_if_ours(pid: int) -> bool:
-    """End a process that carries the mark of this process, or of one that is no more; whether it did."""
+    """Kill a process whose owner is this process or one that has ended. Returns whether it was killed."""
     try:
-        held = os.pidfd_open(pid)  # before its environment is read: the number must not come to mean another one
+        held = os.pidfd_open(pid)  # before its environment is read, since the id may be reused
     except OSError:
         return False
     try:
@@ -92,7 +93,7 @@ def _end_if_ours(pid: int) -> bool:
         signal.pidfd_send_signal(held, signal.SIGKILL)
         select.select([held], [], [], FREE_SECONDS)
         return True
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # it has ended, or belongs to another user
         return False
     finally:
         os.close(held)
@@ -107,14 +108,14 @@ def _owner(pid: int) -> str | None:
 
 
 def _is_gone(owner: str) -> bool:
-    """Whether the process with this mark has ended; one in another namespace, such as a container's, cannot be asked after."""
+    """Whether the process with this mark has ended; False if it is in another process namespace, where that cannot be known."""
     pid, _, rest = owner.partition("-")
     started, _, namespace = rest.partition("-")
     return pid.isdecimal() and namespace == _namespace() and _started(int(pid)) != started
 
 
 def _plain(name: str) -> str:
-    """A process may call itself what it likes."""
+    """A process name that is safe to print, since a process can choose any name for itself."""
     return re.sub(r"[^\w.+-]", "?", name)[:60]
 
 
@@ -123,7 +124,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if there is none."""
+    """Start time of a process in kernel ticks; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,7 +1,7 @@
-"""The NVIDIA GPUs of this machine as ``nvidia-smi`` lists them, and which of them ``CUDA_VISIBLE_DEVICES`` makes ours.
+"""The NVIDIA GPUs of this machine as ``nvidia-smi`` lists them, and the subset that ``CUDA_VISIBLE_DEVICES`` assigns to us.
 
-A number in ``CUDA_VISIBLE_DEVICES`` is that of ``nvidia-smi``, the order of the PCI bus. CUDA's own default order puts the fastest
-card first, so that children are always given UUIDs, which mean the same to both.
+We read numbers in ``CUDA_VISIBLE_DEVICES`` as ``nvidia-smi`` does, in PCI bus order. CUDA's own default order puts the fastest
+card first, so children always get UUIDs, which mean the same to both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 SMI_SECONDS = 60
-"""Without the persistence daemon the driver wakes every card first, which takes seconds for each."""
+"""Timeout of nvidia-smi: without the persistence daemon the driver wakes every card first, which takes seconds for each."""
 WSL_SMI = "/usr/lib/wsl/lib/nvidia-smi"
 INSTALL = (
     "Install the driver's tools; a container needs the NVIDIA container toolkit and the driver capability `utility`."
@@ -34,27 +34,27 @@ class Gpu:
     uuid: str
     name: str
     index: int
-    """That of the card in nvidia-smi's list."""
+    """Number of the card in nvidia-smi's list."""
     minor: int | None
-    """The number of the card's ``/dev/nvidia<N>``; None where it has no such device (WSL)."""
+    """N of the card's ``/dev/nvidia<N>``; None if it has no such device (WSL)."""
     memory_mib: int
-    """In MiB; 0 where it is not known."""
+    """Memory in MiB; 0 if it is not known."""
     driver: str
     card: str
-    """The UUID of the card: that of the GPU itself but for a MIG instance."""
+    """UUID of the card; differs from ``uuid`` for a MIG instance only."""
     instance: tuple[int, int] | None = None
-    """Of a MIG instance: the numbers of its GPU instance and its compute instance."""
+    """Numbers of the GPU instance and the compute instance of a MIG instance; None for a whole card."""
 
     @property
     def text(self) -> str:
-        """For a reader."""
+        """A description for a message."""
         memory = f", {self.memory_mib:,} MiB" if self.memory_mib else ""
         return f"{self.name} ({self.uuid}{memory})"
 
 
 @dataclass(frozen=True)
 class Own:
-    """The GPUs that are ours; ``trouble`` says why there are none where there should be some."""
+    """The GPUs that this process may use; ``trouble``: why there are none although there should be some."""
 
     gpus: tuple[Gpu, ...] = ()
     trouble: str = ""
@@ -63,8 +63,8 @@ class Own:
 def own_gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Own:
     """The GPUs that this process may use.
 
-    Empty or negative ``CUDA_VISIBLE_DEVICES`` are none, on purpose. An entry that names no GPU is trouble: CUDA would leave it out
-    in silence, with all that follow.
+    An empty or negative ``CUDA_VISIBLE_DEVICES`` means none, deliberately. An entry that names no GPU is an error (``trouble``): CUDA
+    would silently ignore it and all entries after it.
     """
     wanted = environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None and (not wanted.strip() or wanted.strip().startswith("-")):
@@ -78,10 +78,10 @@ def own_gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) ->
 
 
 def list_gpus() -> list[Gpu]:
-    """All GPUs that the driver shows to this process; in place of one that is divided its MIG instances.
+    """All GPUs that the driver shows to this process; a partitioned card is replaced by its MIG instances.
 
     Raises:
-        NoGpus: nvidia-smi is not there, or does not answer.
+        NoGpus: nvidia-smi is missing, or does not answer.
     """
     try:
         log = ElementTree.fromstring(ask_smi("-q", "-x"))
@@ -106,10 +106,10 @@ def list_gpus() -> list[Gpu]:
 
 
 def _told_by_kernel(root: Path) -> list[Gpu]:
-    """The GPUs as the kernel's driver tells them where nvidia-smi is missing; no memory sizes, no MIG instances.
+    """The GPUs as the kernel driver lists them, if nvidia-smi is missing; without memory sizes and MIG instances.
 
     Raises:
-        NoGpus: it tells none.
+        NoGpus: the driver lists none.
     """
     found = []
     driver = re.search(r"Module\s+(\d[\d.]*)", _text(root / "proc/driver/nvidia/version"))
@@ -132,10 +132,10 @@ def _text(file: Path) -> str:
 
 
 def ask_smi(*arguments: str) -> str:
-    """What nvidia-smi answers.
+    """Run nvidia-smi; its standard output.
 
     Raises:
-        NoGpus: it is not there, or fails.
+        NoGpus: it is missing, or fails.
     """
     smi = _smi()
     if smi is None:
@@ -170,12 +170,12 @@ def _chosen(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
 
 
 def _named(gpus: list[Gpu], name: str) -> Gpu:
-    """The GPU with this number or UUID, which may be cut short as CUDA allows."""
+    """The GPU with this number or UUID, which may be abbreviated, as CUDA allows."""
     if name.isdecimal():
         fitting = [gpu for gpu in gpus if gpu.index == int(name)]
         if any(gpu.instance for gpu in fitting):
             instances = ", ".join(gpu.uuid for gpu in fitting)
-            raise NoGpus(f"GPU {name} is divided: name an instance of it in CUDA_VISIBLE_DEVICES: {instances}.")
+            raise NoGpus(f"GPU {name} is partitioned: name an instance of it in CUDA_VISIBLE_DEVICES: {instances}.")
     else:
         fitting = [gpu for gpu in gpus if name.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(name)]
     if len(fitting) != 1:

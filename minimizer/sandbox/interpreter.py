@@ -1,4 +1,4 @@
-"""Asks a Python interpreter what it needs to see of the file system, so that a sandbox can show that and no more."""
+"""Finds the paths that a Python interpreter needs, so that a sandbox can show these and no more."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PARTS_OF_A_PREFIX = (
     "bin", "include", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg",
     "compiler_compat", "nvvm", "ssl", "targets", "aarch64-conda-linux-gnu", "x86_64-conda-linux-gnu",
 )  # fmt: skip
-"""What an interpreter, its packages and compilers in it read; the last line is conda's and CUDA's. Beside it lie ``pip.conf`` with the
-password of an index, and, where somebody made an environment of his project's folder, the project."""
+"""Parts of a prefix that the interpreter, its packages and compilers read; the last line is for conda and CUDA. The rest stays hidden:
+``pip.conf`` may contain the password of an index, and a prefix may be somebody's project folder."""
 
-# Of the search path only what lies in a prefix, is the user's own site-packages, or holds torch, which may be that of another
-# environment, with all that torch imports: a development install puts a whole checkout there, with whatever secrets lie in
-# it, and that is for the user to open.
+# Of the search path only folders in a prefix, the user's own site-packages, and the folder with torch (which may belong to another
+# environment, with all that torch imports). A development install adds a whole checkout, with whatever secrets are in it, so the
+# user has to open it explicitly.
 _ASK = """
 import importlib.util, json, os, site, sys
 prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
@@ -49,7 +49,7 @@ json.dump(answer, sys.stdout)
 @functools.cache
 def _ask_interpreter(python: Path) -> dict[str, Any]:
     try:
-        # -E, since a PYTHONPATH of ours does not reach the sandbox either.
+        # -E, since our PYTHONPATH does not reach the sandbox either.
         asked = subprocess.run(
             [python, "-E", "-c", _ASK],
             cwd="/",
@@ -67,18 +67,18 @@ def _ask_interpreter(python: Path) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         why = "no answer within 60 s"
     except (ValueError, TypeError):
-        why = "its answer is not that of one"
+        why = "its output is not that of a Python interpreter"
     raise MissingTool(f"{python} is not a Python interpreter that runs: {why}. Name another one.")
 
 
 def _complaint(stderr: str) -> str:
-    """The line that says what is wrong: the last one of a traceback, else the first; what follows that is advice."""
+    """The line with the error: the last one of a traceback, else the first (the lines after that are advice)."""
     lines = stderr.strip().splitlines() or [""]
     return lines[-1 if lines[0].startswith("Traceback") else 0].strip().rstrip(".")
 
 
 def real_interpreter(python: Path) -> Path:
-    """The interpreter itself where a launcher was named, such as a shim of pyenv, which the sandbox does not show.
+    """The real interpreter behind a launcher, such as a pyenv shim, which the sandbox does not show.
 
     Raises:
         MissingTool: it does not run.
@@ -97,7 +97,7 @@ def require_torch(python: Path) -> None:
 
 
 def runtime_paths(python: Path) -> list[Path]:
-    """What an interpreter needs to see of the file system: parts of its prefixes, its packages, its chain of links.
+    """The paths that an interpreter needs: parts of its prefixes, its packages, its chain of symbolic links.
 
     Raises:
         MissingTool: it does not run.
@@ -112,9 +112,9 @@ def runtime_paths(python: Path) -> list[Path]:
 
 
 def without_bytecode(python: Path) -> Path | None:
-    """The folder that torch is installed in, if there is no bytecode of it that Python takes (PEP 3147, PEP 552).
+    """The folder that torch is installed in, if it has no valid bytecode (PEP 3147, PEP 552); else None.
 
-    Every process then compiles what it imports of torch. pip writes bytecode when it installs; uv and some images do not, and
+    Every process then compiles the torch modules it imports. pip writes bytecode when it installs; uv and some images do not, and
     in a copied installation it is older than its sources.
 
     Raises:
@@ -125,7 +125,7 @@ def without_bytecode(python: Path) -> Path | None:
 
 
 def _links(path: Path) -> Iterable[Path]:
-    """The path and all that it leads through while it is a link."""
+    """The path, and every target on its chain of symbolic links."""
     yield path
     while path.is_symlink():
         path = path.parent / path.readlink()

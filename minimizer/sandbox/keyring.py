@@ -1,6 +1,6 @@
-"""A kernel keyring for each sandbox: namespaces do not hold keyrings, and a process has that of the session it was started in.
+"""A kernel keyring for each sandbox: namespaces do not isolate keyrings, and a process inherits that of its session.
 
-A script would otherwise read what the operator's session holds (tickets of Kerberos, keys of encrypted folders), and find what an
+Otherwise a script could read the keys of the operator's session (Kerberos tickets, keys of encrypted folders), and keys that an
 earlier job has left.
 """
 
@@ -13,14 +13,14 @@ from minimizer.sandbox import syscall_numbers
 
 _JOIN_SESSION_KEYRING = 1
 _NO_KEYRINGS = (errno.ENOSYS, errno.EPERM, errno.EACCES)
-"""Errors of a kernel without keyrings, and of a container that forbids them to us, and so to all that we start."""
+"""Errors of a kernel without keyrings, or in a container that forbids them to us and so to all our children."""
 
 
 def join_new_session() -> None:
-    """Give the calling thread, and what it starts from now on, a new and empty session keyring. Other threads keep theirs.
+    """Give the calling thread, and processes it starts from now on, a new, empty session keyring. Other threads keep theirs.
 
     Raises:
-        WorkerTrouble: there can be no further one.
+        WorkerTrouble: the kernel refuses a further keyring.
     """
     machine = syscall_numbers.architecture()
     if machine is None:

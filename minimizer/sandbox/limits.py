@@ -1,4 +1,4 @@
-"""The weaker ways to run a command: under resource limits with a supervisor, or under nothing at all."""
+"""The weaker sandboxes: resource limits with a supervisor (`Limits`), or none (`Unconfined`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minimizer.sandbox.devices import Devices
 
 
 class Unconfined(Sandbox):
-    """No confinement at all, only a process group of its own."""
+    """No confinement; a command only gets its own process group."""
 
     name = "off"
     is_strong = False
@@ -33,14 +33,14 @@ class Unconfined(Sandbox):
         _kill_group(process)
 
     def watch(self) -> None:
-        """Nothing is bounded here."""
+        """Does nothing: memory is not bounded here."""
 
     def end(self) -> None:
-        """Nothing bounds what a command takes here, so nothing has to be ended for it."""
+        """Does nothing: no command is ended for exceeding a bound here."""
 
 
 class Limits(Sandbox):
-    """Resource limits and a supervisor that finds daemons; files, network and other processes stay open."""
+    """Resource limits and a supervisor that finds daemons; files, network and other processes are not protected."""
 
     name = "limits"
     is_strong = False
@@ -73,7 +73,7 @@ class Limits(Sandbox):
         }
         with ExitStack() as ours, ExitStack() as theirs:
             order_end, order_fd = pipe(theirs, ours)
-            # Its own environment is empty: LD_PRELOAD and the like are for the command, not for the supervisor.
+            # The supervisor's own environment is empty: LD_PRELOAD and the like apply to the command only.
             supervise = [sys.executable, "-I", "-S", supervisor.__file__, str(order_end)]
             process = command.popen(supervise, {}, extra_fds=[order_end])
             theirs.close()
@@ -86,7 +86,7 @@ class Limits(Sandbox):
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Best effort: a script that first kills its supervisor, which runs as the same user, can leave a daemon."""
+        """Kill the command and its descendants, as far as possible: a script can kill its supervisor (same user) and leave a daemon."""
         if process.poll() is None:
             supervisor.end_descendants(process.pid)
         _kill_group(process)
@@ -109,12 +109,12 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _own_tasks() -> int:
-    """How many threads this user has: outside a user namespace RLIMIT_NPROC counts all of them."""
+    """Number of threads of this user, all of which RLIMIT_NPROC counts outside a user namespace."""
     tasks = 0
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
                 tasks += len(os.listdir(entry / "task"))  # noqa: PTH208 - names are enough
-        except OSError:  # it ended while we were counting
+        except OSError:  # the process ended meanwhile
             continue
     return tasks

@@ -1,8 +1,8 @@
 """The filter of system calls under which every sandboxed command runs: the parts of the kernel that no script needs.
 
-A namespace changes what a call reaches, not how much of the kernel it runs through, and faults lie where few programs go. What is
-refused is what containers refuse by default, and what needs a capability that no sandbox has. It is written in classic BPF, as
-seccomp(2) takes it: one test after the other, each with its own answer.
+A namespace changes which objects a call reaches, not how much kernel code it runs, and bugs are in rarely used code. Refused are the
+calls that containers refuse by default, and those that need a capability no sandbox has. The filter is classic BPF, as seccomp(2)
+takes it: a sequence of tests, each with its own answer.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import struct
 from minimizer.sandbox.syscall_numbers import Architecture
 
 DENIED = {
-    # Kernel memory that many exploits went through; io_uring also does what this filter refuses as a call of its own.
+    # Kernel interfaces that many exploits have used; io_uring could also make calls that this filter refuses.
     "io_uring_setup": errno.ENOSYS, "io_uring_enter": errno.ENOSYS, "io_uring_register": errno.ENOSYS,
     "userfaultfd": errno.EPERM, "bpf": errno.EPERM, "perf_event_open": errno.EPERM, "fanotify_init": errno.EPERM,
     "modify_ldt": errno.EPERM, "memfd_secret": errno.ENOSYS,
-    # What no namespace holds.
+    # Objects that no namespace isolates.
     "keyctl": errno.EPERM, "add_key": errno.EPERM, "request_key": errno.EPERM, "syslog": errno.EPERM,
     # Other processes of the job, the zygote among them.
     "ptrace": errno.EPERM,
@@ -27,7 +27,7 @@ DENIED = {
     "open_tree": errno.EPERM, "open_tree_attr": errno.EPERM, "move_mount": errno.EPERM, "mount_setattr": errno.EPERM,
     "fsopen": errno.EPERM, "fsconfig": errno.EPERM, "fsmount": errno.EPERM, "fspick": errno.EPERM,
     "open_by_handle_at": errno.EPERM, "clone3": errno.ENOSYS,
-    # All of the disk at once, sooner than anybody can look; posix_fallocate then writes, which takes its time.
+    # Could fill the disk at once, before the watch on disk use sees it; posix_fallocate then falls back to slow writes.
     "fallocate": errno.EOPNOTSUPP,
     # The machine itself.
     "kexec_load": errno.EPERM, "kexec_file_load": errno.EPERM, "reboot": errno.EPERM, "init_module": errno.EPERM,
@@ -35,22 +35,22 @@ DENIED = {
     "swapoff": errno.EPERM, "quotactl": errno.EPERM, "quotactl_fd": errno.EPERM, "vhangup": errno.EPERM,
     "iopl": errno.EPERM, "ioperm": errno.EPERM,
 }  # fmt: skip
-"""Calls by name, each with the error that it gives. ENOSYS where programs try something else when it is not there."""
+"""Refused calls by name, each with the error it returns. ENOSYS for calls whose absence makes programs use a fallback."""
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
-"""Sockets that may be made, beside NETLINK_ROUTE: gloo and NCCL ask it which interfaces there are. All others answer
+"""Allowed socket families, in addition to NETLINK_ROUTE, which gloo and NCCL use to list interfaces. All others fail with
 EAFNOSUPPORT, such as AF_VSOCK, which reaches the host of a virtual machine."""
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 _NEW_TIME = 0x80
-"""CLONE_NEWTIME, for unshare only: to clone this bit is part of a signal's number."""
+"""CLONE_NEWTIME, for unshare only: in clone's flags this bit is part of the signal number."""
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 """BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JSET|K, BPF_RET|K."""
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Offsets in struct seccomp_data. An argument has eight bytes, the low ones first on both processors; all that are looked at
-here are 32 bits wide to the kernel, too."""
+"""Offsets in struct seccomp_data. An argument has eight bytes, the low ones first on both processors; the arguments tested here are
+32 bits wide to the kernel, too."""
 
 
 def program(machine: Architecture) -> bytes:
@@ -83,7 +83,7 @@ def _sockets() -> list[bytes]:
 
 
 def _if(test: int, value: int, then: list[bytes]) -> list[bytes]:
-    """Run ``then`` where the test holds for what was loaded last, else skip it."""
+    """Instructions that run ``then`` if the test holds for the value loaded last, and else skip it."""
     return [_jump(test, value, 0, len(then)), *then]
 
 

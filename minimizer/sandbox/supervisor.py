@@ -1,8 +1,8 @@
-"""Keeps one untrusted command under plain limits, where no bubblewrap is to be had.
+"""Supervises one untrusted command under plain limits, if bubblewrap is not available.
 
-Run by path as ``python -I -S supervisor.py FD``; FD holds the order as JSON. It is a process of its own, and not a
-``preexec_fn``, because our callers have threads and nothing but ``exec`` is safe in a child forked beside threads.
-It adopts whatever the command leaves behind (a child subreaper), so that daemons can be found and ended too.
+Run by path as ``python -I -S supervisor.py FD``; FD holds the order as JSON. It is a separate process, and not a
+``preexec_fn``, because our callers have threads, and in a child forked from a threaded process only ``exec`` is safe.
+It adopts orphaned processes of the command (as a child subreaper), so that daemons can be found and killed too.
 Standard library only; ``minimizer.sandbox`` imports ``end_descendants`` and ``descendants`` from here.
 """
 
@@ -22,13 +22,13 @@ from typing import Any, NoReturn
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _END_SECONDS = 10.0
-"""After SIGKILL; only a process that we may not kill, or one stuck in the kernel, takes longer."""
+"""Longest wait after SIGKILL; only a process that we may not kill, or one stuck in the kernel, takes longer."""
 
 
 def end_descendants(ancestor: int) -> None:
-    """Kill all that descends from a process, itself excluded, and wait until it is gone.
+    """Kill all descendants of a process, itself excluded, and wait until they are gone.
 
-    Everyone is stopped first: a process that forks faster than we read /proc would outrun a plain kill.
+    All are stopped first, since a process that forks faster than we read /proc would escape a plain kill.
     """
     stopped: set[int] = set()
     while fresh := descendants(ancestor) - stopped:
@@ -49,14 +49,14 @@ def _await_end(pid: int) -> None:
 
 
 def descendants(*ancestors: int) -> set[int]:
-    """All processes that descend from some, those that have ended excluded, and themselves too."""
+    """All live descendants of these processes, themselves excluded."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # it ended while we were reading
+        except OSError:  # the process ended meanwhile
             continue
         if state not in "ZX":
             children.setdefault(int(parent), []).append(int(entry.name))
@@ -84,7 +84,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become(order: dict[str, Any]) -> NoReturn:
-    """Turn this process into the command. Dies with the supervisor, even if that one is killed outright."""
+    """Turn this process into the command, which dies with the supervisor, even if that is killed."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         for which, value in order["limits"]:
@@ -98,7 +98,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
 
 
 def _let_go(descriptors: list[int]) -> None:
-    """Close our copies, or a reader at the other end would wait for us instead of for the command."""
+    """Close our copies of the command's descriptors, so that a reader at the other end waits for the command only."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
@@ -107,7 +107,7 @@ def _let_go(descriptors: list[int]) -> None:
 
 
 def _wait_for(child: int) -> int:
-    """The exit status of the command; 128 + N after signal N, as a shell and bubblewrap have it."""
+    """Wait for the command; its exit status, 128 + N after signal N as in a shell and bubblewrap."""
     while True:
         pid, status = os.wait()
         if pid == child:
@@ -126,7 +126,7 @@ def main(order_fd: int) -> int:
     signal.signal(signal.SIGTERM, end)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != order["parent"]:  # it died before we asked to be told
+    if os.getppid() != order["parent"]:  # it died before the death signal was set
         return 128 + signal.SIGTERM
     child = os.fork()
     if child == 0:

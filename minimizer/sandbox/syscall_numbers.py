@@ -1,4 +1,4 @@
-"""Numbers of system calls, for those that Python has no function for and those that a filter names."""
+"""Numbers of the system calls that Python has no function for, and of those that the filter names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a processor's programs call the kernel.
+    """System call numbers and calling convention of a processor.
 
-    ``audit`` is the AUDIT_ARCH number by which the kernel names the calling convention; ``x32``: a second one shares it, whose
-    numbers have bit 30 set.
+    ``audit`` is the AUDIT_ARCH number of the calling convention; ``x32``: a second convention shares it, whose call numbers have
+    bit 30 set.
     """
 
     audit: int
@@ -42,25 +42,25 @@ _SHARED = {
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "mount_setattr": 442,
     "quotactl_fd": 443, "memfd_secret": 447, "open_tree_attr": 467,
 }  # fmt: skip
-"""The same everywhere, as all that are younger than Linux 5.1."""
+"""Calls with the same number on all processors, as all since Linux 5.1."""
 
 ARCHITECTURES = {
     "x86_64": Architecture(0xC000003E, {**_X86_64, **_SHARED}, x32=True),
     "aarch64": Architecture(0xC00000B7, {**_AARCH64, **_SHARED}),
 }
-"""By the machine's name, as ``uname -m`` has it."""
+"""Architectures by machine name, as in ``uname -m``."""
 
 
 def architecture() -> Architecture | None:
-    """Of this machine; None where its numbers are not known here."""
+    """The architecture of this machine; None if its numbers are not known here."""
     return ARCHITECTURES.get(platform.machine())
 
 
 def call(number: int, *arguments: int | None) -> int:
-    """Call the kernel.
+    """Make a system call by number.
 
     Raises:
-        OSError: it refused.
+        OSError: the call failed.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long

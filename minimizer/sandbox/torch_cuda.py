@@ -1,4 +1,4 @@
-"""Asks an interpreter's torch whether it can compute on GPUs, in a process of its own: a broken driver may take that down."""
+"""Tests whether an interpreter's torch can compute on GPUs, in a separate process, since a broken driver may crash it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from minimizer.sandbox.gpus import Gpu
 
 SECONDS = 120
+"""Timeout of the test, which imports torch and starts CUDA."""
 _ASK = """
 import importlib.util, json
 import torch
@@ -36,7 +37,7 @@ print(json.dumps(facts))
 
 @dataclass(frozen=True)
 class TorchCuda:
-    """Versions, empty where there is none, and why torch cannot compute on the GPUs, if so."""
+    """Versions, empty if missing; ``trouble``: why torch cannot compute on the GPUs, else empty."""
 
     torch: str = ""
     cuda: str = ""
@@ -45,13 +46,13 @@ class TorchCuda:
 
     @property
     def text(self) -> str:
-        """The versions, for a reader."""
+        """The versions, for a message."""
         parts = [f"torch {self.torch}", self.cuda and f"CUDA {self.cuda}", self.triton and f"Triton {self.triton}"]
         return ", ".join(filter(None, parts))
 
 
 def torch_on(python: Path, gpus: Sequence[Gpu]) -> TorchCuda:
-    """What the torch of an interpreter makes of these GPUs: it computes something on the first."""
+    """Test the torch of an interpreter on these GPUs, by a computation on the first."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
     try:
         done = subprocess.run(

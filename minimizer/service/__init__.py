@@ -1,1 +1,1 @@
-"""What web, worker and command line share of the service: the broker, the logs, and scripts that arrive as archives."""
+"""Code of the service that web, worker and command line share: broker, logs, and archives of scripts."""

@@ -1,7 +1,7 @@
-"""A script with the files it needs, as a zip file from outside: read entry by entry, and believed in nothing.
+"""Reads a zip archive with a script and its files, which is untrusted input.
 
-What its directory says of names and sizes is the sender's word. Names are checked before they become paths, and sizes are
-counted while the content is unpacked, so that a small file cannot become a large one.
+Names and sizes in its directory are the sender's claims. Names are checked before they become paths, and bytes are counted while
+the content is unpacked, so that a zip bomb is stopped early.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ from pathlib import Path, PurePosixPath
 from minimizer.errors import InvalidScript
 
 MAX_FILES = 1000
+"""Most files of an archive."""
 MAX_BYTES = 64 << 20
-"""All files of an archive together, unpacked."""
+"""Most unpacked bytes of all files of an archive together."""
 _MAX_NAME = 200
+"""Characters of the longest accepted path in an archive."""
 _MAX_PART_BYTES = 255
-"""What file systems take as the name of a file or folder."""
+"""Longest file or folder name that file systems accept."""
 _MAX_DEPTH = 12
+"""Most parts of a path in an archive."""
 _CHUNK = 1 << 16
+"""Bytes that are unpacked at a time, between two checks of the total."""
 _REGULAR = (0, stat.S_IFREG)
-# What the standard library raises at offsets, sizes and flags that make no sense.
+"""Accepted file types of an entry: unspecified, or a regular file."""
+# Exceptions that the standard library raises for nonsensical offsets, sizes and flags.
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError, ValueError)
 
 
 def is_zip(content: bytes) -> bool:
-    """Whether a file begins as a zip archive does; an empty one has its end alone."""
+    """Whether content begins like a zip archive; an empty archive consists of its end record only."""
     return content.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
@@ -39,7 +44,7 @@ def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """The files of a zip archive by their path in it.
 
     Raises:
-        InvalidScript: it is no zip file, or not one that can be unpacked without harm.
+        InvalidScript: it is not a zip file, or cannot be unpacked safely.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -59,10 +64,10 @@ def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
 
 
 def main_script(files: Mapping[str, bytes], wanted: str | None) -> str:
-    """Which file of an archive is to be run: the one that is named, else main.py, else the only script at its top.
+    """The path of the script to run: the one named by ``wanted``, else main.py, else the only script at the top level.
 
     Raises:
-        InvalidScript: there is no such file, or several could be meant.
+        InvalidScript: there is no such file, or the choice is ambiguous.
     """
     if wanted:
         if wanted not in files:

@@ -1,7 +1,7 @@
-"""How web and worker reach the broker: one configuration for both ends.
+"""The broker's configuration, shared by web and worker, and the ringing of the doorbell.
 
-The broker is only a doorbell. What it loses, doubles or delivers late is put right from the database (`minimizer.store`), so
-nothing here has to be reliable; it has to be quick.
+The broker is only a doorbell. Lost, doubled or late messages are corrected from the database (`minimizer.store`), so this need not
+be reliable, only fast.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from minimizer.store import Job
 log = logging.getLogger(__name__)
 
 TASK = "minimizer.run"
-"""The one task there is. Its argument, the id of a job that waits, is for the log: a worker takes whatever is its turn."""
+"""Name of the only task. Its argument, the id of a waiting job, is for the log only: a worker takes the job that is next."""
 
 _QUEUE = "minimizer"
 
 
 def queue_name(device: str | None, toolchain: str | None) -> str:
-    """The queue that is rung for jobs with such needs; ``None`` where any worker will do."""
-    # Brokers are strict about names, and people are not.
+    """The queue that is rung for jobs that need this device and interpreter; ``None``: any."""
+    # Brokers restrict the characters of a name, and users do not.
     python = toolchain and f"python-{hashlib.sha256(toolchain.encode()).hexdigest()[:12]}"
     return ".".join([_QUEUE, *filter(None, [device, python])])
 
@@ -43,9 +43,9 @@ def queue_of(options: Options) -> str:
 
 
 def broker_config(settings: Settings) -> dict[str, object]:
-    """The Celery configuration that whoever sends and whoever receives must share.
+    """The Celery configuration that sender and receiver must share.
 
-    Makes the folders of the embedded broker where that is the one in use.
+    Makes the folders of the embedded broker, if that is used.
     """
     url, options = _transport(settings)
     return {
@@ -61,7 +61,7 @@ def broker_config(settings: Settings) -> dict[str, object]:
 
 
 def ring(client: Celery, job: Job) -> None:
-    """Wake a worker that can take this job. A broker that is away is no failure: the reaper rings again."""
+    """Wake a worker that can take this job. An unreachable broker is not an error, since the reaper rings again."""
     try:
         client.send_task(TASK, args=[job.id], queue=queue_of(job.options), ignore_result=True, retry=False)
     except Exception as error:
@@ -75,11 +75,11 @@ def _transport(settings: Settings) -> tuple[str, dict[str, object]]:
             return f"{mailbox.SCHEME}://localhost", _folders(settings) | {"polling_interval": 0.1}
         case "redis" | "rediss":
             return url, {
-                # A message that a killed worker has taken comes back after seconds; by kombu's defaults it takes minutes.
+                # Redeliver the message of a killed worker after seconds; kombu's defaults take minutes.
                 "visibility_timeout": 30,
                 "unacked_restore_interval": 2,
                 "unacked_restore_throttle": 1,
-                # Whoever rings holds a request open meanwhile, and the reaper rings again. (Workers go on trying.)
+                # Give up early: a request is open while this rings, and the reaper rings again. (Workers keep trying to connect.)
                 "socket_connect_timeout": 5,
                 "max_retries": 0,
                 "interval_start": 0,

@@ -1,4 +1,4 @@
-"""Logs of the service: a line of text, or of JSON, with what is bound to the thread (job, request) on every one.
+"""Logs of the service: lines of text or JSON, each with the context of its thread (job, request).
 
 The modules log with the standard library; structlog only renders, so that lines of Celery and SQLAlchemy look the same.
 """
@@ -13,7 +13,7 @@ from minimizer.settings import Settings
 
 
 def configure(settings: Settings) -> None:
-    """Send the log of this process to standard error."""
+    """Send this process's log to standard error."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -27,7 +27,7 @@ def configure(settings: Settings) -> None:
             structlog.dev.ConsoleRenderer(
                 colors=False,
                 pad_event_to=0,
-                # The default, where rich is installed, prints local variables: passwords and tokens among them.
+                # If rich is installed, the default prints local variables, including passwords and tokens.
                 exception_formatter=structlog.dev.plain_traceback,
             )
         ]
@@ -40,4 +40,4 @@ def configure(settings: Settings) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells each of its own steps
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of its own steps

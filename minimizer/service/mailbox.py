@@ -1,7 +1,7 @@
-"""The embedded broker: messages as files in a folder, for a service that has no Redis.
+"""The embedded broker: messages as files in a folder, for a service without Redis.
 
-kombu's own transport of this kind creates a message under its final name and fills it afterwards. A worker that looks in
-between reads an empty file and dies of it, so here a file appears whole, and is taken by a rename that only one can win.
+kombu's own filesystem transport creates a message file under its final name and fills it afterwards; a worker that reads it in
+between crashes on an empty file. Here a file appears complete, and is taken by a rename, which only one reader can win.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SCHEME = "mailbox"
 
 
 class Channel(filesystem.Channel):
-    """Puts and gets messages without a moment in which a file is half there.
+    """Puts and gets messages atomically.
 
-    Files whose name begins with a dot are being written or read; nobody else touches them.
+    Files whose name begins with a dot are being written or read, and others ignore them.
     """
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:  # type: ignore[override]
@@ -49,7 +49,7 @@ class Transport(filesystem.Transport):
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)  # type: ignore[no-untyped-call]
-        # kombu's own remembers for the whole process which queues are bound, whatever folder a connection has.
+        # kombu's transport shares the bound queues in the whole process, also between connections to different folders.
         self.state = virtual.BrokerState()  # type: ignore[no-untyped-call]
 
 

@@ -1,6 +1,6 @@
-"""Files of a project as a zip archive, for a service that is to run a script with all it needs.
+"""Packs files of a project into a zip archive, for a service that runs a script with all it needs.
 
-The same files give the same bytes, whenever and wherever they are packed: a question that was asked before is known by them.
+Equal files give equal bytes, whenever and wherever they are packed, so that the service recognises a repeated submission.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from minimizer.errors import InvalidScript
 from minimizer.service.archive import MAX_BYTES, MAX_FILES
 
 NEVER_SENT = frozenset({"__pycache__", "node_modules", "minimizer-out", "minimizer-data"})
-"""Folders that no run of a script needs, beside hidden ones and virtual environments."""
+"""Folders that no script needs; hidden folders and virtual environments are left out too."""
 
 
 def files_of(folder: Path) -> dict[str, Path]:
     """The files of a folder by their path in it.
 
-    Left out are hidden files and folders, virtual environments, `NEVER_SENT`, and links that lead out of the folder.
+    Hidden files and folders, virtual environments, `NEVER_SENT`, and links out of the folder are left out.
 
     Raises:
         InvalidScript: more files, or more bytes, than an archive may have.
@@ -31,7 +31,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def matching(patterns: Sequence[str], folder: Path) -> dict[str, Path]:
-    """The files below a folder that one of the patterns names, by their path in it; one that names a folder means all in there.
+    """The files below a folder that match one of the patterns, by their path in it; a pattern for a folder includes all its files.
 
     Raises:
         InvalidScript: a pattern matches nothing, or leads out of the folder; or there are more files than an archive may have.
@@ -46,7 +46,7 @@ def matching(patterns: Sequence[str], folder: Path) -> dict[str, Path]:
         hits = [path for path in found_here if _is_inside(path, root) and _may_be_sent(path, root)]
         paths = [inner for hit in hits for inner in (_walk(hit) if hit.is_dir() else [hit])]
         if not paths:
-            raise InvalidScript(f"--files {pattern}: no file below {root} is called so")
+            raise InvalidScript(f"--files {pattern}: no file below {root} matches")
         found |= _bounded(((path.relative_to(root).as_posix(), path) for path in paths), f"--files {pattern}")
     return _bounded(found.items(), "--files")
 
@@ -56,7 +56,7 @@ def pack(files: Mapping[str, Path | bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name)  # of 1980, whenever the file was written
+            entry = zipfile.ZipInfo(name)  # with the fixed default date 1980, for equal bytes
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16
             content = files[name]
@@ -75,7 +75,7 @@ def _walk(top: Path) -> Iterator[Path]:
 
 
 def _may_be_sent(path: Path, root: Path) -> bool:
-    """Whether neither a file or folder below ``root`` nor any folder on the way to it is left out."""
+    """Whether a path below ``root`` may be sent: neither it nor any folder on the way to it is excluded."""
     on_the_way = [path, *path.parents][: len(path.relative_to(root).parts)]
     return all(_is_wanted(one) for one in on_the_way)
 

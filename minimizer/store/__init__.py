@@ -1,4 +1,4 @@
-"""The store: jobs, events, artifacts and workers in SQLite or PostgreSQL. The only truth there is."""
+"""The store: jobs, events, artifacts, users and workers in SQLite or PostgreSQL. The single source of truth of the service."""
 
 from minimizer.store.access.projects import DEFAULT_PROJECT
 from minimizer.store.errors import (

@@ -1,4 +1,4 @@
-"""What the store refuses, and why."""
+"""Exceptions of the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from minimizer.errors import MinimizerError, UserError
 
 
 class StoreError(MinimizerError):
-    """Base of what the store raises on purpose."""
+    """Base of the exceptions that the store raises deliberately."""
 
 
 class UnknownJob(StoreError):
@@ -24,14 +24,14 @@ class UnknownArtifact(StoreError):
 
 
 class ArtifactTooLarge(StoreError):
-    """An artifact is larger than the database takes."""
+    """An artifact is larger than the store accepts."""
 
     def __init__(self, name: str, size: int, limit: int) -> None:
         super().__init__(f"{name} has {size:,} bytes; at most {limit:,} are kept")
 
 
 class InvalidCursor(StoreError):
-    """The cursor of a page was not made by us."""
+    """The page cursor is not one that the store has returned."""
 
     def __init__(self) -> None:
         super().__init__("the cursor is not valid: take it from the 'next' link of the page before")
@@ -45,21 +45,23 @@ class IdempotencyConflict(StoreError):
 
 
 class QueueFull(StoreError):
-    """As many jobs wait as may wait."""
+    """The queue has reached its limit of waiting jobs."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit:,} jobs are waiting and no more may: try again later")
+        super().__init__(f"{limit:,} jobs are waiting, which is the limit: try again later")
 
 
 class QuotaExceeded(StoreError):
-    """As many jobs of this submitter are open as may be."""
+    """The submitter has reached the limit of open jobs."""
 
     def __init__(self, name: str, limit: int) -> None:
-        super().__init__(f"{limit:,} jobs of {name!r} are waiting or running and no more may: wait until one has ended")
+        super().__init__(
+            f"{limit:,} jobs of {name!r} are waiting or running, which is the limit: wait until one has ended"
+        )
 
 
 class UnknownProject(UserError):
-    """There is no project of this name, or none for whoever asks."""
+    """There is no project of this name, or the caller may not see it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no project {name!r} that is open to you")
@@ -94,7 +96,7 @@ class UnknownWebhook(UserError):
 
 
 class InvalidUrl(UserError):
-    """Not an address that messages can be sent to."""
+    """The URL is not one that messages can be sent to."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -104,14 +106,14 @@ class InvalidUrl(UserError):
 
 
 class NameTaken(UserError):
-    """A user or project of this name exists."""
+    """A user or project of this name already exists."""
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(f"there is a {what} {name!r} already: choose another name")
 
 
 class InvalidName(UserError):
-    """Not a name for a user or a project."""
+    """The name is not allowed for a user or a project."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -128,14 +130,14 @@ class UnknownFailure(StoreError):
 
 
 class NotInGroup(StoreError):
-    """A group can only be split by some of its own jobs, and not by all."""
+    """A split must name some, but not all, of the group's own jobs."""
 
     def __init__(self, signature: str) -> None:
         super().__init__(f"name some of the jobs of {signature}, but not all, and no others")
 
 
 class JobActive(StoreError):
-    """A running job can neither be deleted nor be run again."""
+    """A running job can be neither deleted nor retried."""
 
     def __init__(self, job_id: str, wanted: str) -> None:
         super().__init__(f"job {job_id} is running: cancel it, and {wanted} when it has ended")
@@ -153,14 +155,14 @@ class NothingToSkip(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The job was taken from this worker; whatever it still has to say about it is not wanted."""
+    """The worker no longer holds the job's lease, so its write was refused."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"the lease on job {job_id} is lost")
 
 
 class SchemaOutdated(UserError):
-    """The database was not brought to the schema of this version."""
+    """The database does not have the schema of this version."""
 
     def __init__(self, found: str | None, wanted: str | None) -> None:
         state = "has no tables yet" if found is None else f"is at revision {found}, this version needs {wanted}"

@@ -1,4 +1,4 @@
-"""Groups of failures as people see and change them; jobs are put in by `grouping`."""
+"""Groups of equal failures, as users see and change them; `grouping` assigns jobs to them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from minimizer.store.views import FailureGroup, FailureMember, HistoryLine, Job,
 from minimizer.vocabulary import Kind, Status
 
 MAX_GROUPS = 100
+"""Default number of groups in one answer."""
 MAX_MEMBERS = 200
+"""Jobs, or history lines, of a group in one answer."""
 _HAS_FAILED = JobRow.kind.is_not(None)
-"""A job that is queued again keeps its place in the group, but is not shown there before it has failed again."""
+"""Condition for jobs shown in a group: a retried job keeps its membership, but is hidden until it has failed again."""
 
 Projects = Collection[str] | None
-"""Names of the projects whose groups are to be found; ``None`` for all."""
+"""Names of the projects to which a query is restricted; ``None``: all."""
 
 
 class Groups:
-    """The part of the store that knows which failures are the same."""
+    """The part of the store for groups of equal failures."""
 
     _database: Database
     _max_queued_jobs: int
@@ -49,9 +51,9 @@ class Groups:
         kind: Kind | None = None,
         q: str | None = None,
     ) -> list[FailureGroup]:
-        """Groups that have jobs, the one with the newest job first.
+        """Groups that have jobs, ordered by their newest job, newest first.
 
-        ``q`` is looked for in the signature, the operators, the message, the note and the address of the issue.
+        ``q`` is searched in the signature, the operators, the message, the note and the issue's URL.
         """
         query = _newest_first(projects)
         if kind is not None:
@@ -65,13 +67,13 @@ class Groups:
         """One group.
 
         Raises:
-            UnknownFailure: there is none of this name in these projects.
+            UnknownFailure: there is no group of this name in these projects.
         """
         with self._database.read() as session:
             return _group(session, _find(session, signature, projects))
 
     def failures_of(self, job_ids: Collection[str]) -> dict[str, str]:
-        """The signature of the group of each of these jobs that is in one."""
+        """Group signatures by job id, for those of these jobs that are in a group."""
         query = (
             select(JobRow.id, FailureGroupRow.signature)
             .join(FailureMemberRow, FailureMemberRow.job_number == JobRow.number)
@@ -82,7 +84,7 @@ class Groups:
             return {row.id: row.signature for row in session.execute(query)}
 
     def failure_members(self, signature: str, projects: Projects = None) -> list[FailureMember]:
-        """The newest jobs of a group, at most `MAX_MEMBERS`, and why each is in it."""
+        """The newest jobs of a group, at most `MAX_MEMBERS`, each with the reason for its membership."""
         with self._database.read() as session:
             group = _find(session, signature, projects)
             query = (
@@ -94,7 +96,7 @@ class Groups:
             return [FailureMember(view(row), because) for row, because in session.execute(query.limit(MAX_MEMBERS))]
 
     def failure_history(self, signature: str, projects: Projects = None) -> list[HistoryLine]:
-        """What was done to a group, the last first."""
+        """The changes of a group, newest first."""
         with self._database.read() as session:
             group = _find(session, signature, projects)
             query = select(FailureHistoryRow).where(FailureHistoryRow.group_number == group.number)
@@ -111,7 +113,7 @@ class Groups:
         fixed_in: str | None = None,
         projects: Projects = None,
     ) -> FailureGroup:
-        """Say what is known of a failure; ``None`` leaves a field as it is, and an empty ``fixed_in`` takes it back."""
+        """Set a group's note, issue and fixed version; ``None`` leaves a field unchanged, an empty string clears it."""
         with self._database.write() as session:
             group, now = _find(session, signature, projects), self._database.now(session)
             for name, value in (("note", note), ("issue_url", issue_url), ("fixed_in", fixed_in)):
@@ -122,7 +124,7 @@ class Groups:
             return _group(session, group)
 
     def merge_failures(self, signature: str, other: str, actor: str, projects: Projects = None) -> FailureGroup:
-        """Put all jobs of ``other`` into a group of the same project; ``other`` and its name are gone, its history is kept.
+        """Move all jobs and the history of ``other`` into a group of the same project, and delete ``other``.
 
         Raises:
             UnknownFailure: one of them does not exist, or they belong to different projects.
@@ -132,13 +134,13 @@ class Groups:
             gone = _find(session, other, [session.get_one(ProjectRow, group.project_number).name])
             if group.number == gone.number:
                 return _group(session, group)
-            if gone.signature != other:  # it has gone already, and somebody has split off what bears its fingerprint
+            if gone.signature != other:  # already merged, and this is another group that has its fingerprint
                 raise UnknownFailure(other)
             now = self._database.now(session)
             _touch(
                 session, select(FailureMemberRow.job_number).where(FailureMemberRow.group_number == gone.number), now
             )
-            # A job that ends at this moment would enter a group that is about to go, and go with it.
+            # Lock the group: a job that ends now would otherwise join a group that is about to be deleted.
             locked = select(FailureGroupRow.number).where(FailureGroupRow.number == gone.number).with_for_update()
             if session.scalars(locked).one_or_none() is None:
                 raise UnknownFailure(other)
@@ -162,10 +164,10 @@ class Groups:
     def split_failure(
         self, signature: str, job_ids: Sequence[str], actor: str, projects: Projects = None
     ) -> FailureGroup:
-        """Move jobs of a group into a new one. Further jobs with their fingerprint follow the newest that has it.
+        """Move jobs of a group into a new one. Later jobs join the group of the newest job with their fingerprint.
 
         Raises:
-            NotInGroup: no jobs are named, one of them is not in the group, or none would be left.
+            NotInGroup: no jobs are named, one of them is not in the group, or none would remain.
             UnknownFailure: there is no such group.
         """
         with self._database.write() as session:
@@ -191,9 +193,9 @@ class Groups:
             return _group(session, new)
 
     def retest(self, signature: str, job: NewJob, by: Submitter, actor: str, projects: Projects = None) -> Job:
-        """Queue a job in the project of a group, which it tells, when it ends, whether the failure is still there.
+        """Queue a job that retests a group's failure; when it ends, the result is recorded in the group.
 
-        Both in one transaction: a worker may have a job done before anybody could say what it is for.
+        Job and link are written in one transaction, since a worker may finish the job before a second one.
 
         Raises:
             QueueFull, QuotaExceeded: too many jobs are open.
@@ -202,7 +204,7 @@ class Groups:
         asked = submissions.prepare(job)
         try:
             return self._retest(signature, asked, by, actor, projects)
-        except IntegrityError:  # the group was merged with another at this moment, and is found there
+        except IntegrityError:  # the group was merged meanwhile; `_find` now returns the merged one
             return self._retest(signature, asked, by, actor, projects)
 
     def _retest(
@@ -220,7 +222,7 @@ class Groups:
 def _in(projects: Projects) -> ColumnElement[bool]:
     if projects is None:
         return true()
-    names = [bounds.text(name, 64) for name in projects]  # an admin may name whatever comes to mind
+    names = [bounds.text(name, 64) for name in projects]  # an admin's project names are not validated here
     return FailureGroupRow.project_number.in_(select(ProjectRow.number).where(ProjectRow.name.in_(names)))
 
 
@@ -243,7 +245,7 @@ def _newest_first(projects: Projects) -> Select[FailureGroupRow]:
 
 
 def _find(session: Session, signature: str, projects: Projects) -> FailureGroupRow:
-    """By the group's name, or by the fingerprint of one of its jobs: what was merged is found under its old name."""
+    """Find a group by its name, or by the fingerprint of one of its jobs, so that a merged group is found by its old name."""
     name = bounds.text(signature, 80)
     query = select(FailureGroupRow).where(FailureGroupRow.signature == name, _in(projects))
     group = session.scalars(query.order_by(FailureGroupRow.number.desc()).limit(1)).first()
@@ -260,9 +262,9 @@ def _find(session: Session, signature: str, projects: Projects) -> FailureGroupR
 
 
 def _touch(session: Session, jobs: Select[int], now: datetime) -> None:
-    """Mark jobs as changed, before their places change: the link to the group is a part of what readers see.
+    """Mark jobs as changed before their group changes, since readers of a job see its group.
 
-    Jobs come first here as they do where one ends, so that neither waits for the other.
+    Jobs are locked before groups, in the same order as when a job ends, to avoid a deadlock.
     """
     change = update(JobRow).where(JobRow.number.in_(jobs)).values(version=JobRow.version + 1, updated_at=now)
     session.execute(change, execution_options={"synchronize_session": False})
@@ -275,7 +277,7 @@ def _group(session: Session, group: FailureGroupRow) -> FailureGroup:
     )
     figures = select(func.count(), func.min(JobRow.created_at), func.max(JobRow.created_at), func.max(JobRow.number))
     jobs, first_seen, last_seen, newest = session.execute(figures.where(*in_group)).one()
-    # The smallest verified repro, the newest of equals.
+    # The smallest verified repro; among equals the newest.
     size = func.coalesce(JobRow.reduction["nodes_after"].as_integer(), 0)
     done = select(JobRow).where(*in_group, JobRow.status == Status.MINIMIZED).order_by(size, JobRow.number.desc())
     best = session.scalars(done.limit(1)).first()

@@ -1,4 +1,4 @@
-"""The store as one object: all that web and worker may do to the database."""
+"""`Store`: all operations of web and worker on the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minimizer.store.work.workers import Workers
 
 
 class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks, WebhookRetries):
-    """Jobs, their leases, what they have found, the workers, and who may see them. Safe to share between threads, not across a fork."""
+    """Jobs, leases, results, workers, users and webhooks. May be shared between threads, but not across a fork."""
 
     def __init__(self, database: Database, max_queued_jobs: int) -> None:
         self._database = database
@@ -27,11 +27,11 @@ class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Acces
 
     @classmethod
     def open(cls, url: str, *, max_queued_jobs: int = 1000) -> Store:
-        """Open the database at a SQLAlchemy URL, as it is: `minimizer.store.tables.migrate.upgrade` brings the tables."""
+        """Open the database at a SQLAlchemy URL. Does not create tables: see `minimizer.store.tables.migrate.upgrade`."""
         return cls(Database(url), max_queued_jobs)
 
     def ping(self) -> None:
-        """Raise whatever the driver raises when the database does not answer, or takes nothing: a full disk can still be read."""
+        """Check that the database answers and accepts a write (a full disk can still be read); raises the driver's error."""
         with self._database.write() as session:
             session.execute(text("UPDATE alembic_version SET version_num = version_num"))
 

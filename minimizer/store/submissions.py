@@ -1,4 +1,4 @@
-"""How jobs come in: one or many in a transaction, once per idempotency key, once per question, within the limits."""
+"""Submission of jobs: one or many in a transaction, once per idempotency key, once per question, within the limits."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.work.workers import SILENCE, can_take
 from minimizer.vocabulary import Status
 
-# What a job that has ended otherwise says is worth no second look: somebody stopped it, or the machine was in the way.
+# States whose job answers a repeated question. Jobs that ended otherwise do not: they were stopped, or the machine failed.
 _ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 _OPEN = (Status.QUEUED, Status.RUNNING)
 
 
 class Submissions:
-    """The part of the store that takes jobs."""
+    """The part of the store that accepts jobs."""
 
     _database: Database
     _max_queued_jobs: int
@@ -45,7 +45,7 @@ class Submissions:
         *,
         project: str = DEFAULT_PROJECT,
     ) -> tuple[Job, bool]:
-        """Queue one job whatever was asked before; `submit_many` has the whole story."""
+        """Queue one job, even if the same question was asked before; see `submit_many`."""
         return self.submit_many([NewJob(script, filename, options)], idempotency_key, project=project, force=True)[0]
 
     def submit_many(
@@ -59,9 +59,9 @@ class Submissions:
     ) -> list[tuple[Job, bool]]:
         """Queue all of the jobs or none.
 
-        Returns each with whether it is new. It is not if this key has made it before, or, without ``force``, if the
-        project has a job that answers the same question: the same script, name and options, waiting or ended well, and
-        no worker that would take it has another torch by now.
+        Returns each job and whether it is new. It is not new if this idempotency key has created it before, or, without
+        ``force``, if the project has a job with the same question (script, name and options) that is open or ended with
+        an answer, and the workers that could take it still have the same torch.
 
         Raises:
             IdempotencyConflict: the key was used for another script, name or options.
@@ -75,16 +75,16 @@ class Submissions:
         except IntegrityError:
             if idempotency_key is None:
                 raise
-            # The same key came twice at the same moment and the other was first: now its job is there to be found.
+            # The same key was submitted concurrently and the other transaction won: its job can be found now.
             return self._submit(asked, idempotency_key, project, by, force)
 
     def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
-        """Queue a job that has ended once more; one that waits stays as it is.
+        """Queue an ended job again; a waiting job is unchanged.
 
         Args:
-            budget: seconds for the next run, which then goes on from where the last one stopped; what was found stays
-                until it finds more. Without it, the job forgets all it has found and begins at the beginning.
-            max_open_jobs: how many jobs of its submitter may be open; it stays that one's, whoever runs it again.
+            budget: seconds for the next run, which then continues from the last one's checkpoint, with its results kept.
+                If None, all results are deleted and the job starts from the beginning.
+            max_open_jobs: limit on open jobs of its submitter, who stays the same whoever retries it.
 
         Raises:
             JobActive: it is running; cancel it first.
@@ -106,7 +106,7 @@ class Submissions:
                     shas = _forget_results(session, row)
                 else:
                     row.options = {**row.options, "budget": budget}
-                row.question_sha = None  # what it answers from now on is not what was asked at first
+                row.question_sha = None  # a retried job does not answer the question as first asked
                 row.queued_at = row.rung_at = now
                 row.status = Status.QUEUED
                 touch(row, now)
@@ -119,7 +119,7 @@ class Submissions:
     ) -> list[tuple[Job, bool]]:
         with self._database.write() as session:
             home = find_project(session, project)
-            if not force:  # or the same question that comes twice at one moment is asked twice (PostgreSQL)
+            if not force:  # lock: otherwise two concurrent equal questions would both be queued (PostgreSQL)
                 session.execute(
                     select(ProjectRow.number).where(ProjectRow.number == home.number).with_for_update(key_share=True)
                 )
@@ -156,7 +156,7 @@ class Submissions:
 
 
 class Prepared(NamedTuple):
-    """A job to be, with all of the work done that needs no transaction."""
+    """A new job, with all work done that needs no transaction."""
 
     job: NewJob
     question_sha: str
@@ -165,7 +165,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(job: NewJob) -> Prepared:
-    """Make a job ready for `queue`."""
+    """Hash and compress a job's content, before the transaction of `queue`."""
     archive = None if job.archive is None else blobs.pack(job.archive)
     return Prepared(job, _question_sha(job), blobs.pack(job.script), archive)
 
@@ -173,7 +173,7 @@ def prepare(job: NewJob) -> Prepared:
 def queue(
     session: Session, job: Prepared, project: ProjectRow, by: Submitter, max_queued_jobs: int, now: datetime
 ) -> JobRow:
-    """Add a job that waits.
+    """Add a waiting job.
 
     Raises:
         QueueFull: too many jobs wait.
@@ -193,12 +193,12 @@ def queue(
 
 
 def refuse_if_full(session: Session, limit: int) -> None:
-    """Make sure that one more job may wait.
+    """Check that one more job may wait.
 
     Raises:
-        QueueFull: as many wait as may.
+        QueueFull: the limit is reached.
     """
-    # Two submissions at the same moment may both see the last free place: the limit protects us, it is no promise.
+    # Two concurrent submissions may both see the last free place: the limit protects the service, and need not be exact.
     waiting = select(func.count()).select_from(JobRow).where(JobRow.status == Status.QUEUED)
     if session.execute(waiting).scalar_one() >= limit:
         raise QueueFull(limit)
@@ -214,7 +214,7 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
-    """The newest job that is under way to the answer, or has it."""
+    """The newest job with this question that is open or has an answer which is not outdated; else None."""
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
         JobRow.project_number == project.number,
@@ -226,9 +226,10 @@ def _same_question(session: Session, question_sha: str, project: ProjectRow, now
 
 
 def _is_outdated(session: Session, row: JobRow, now: datetime) -> bool:
-    """Whether the workers that would take the job now have another torch than the one that answered it.
+    """Whether the workers that could take the job now have another torch than the one that answered it.
 
-    Which torch an interpreter of `MINIMIZER_TOOLCHAINS` has they do not say. It may be another one since they started.
+    Workers do not report the torch of the interpreters in `MINIMIZER_TOOLCHAINS`. For those, a worker started after the answer counts
+    as having another one.
     """
     if row.finished_at is None:
         return False
@@ -245,7 +246,7 @@ def _is_outdated(session: Session, row: JobRow, now: datetime) -> bool:
 
 
 def _release(torch: str) -> str:
-    """A version without its build: what is installed and what torch says of itself need not agree on ``+cu130``."""
+    """A version without its build tag: package metadata and ``torch.__version__`` may differ in ``+cu130``."""
     return torch.partition("+")[0]
 
 
@@ -275,7 +276,7 @@ def _new_job(job: NewJob, now: datetime) -> JobRow:
 
 
 def _forget_run(session: Session, row: JobRow) -> None:
-    """Empty a job of its last run. Fence, event numbers and version go on rising: somebody may still hold old ones."""
+    """Reset a job's run state. Fence, event numbers and version keep rising, since readers and workers may hold old ones."""
     session.execute(delete(EventRecord).where(EventRecord.job_number == row.number))
     row.reason = row.step = None
     row.started_at = row.finished_at = row.worker = row.shuns = None
@@ -287,7 +288,7 @@ def _forget_run(session: Session, row: JobRow) -> None:
 
 
 def _forget_results(session: Session, row: JobRow) -> list[str]:
-    """Empty a job of what it has found; returns the blobs that may be of no use any more."""
+    """Delete a job's results; returns the hashes of blobs that may be unused now."""
     made = ArtifactRow.job_number == row.number
     shas = list(session.scalars(select(ArtifactRow.sha256).where(made)))
     session.execute(delete(ArtifactRow).where(made))
@@ -297,13 +298,14 @@ def _forget_results(session: Session, row: JobRow) -> list[str]:
 
 
 def _new_id() -> str:
-    while (job_id := secrets.token_urlsafe(9)).startswith("-"):  # it would be taken for an option
+    while (job_id := secrets.token_urlsafe(9)).startswith("-"):  # a command line would take it for an option
         pass
     return job_id
 
 
 def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
-    """Keys are long and hold anything, hence a digest. Those of others are other keys, or one could ask for their jobs."""
+    """Digest of an idempotency key (keys may be long and hold any text), separate for each project and submitter, so that nobody can
+    find another's job by its key."""
     parts = json.dumps([project.number, by.name, index, key])
     return hashlib.sha256(parts.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the store hands out: frozen values without a session behind them."""
+"""Values that the store returns: frozen dataclasses without a database session."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from minimizer.vocabulary import Kind, Reason, Role, Scope, Status, Step
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job that somebody hands in."""
+    """A job to be submitted."""
 
     script: bytes
     filename: str
-    """Of the script; with an archive, its path in there."""
+    """Name of the script; with an archive, its path in the archive."""
     options: Options
     archive: bytes | None = None
-    """A zip file with the script and what it needs beside it."""
+    """A zip file with the script and the files it needs; None for a single script."""
     priority: int = 0
-    """A job of a higher one goes before all others of its project."""
+    """Jobs with a higher priority run before the project's others."""
 
 
 @dataclass(frozen=True)
 class Submitter:
-    """Who hands jobs in, and how many of his or hers may be open at once (``None``: any number)."""
+    """The submitter of jobs, and the limit on this submitter's open jobs (``None``: no limit)."""
 
     name: str = ""
     max_open_jobs: int | None = None
 
     @property
     def user(self) -> str:
-        """Without the token: whoever makes another one may have no more jobs for it."""
+        """The user's name without the token's id: all tokens of a user share one quota."""
         return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it stood when it was read."""
+    """A job's state at the time it was read."""
 
     id: str
     status: Status
@@ -52,13 +52,13 @@ class Job:
     script_sha: str
     project: str
     submitted_by: str
-    """Whoever has signed in, or empty where nobody has to."""
+    """Label of the submitter's identity; empty if access control is off."""
     pinned: bool
-    """Kept whatever the retention of its project says."""
+    """Exempt from the project's retention."""
     priority: int
     has_archive: bool
     attempt: int
-    """How often a worker has started on it since it was submitted or retried."""
+    """Number of times a worker has claimed it since it was submitted or retried."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -66,7 +66,7 @@ class Job:
     worker: str | None
     failure: Failure | None
     culprit: Culprit | None
-    """The first."""
+    """The first culprit."""
     reduction: Reduction | None
     summary: str
     version: int
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def can_stop(self) -> bool:
-        """Whether its verdict is reached, and work on it only adds to the report: stopped now, it keeps all it has."""
+        """Whether the verdict is reached and further work only adds to the report, so that a stop loses nothing."""
         return self.status is Status.RUNNING and not self.cancel_requested and self.progress.get("decided") is True
 
     @property
@@ -89,12 +89,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right of one worker to write about one job, until its lease is lost."""
+    """One worker's claim on a job: the right to write its results until the lease is lost."""
 
     job: Job
     worker: str
     fence: int
-    """Rises with every claim of the job; a write under an older one is refused."""
+    """The fence token: rises with every claim of the job; a write with an older one is refused."""
 
     @property
     def job_id(self) -> str:
@@ -112,7 +112,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class EventRow:
-    """Something that happened in a job. ``seq`` rises within the job."""
+    """An event of a job. ``seq`` rises within the job."""
 
     seq: int
     type: str
@@ -122,7 +122,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class ArtifactInfo:
-    """A file that a job has made."""
+    """An artifact of a job, without its content."""
 
     name: str
     size: int
@@ -133,7 +133,7 @@ class ArtifactInfo:
 
 @dataclass(frozen=True)
 class GpuInfo:
-    """A GPU of a worker; its memory in MiB, 0 where it is not known."""
+    """A GPU of a worker; memory in MiB, 0 if it is not known."""
 
     uuid: str
     name: str
@@ -142,7 +142,7 @@ class GpuInfo:
 
 @dataclass(frozen=True)
 class Hardware:
-    """The GPUs of a worker, and the versions of what drives them; ``trouble``: why it takes no job for a GPU, where it should."""
+    """The GPUs of a worker and the versions of driver and libraries; ``trouble``: why it takes no GPU jobs although it should."""
 
     gpus: tuple[GpuInfo, ...] = ()
     driver: str = ""
@@ -152,7 +152,7 @@ class Hardware:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hardware:
-        """As `dataclasses.asdict` has written it; an older row has nothing."""
+        """Read the dict that `dataclasses.asdict` wrote; older rows have an empty one."""
         return cls(**{**data, "gpus": tuple(GpuInfo(**gpu) for gpu in data.get("gpus", ()))})
 
 
@@ -161,12 +161,12 @@ NO_GPU = Hardware()
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A worker process, and the job it is at."""
+    """A worker process, and the job it works on."""
 
     name: str
     device: str
     devices: tuple[str, ...]
-    """What it has beside a CPU."""
+    """Devices other than the CPU."""
     torch: str
     toolchains: tuple[str, ...]
     hardware: Hardware
@@ -174,7 +174,7 @@ class WorkerRow:
     """Why it takes no jobs at present; empty if it does."""
     job_id: str | None
     project: str | None
-    """Of the job it is at, as the next two."""
+    """Project of its current job; the next two fields are also about that job."""
     filename: str | None
     step: str | None
     last_seen: datetime
@@ -183,13 +183,13 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How many jobs wait for the same device and interpreter; ``None`` where any worker will do."""
+    """Number of jobs waiting for the same device and interpreter; ``None``: any."""
 
     device: str | None
     toolchain: str | None
     jobs: int
     oldest: datetime
-    """Since when the first of them waits."""
+    """Time since which the first of them has been waiting."""
 
 
 @dataclass(frozen=True)
@@ -204,19 +204,19 @@ class FailureGroup:
     last_seen: datetime
     latest: Job | None
     best: Job | None
-    """The one with the smallest verified repro."""
+    """The job with the smallest verified repro."""
     operators: tuple[str, ...]
     message: str
     note: str
     issue_url: str
-    """Of the issue upstream; empty where nobody has given one."""
+    """URL of the upstream issue; empty if none was set."""
     fixed_in: str | None
-    """The torch in which the repro does not fail any more."""
+    """The torch version in which the repro no longer fails."""
 
 
 @dataclass(frozen=True)
 class FailureMember:
-    """A job of a group, and why it is in it."""
+    """A job of a group, and the reason for its membership."""
 
     job: Job
     because: str
@@ -224,7 +224,7 @@ class FailureMember:
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """Something that was done to a group."""
+    """A change of a group."""
 
     time: datetime
     actor: str
@@ -233,7 +233,7 @@ class HistoryLine:
 
 @dataclass(frozen=True)
 class Project:
-    """Owns jobs."""
+    """A project: owns jobs, and limits how long they are kept."""
 
     name: str
     created_at: datetime
@@ -246,7 +246,7 @@ class Project:
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who may sign in."""
+    """A user, who may sign in."""
 
     name: str
     role: Role
@@ -258,7 +258,7 @@ class User:
 
 @dataclass(frozen=True)
 class Token:
-    """A personal API token; its secret is known to its user alone."""
+    """A personal API token, without its secret, of which the store keeps only a digest."""
 
     id: str
     user: str
@@ -272,33 +272,33 @@ class Token:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks, and what he or she may see and do."""
+    """The identity behind a request, with its role, scope and projects."""
 
     name: str
     role: Role
     scope: Scope
     projects: frozenset[str] | None
-    """The projects whose jobs are open to this identity; ``None``: all."""
+    """The projects whose jobs this identity may see; ``None``: all."""
     token: str | None = None
-    """The token that was shown, if it was one."""
+    """Id of the token that was presented, now or at sign-in; None if none was."""
 
     @property
     def may_write(self) -> bool:
         return self.scope is Scope.WRITE and self.role is not Role.VIEWER
 
     def sees(self, project: str | None) -> bool:
-        """Whether jobs of this project are open to the identity."""
+        """Whether this identity may see jobs of this project."""
         return project is not None and (self.projects is None or project in self.projects)
 
     @property
     def label(self) -> str:
-        """For the audit log, and for a job to say who has submitted it."""
+        """Name for the audit log, and for a job's ``submitted_by``."""
         return f"{self.name}/{self.token}" if self.token else self.name
 
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """A change that somebody has made."""
+    """An entry of the audit log."""
 
     time: datetime
     actor: str
@@ -309,7 +309,7 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class Webhook:
-    """An address that is told when a job of its project ends."""
+    """A webhook: an address that gets a message when a job of its project ends."""
 
     id: str
     project: str
@@ -319,7 +319,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Message:
-    """What is to be sent to a webhook, once more or for the first time."""
+    """A message that is due to be sent to a webhook."""
 
     number: int
     webhook_id: str
@@ -330,14 +330,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of a message to a webhook."""
+    """The delivery state of a message to a webhook."""
 
     number: int
     job_id: str
     created_at: datetime
     attempts: int
     next_at: datetime | None
-    """When it is tried again; ``None`` once it has arrived or was given up."""
+    """Time of the next attempt; ``None`` once it was delivered or given up."""
     delivered_at: datetime | None
     answer: str
-    """Of the last attempt: the HTTP status, or why there was none."""
+    """Result of the last attempt: the HTTP status, or why there was none."""

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told when a job ends, and what became of every message."""
+"""Webhooks: addresses that get a message when a job ends, and the delivery state of every message."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PRINTABLE = re.compile(r"[!-~]{1,2000}")
 
 
 class Webhooks:
-    """The part of the store that tells others."""
+    """The part of the store for webhooks."""
 
     _database: Database
 
     def create_webhook(self, project: str, url: str) -> tuple[Webhook, str]:
-        """Add an address of a project; returns it and the secret that its messages are signed with.
+        """Add a webhook to a project; returns it and the secret with which its messages are signed.
 
         Raises:
-            InvalidUrl: it is no http or https address.
+            InvalidUrl: it is not an http or https URL.
             UnknownProject: there is no such project.
         """
         if not _is_address(url):
@@ -55,7 +55,7 @@ class Webhooks:
             return [Webhook(row.id, name, row.url, row.created_at) for row, name in session.execute(query)]
 
     def delete_webhook(self, webhook_id: str) -> None:
-        """Forget an address and its messages.
+        """Delete a webhook and its messages.
 
         Raises:
             UnknownWebhook: there is none with this id.
@@ -64,7 +64,7 @@ class Webhooks:
             session.delete(_find(session, webhook_id))
 
     def deliveries(self, webhook_id: str, limit: int = 100) -> list[Delivery]:
-        """The messages to a webhook, the newest first.
+        """The messages to a webhook, newest first.
 
         Raises:
             UnknownWebhook: there is none with this id.
@@ -76,13 +76,13 @@ class Webhooks:
 
 
 def _is_address(url: str) -> bool:
-    """Whether messages can be sent there: what Python's own client would stumble over at every attempt is none."""
+    """Whether messages can be sent to a URL; False for URLs that Python's HTTP client would reject at every attempt."""
     if not _PRINTABLE.fullmatch(url):
         return False
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # a port that is no number or too large, or half an IPv6 address
+    except ValueError:  # an invalid port, or an incomplete IPv6 address
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and port != 0
 

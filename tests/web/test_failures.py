@@ -267,7 +267,7 @@ def test_a_retest_that_is_cancelled_tells_the_group_that_nobody_knows(
     fail()
     job = client.post(f"{API}/{RELU}/retest", json={}).get_json()
     store.request_cancel(job["id"])
-    assert "could not tell" in get(client, RELU)["history"][0]["what"]
+    assert "was inconclusive" in get(client, RELU)["history"][0]["what"]
 
 
 def test_without_a_repro_there_is_nothing_to_retest(client: FlaskClient, fail: Fail) -> None:

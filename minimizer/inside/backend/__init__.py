@@ -1,4 +1,4 @@
-"""The dynamo backend ``minimizer``, in the user's own process: it checks graphs on their first calls, and saves those that fail."""
+"""The Dynamo backend ``minimizer``: runs in the user's own process, checks graphs on their first calls, and saves those that fail."""
 
 from .backend import minimizer
 

@@ -1,14 +1,14 @@
 """The dynamo backend ``minimizer``: inductor, with every compiled graph checked against eager on its first calls.
 
-``torch.compile(model, backend="minimizer")`` finds it by its entry point. What it does with a graph that fails is up to
-``options={"minimizer.on_failure": ...}`` or ``MINIMIZER_BACKEND_ON_FAILURE``:
+``torch.compile(model, backend="minimizer")`` finds it by its entry point. ``options={"minimizer.on_failure": ...}`` or
+``MINIMIZER_BACKEND_ON_FAILURE`` decides what happens with a failing graph:
 
-- ``minimize``: save the graph with its inputs, and reduce it in a process of its own, at low priority, beside the program;
-- ``report``: say so, no more;
-- ``raise``: save it, and raise `CompiledDiffers`, or what the compiler has raised;
+- ``minimize``: save the graph with its inputs, and reduce it in a separate process at low priority while the program runs;
+- ``report``: print a message only;
+- ``raise``: save it, and raise `CompiledDiffers`, or the compiler's exception;
 - ``off``: check nothing.
 
-The program goes on in eager with that graph, whatever it was. docs/backend.md has the other choices and what they cost.
+The program continues with that graph in eager in any case. docs/backend.md describes the other choices and their cost.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from .saved import save
 
 PREFIX, VARIABLE = "minimizer.", "MINIMIZER_BACKEND_"
 UNCHECKED = "MINIMIZER_UNCHECKED"
-"""Environment variable under which every graph goes straight to inductor, whatever the options say: we are watching already."""
+"""Environment variable that sends every graph straight to inductor, whatever the options say; set in runs that we already watch."""
 ON_FAILURE = ("minimize", "report", "raise", "off")
 REDUCED = 3
-"""Graphs of one process that are reduced; of further ones the command is printed."""
+"""Graphs of one process that are reduced; for further ones only the command is printed."""
 START_SECONDS = 60
-"""To write a script from a saved graph takes a second; nobody waits longer for it."""
+"""Timeout for writing a script from a saved graph, which takes about a second."""
 
 
 class CompiledDiffers(RuntimeError):
-    """A compiled graph does not do what eager does; the message says where it was saved."""
+    """A compiled graph differs from eager; the message says where it was saved."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user may choose, by ``options=`` of ``torch.compile`` or by an environment variable."""
+    """The user's choices, from ``options=`` of ``torch.compile`` or from environment variables."""
 
     on_failure: str = "minimize"
     calls: int = Bounds.calls
@@ -56,7 +56,7 @@ class Choices:
 
     @classmethod
     def read(cls, options: dict[str, Any]) -> Choices:
-        """The choices among ``options`` (all named ``minimizer.*``), over those of the environment.
+        """Read the choices from ``options`` (names ``minimizer.*``), which take precedence over the environment.
 
         Raises:
             ValueError: there is no such choice, or a value cannot be used.
@@ -86,7 +86,7 @@ class Choices:
 def minimizer(
     graph: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """The backend; ``options`` that do not begin with ``minimizer.`` and ``mode`` are inductor's.
+    """The backend. ``mode``, and ``options`` that do not begin with ``minimizer.``, are passed to inductor.
 
     Raises:
         ValueError: an option is wrong.
@@ -106,9 +106,9 @@ def collect(function: Callable[..., Any], inputs: tuple[Any, ...], folder: str, 
     """Call a function compiled, check every graph, and save those that fail as ``folder/graph-0`` and so on.
 
     Args:
-        function: what ``torch.compile`` takes; one that is compiled already is taken as it was before.
-        inputs: it is called with them once.
-        folder: is made if something fails.
+        function: anything ``torch.compile`` takes; an already compiled one is unwrapped first.
+        inputs: arguments of the one call.
+        folder: created if a graph fails.
         kwargs: further arguments of ``torch.compile``; ``mode`` and ``options`` go to inductor.
     """
     spent, faults = Spent(), list[Fault]()
@@ -127,7 +127,7 @@ def collect(function: Callable[..., Any], inputs: tuple[Any, ...], folder: str, 
 
 
 def fails_in_eager(function: Callable[..., Any], inputs: tuple[Any, ...]) -> bool:
-    """Whether a function raises without the compiler; it is called once more."""
+    """Whether a function raises without the compiler; calls it once."""
     try:
         torch.compiler.disable(function)(*inputs)
     except Exception:
@@ -136,7 +136,7 @@ def fails_in_eager(function: Callable[..., Any], inputs: tuple[Any, ...]) -> boo
 
 
 class _Process:
-    """What all graphs of this process share."""
+    """State shared by all graphs of this process: faults seen, cost of checking, reductions started."""
 
     def __init__(self) -> None:
         self.spent = Spent()
@@ -147,7 +147,7 @@ class _Process:
         self._pid = os.getpid()
 
     def new_folder(self, out: str) -> str:
-        """Where the next fault goes; none of the names is taken."""
+        """An unused folder name for the next fault."""
         if not self.folder:
             program = os.path.splitext(os.path.basename(sys.argv[0]))[0] or "python"
             self.folder = os.path.abspath(
@@ -157,8 +157,8 @@ class _Process:
         return os.path.join(self.folder, f"graph-{self.saved - 1}")
 
     def at_exit(self) -> None:
-        """Say, once, how far the reductions have come and what was left unchecked."""
-        if os.getpid() != self._pid:  # a fork of the user's
+        """Print, once, the state of the reductions and what was left unchecked."""
+        if os.getpid() != self._pid:  # in a process that the user forked
             return
         for child, folder, choices in self.children:
             if choices.wait:
@@ -177,7 +177,7 @@ class _Process:
 
 
 class _Handler:
-    """Deals with the fault of a graph as the user has chosen."""
+    """Handles the fault of a graph according to the user's choices."""
 
     def __init__(self, choices: Choices, for_inductor: Mapping[str, Any]) -> None:
         self._choices, self._for_inductor = choices, for_inductor
@@ -185,7 +185,7 @@ class _Handler:
     def __call__(self, fault: Fault) -> None:
         raises = self._choices.on_failure == "raise"
         identity = (fault.kind, fault.module.code)
-        is_new = identity not in _process.seen  # equal blocks of a model have equal graphs
+        is_new = identity not in _process.seen  # equal blocks of a model give equal graphs, which are reported once
         _process.seen.add(identity)
         folder = self._save(fault) if is_new and self._choices.on_failure != "report" else ""
         command = f"minimizer run {os.path.join(folder, 'graph.py')}" if folder else ""
@@ -196,7 +196,7 @@ class _Handler:
                 raise fault.error
             raise CompiledDiffers(f"{said}\nTo reduce it: {command}" if command else said)
         if is_new:
-            _say(f"{said}\nThis graph goes on without the compiler.")
+            _say(f"{said}\nThis graph continues in eager.")
         if folder and len(_process.children) < REDUCED:
             self._reduce(folder)
         elif folder:
@@ -208,7 +208,7 @@ class _Handler:
             save(fault, folder, self._for_inductor)
             if self._choices.on_failure == "raise" or len(_process.children) >= REDUCED:
                 subprocess.run(_command(folder), timeout=START_SECONDS, check=True, capture_output=True)
-        except Exception as error:  # whatever it is, the user's program goes on
+        except Exception as error:  # an error of ours must not stop the user's program
             _say(f"this graph cannot be saved, and is not reduced: {type(error).__name__}: {error}"[:500])
             return ""
         return folder
@@ -222,7 +222,7 @@ class _Handler:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in the program's terminal is not meant for it
+                start_new_session=True,  # so that Ctrl-C in the program's terminal does not reach it
             )
         if not _process.children:
             atexit.register(_process.at_exit)

@@ -1,8 +1,8 @@
-"""A compiled graph that is not trusted before its first calls agreed with eager, in the process of the user's own program.
+"""`CheckedGraph`: a compiled graph whose first calls are checked against eager, in the user's own process.
 
-On a checked call the program gets eager's results, computed from its own tensors; the compiled graph runs beside it on copies,
-as does its backward. So a wrong value never reaches the program, and a graph that fails once is never used again: it goes on
-in eager. The judging is that of the survey (`capture`): the referee's rules, and no blame where eager changes its mind.
+On a checked call the program gets eager's results, computed from its own tensors; the compiled graph and its backward run on
+copies. So a wrong value from a checked call never reaches the program, and a graph that fails once runs in eager from then on.
+Differences are judged as in the survey (`watch.comparer`): by the referee, and the compiler is not blamed if eager is unsteady.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from ..values.capturing import is_capturing
 
 Compile = Callable[[], Callable[..., Any]]
 COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
-LAYOUT = "a graph's values are equal to eager's, and its memory layout differs ({}): that is no fault here"
+LAYOUT = (
+    "a graph's values are equal to eager's, and its memory layout differs ({}), which does not count as a fault here"
+)
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What checking may cost: ``calls`` of each graph, ``seconds`` in all (no check begins later), ``nbytes`` of inputs copied
-    for one call (three times at once)."""
+    """Limits of checking: ``calls`` of each graph, ``seconds`` in total (no check begins later), ``nbytes`` of inputs of one call
+    (three copies of which exist at once)."""
 
     calls: int = 4
     seconds: float = 60.0
@@ -43,12 +45,12 @@ class Bounds:
 
 @dataclass
 class Spent:
-    """What checking has cost this process, and why something was left unchecked."""
+    """Cost of checking in this process so far, and notes on what was left unchecked."""
 
     seconds: float = 0.0
     frames: int = 0
     made: int = 0
-    """Calls of graphs, of which ``calls`` were checked."""
+    """Number of graph calls, of which ``calls`` were checked."""
     calls: int = 0
     backward: int = 0
     notes: dict[str, None] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Fault:
-    """A call of a graph in which the compiler fails: all that is needed to see it again."""
+    """A failing call of a graph, with all data needed to reproduce it."""
 
     module: fx.GraphModule
     inputs: list[Any]
@@ -73,16 +75,16 @@ class Fault:
     what: str
     """The difference or the exception, in one line."""
     call: int
-    """From 0; -1 where it does not compile."""
+    """Number of the call, from 0; -1 if the graph does not compile."""
     grad: bool
     backward: bool = False
     error: Exception | None = None
 
 
 class CheckedGraph:
-    """What Dynamo calls in place of a compiled graph.
+    """The callable that Dynamo gets in place of the compiled graph.
 
-    ``on_fault`` is told of the first fault, before the call in which it was found returns; what it raises reaches the user.
+    ``on_fault`` is called with the first fault, before the failing call returns; an exception from it reaches the user.
     """
 
     def __init__(self, module: fx.GraphModule, bounds: Bounds, spent: Spent, on_fault: Callable[[Fault], None]) -> None:
@@ -100,10 +102,10 @@ class CheckedGraph:
         spent.frames += 1
 
     def compile(self, compile_: Compile, inputs: list[Any]) -> CheckedGraph:
-        """Compile; a graph that only the compiler cannot take goes on in eager.
+        """Compile the graph; if the compiler fails and eager does not, the graph runs in eager.
 
         Raises:
-            Exception: what eager raises as well, or what Dynamo steers itself with.
+            Exception: the compiler's, if eager raises too or the graph communicates; or one of Dynamo's control flow.
         """
         if is_capturing():
             self._compiled = compile_()
@@ -145,10 +147,10 @@ class CheckedGraph:
         with self._spent.timed():
             try:
                 call = Call(self._module, snapshot.clone(inputs), snapshot.rng_state(), snapshot.state_of_a_graph())
-            except Exception as error:  # ours, and must not reach the user
+            except Exception as error:  # an error of our code must not reach the user
                 self._cannot_check(error)
                 return self._compiled(*args)
-        with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
+        with torch._C.DisableTorchFunctionSubclass():  # as when Dynamo runs the graph
             expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:
@@ -178,7 +180,7 @@ class CheckedGraph:
         except Exception as error:
             fault = self._fault(call, number, "runtime_error", error=error)
             return fault if steadiness.is_steady(call, ()) else None
-        if isinstance(expected.result, (tuple, list)):  # backends answer with lists
+        if isinstance(expected.result, (tuple, list)):  # backends return lists, whatever the graph's container is
             actual = actual._replace(result=type(expected.result)(actual.result))
         verdict = referee.judge(call, expected, actual)
         if verdict.layout_only:
@@ -205,7 +207,7 @@ class CheckedGraph:
         return self._fault(call, number, str(verdict.kind), said)
 
     def _compare_gradients(self, behind: GradientCall) -> referee.Verdict | Exception | None:
-        """The verdict on the gradients of the sum of all outputs; None if eager has none, or what only compiling it raises."""
+        """The verdict on the gradients of the sum of all outputs; None if eager raises; the exception if only compiled code raises."""
         try:
             expected = behind.run(behind.function)
         except Exception:
@@ -226,7 +228,7 @@ class CheckedGraph:
         )
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
-        """The inputs as plain values if eager takes them; that is not tried where it would wait for other ranks."""
+        """The inputs as plain values if eager runs with them; None if it raises, or is not tried since the graph communicates."""
         if self._communicates:
             return None
         try:
@@ -258,7 +260,7 @@ def _wants_gradients(values: Sequence[Any]) -> bool:
 
 
 def _nbytes(values: list[Any]) -> int:
-    """Bytes of all plain storages, each counted once."""
+    """Bytes of all plain storages, counting shared ones once."""
     with torch._C.DisableTorchFunctionSubclass():
         storages = {
             value.untyped_storage()._cdata: value.untyped_storage().nbytes()

@@ -1,4 +1,4 @@
-"""A fault on disk: the captured graph as data and the tensors it was called with, for `minimizer.captured` to make a script of."""
+"""Saves a fault to disk: the captured graph as data, and its input tensors. `minimizer.captured` makes a script from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .checked import Fault
 
 CAPTURE, TENSORS = "capture.json", "inputs.pt"
 RNG = "random state"
-"""Key in ``inputs.pt`` of the state that ``torch.set_rng_state`` takes; no input can have a name with a space."""
+"""Key in ``inputs.pt`` of the random state for ``torch.set_rng_state``; no input name can contain a space."""
 
 
 def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
@@ -28,13 +28,13 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
 
     Args:
         fault: the call to save.
-        folder: is made.
-        compile_kwargs: what ``torch.compile`` was called with beside the backend.
+        folder: created here; must not exist.
+        compile_kwargs: the arguments of ``torch.compile`` other than the backend.
 
-    Tensors of a class of the user's own are saved as plain ones: that is what the graph takes them for.
+    Tensors of the user's own subclasses are saved as plain tensors, which is how the graph treats them.
 
     Raises:
-        graphs.Opaque: the graph, or an option, holds something that no source text can name.
+        graphs.Opaque: the graph, or an option, contains something that cannot be written as source text.
         OSError: it cannot be written.
     """
     module, inputs, body = write_down(
@@ -62,7 +62,7 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
             node = names[key]
             value = placeholders[node] if node in placeholders else operator.attrgetter(str(node.target))(module)
             with torch._C.DisableTorchFunctionSubclass():
-                value = value.clone() if value.is_inference() else value  # one of inference mode takes no gradient
+                value = value.clone() if value.is_inference() else value  # an inference tensor cannot require gradients
                 found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
     os.makedirs(folder)
     torch.save({**found, RNG: fault.rng["torch"]}, os.path.join(folder, TENSORS))

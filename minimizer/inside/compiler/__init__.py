@@ -1,1 +1,1 @@
-"""The compiler and the machine: switches for its parts, the processor, and which operators run."""
+"""The compiler and the machine: switches for compiler parts, probes of the processor, operators that run, facts for a bug report."""

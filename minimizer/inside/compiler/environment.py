@@ -1,4 +1,4 @@
-"""What a bug report says of the machine: the facts that PyTorch's ``collect_env`` asks for, without computing anything."""
+"""Facts about the machine for a bug report, like PyTorch's ``collect_env``, gathered without computing on tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 
 def environment() -> dict[str, str]:
-    """Versions and hardware by name; what cannot be found is left out."""
+    """Versions and hardware by name; unknown ones are left out."""
     facts = {
         "torch": torch.__version__,
         "git_version": str(torch.version.git_version or "")[:12],
@@ -37,7 +37,7 @@ def _os() -> str:
 
 
 def _cpu() -> str:
-    """The model, and the widest vector instructions: generated code depends on them."""
+    """The processor's model and widest vector instructions, on which generated code depends."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 16)

@@ -1,4 +1,4 @@
-"""What a function does in eager: which aten operators run, how many torch calls it makes, what is unusual about its inputs."""
+"""Records a function's eager run: the aten operators, the number of torch calls, and unusual kinds of tensors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..values import bodies
 
 
 class Operators(TorchDispatchMode):
-    """Collects the names of all operators that are dispatched, in order, each once: packets (``aten.relu``), and of a higher-order
-    one (``higher_order.cond``) also what its bodies run."""
+    """Collects the names of all dispatched operators in order, each once: packets such as ``aten.relu``; for a higher-order operator
+    its own name (``higher_order.cond``) and the operators of its bodies."""
 
     supports_higher_order_operators = True
 
@@ -36,19 +36,19 @@ class Operators(TorchDispatchMode):
 
 
 class TorchCalls(TorchFunctionMode):
-    """Counts calls of torch functions and methods, as a graph has call nodes."""
+    """Counts calls of torch functions and methods, which is comparable to the number of call nodes in a graph."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += getattr(func, "__name__", "") != "__get__"  # attributes of tensors are no calls
+        self.count += getattr(func, "__name__", "") != "__get__"  # reading a tensor's attribute is not a call
         return func(*args, **(kwargs or {}))
 
 
 def unusual(values: Any) -> list[str]:
-    """In words, what no plain tensor is: a ZeroTensor, a lazily conjugated or negated one, a subclass."""
+    """Descriptions of the tensors that are not plain: ZeroTensors, lazily conjugated or negated tensors, subclasses."""
     found: dict[str, None] = {}
     for leaf in tree_leaves(values):
         if not isinstance(leaf, torch.Tensor):

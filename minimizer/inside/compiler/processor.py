@@ -1,7 +1,7 @@
-"""What the processor can do, asked once a job.
+"""Caches inductor's probes of the processor, so that they run once for each job.
 
-Before inductor builds the first kernel of a process it builds and loads a probe for every extension of the processor's vector
-instructions, and starts an interpreter for each. A trial builds one kernel, so that this is a good part of its time.
+Before a process's first kernel, inductor builds a probe for every vector extension of the processor, and loads it in a new
+interpreter. A trial builds one kernel, so the probes would take a large part of its time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FOLDER = "probes"
 
 
 def remember_probes() -> None:
-    """Keep the outcome of each probe beside the compiled kernels, for all processes that share that cache.
+    """Store the outcome of each probe in the kernel cache, for all processes that share it.
 
-    Where the private class has changed, nothing is kept.
+    Does nothing if the private class that is patched has changed.
     """
     original = getattr(cpu_vec_isa.VecISA, "check_build", None)
     if original is None:
@@ -35,7 +35,7 @@ def remember_probes() -> None:
             return kept.read_text() == "loads"
         except OSError:
             loads = bool(original(isa, code))
-        with contextlib.suppress(OSError):  # a script may have taken the cache away, and is compiled all the same
+        with contextlib.suppress(OSError):  # a script may have deleted the cache folder; compilation works without it
             kept.parent.mkdir(parents=True, exist_ok=True)
             new = kept.with_name(f"{kept.name}.{os.getpid()}")
             new.write_text("loads" if loads else "fails")

@@ -1,7 +1,7 @@
-"""Switches for the parts of the compiler: each decomposition, pass, pattern, fusion and lowering is asked for by name.
+"""Switches for parts of the compiler: each decomposition, pass, pattern, fusion and lowering can be switched off by name.
 
-PyTorch asks `CompilerBisector` before it uses one of its parts. `Switches` answers in its place, by name and not by count, so
-that any set of parts can be off at once, and neither a file in a cache folder nor the environment has a say.
+PyTorch asks `CompilerBisector` before it uses a part. `Switches` answers instead, by name and not by count, so that any set of
+parts can be off at once, independent of the bisector's files and environment variables.
 
 Names are ``kind/name``: ``post_grad_passes/remove_noop_ops``, ``joint_graph_passes/pass_pattern_1:bmm_to_mm`` (one pattern of
 a pass), ``decomposition/aten.silu.default``, ``lowerings/aten.relu.default``, ``fusion/aten.mul+aten.sum``.
@@ -29,18 +29,18 @@ ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry
 
 
 def install(switches: Message | None, channel: Channel) -> None:
-    """Answer for the rest of this process by these switches, if there are some.
+    """Apply switches for the rest of this process; None changes nothing.
 
-    They are ``{"off": [names], "only": {kind: [names]}}``: everything is on but what is ``off``, and of a kind in
-    ``only`` nothing is on but what is named. Of each part the first use is told by a `Part`, of a pass each begin too: one that
-    never returns, or takes the process with it, has made a difference.
+    ``{"off": [names], "only": {kind: [names]}}``: parts in ``off`` are off; of a kind in ``only``, just the named parts are on; all
+    others are on. The first use of each part is reported by a `Part`, and so is the start of every pass, since a pass that hangs or
+    crashes has made a difference too.
     """
     if switches is not None:
         Switches(switches, channel).install()
 
 
 class Switches:
-    """What is on. ``acted`` is said of a part that was used and made a difference to what the compiler makes of the graph."""
+    """Decides which parts are on, and reports parts that are used. ``acted``: the part changed what the compiler makes of the graph."""
 
     def __init__(self, switches: Message, channel: Channel) -> None:
         self._off = frozenset(switches.get("off", ()))
@@ -48,17 +48,17 @@ class Switches:
         self._channel = channel
         self._told: set[tuple[str, bool]] = set()
         self._matcher: str | None = "patterns/"
-        """What the names of patterns begin with just now; None in a pass that is one whole, whatever it is made of."""
+        """Current prefix of pattern names; None inside a pass that is switched as a whole, whose patterns have no switches."""
 
     def install(self) -> None:
-        """Take the place of PyTorch's own answers, for good."""
+        """Replace PyTorch's own answers for the rest of the process."""
         CompilerBisector.disable_subsystem = classmethod(  # type: ignore[method-assign, assignment]
             lambda cls, backend, subsystem, debug_info=None: self._disables(subsystem, debug_info)
         )
         CompilerBisector.get_backend = classmethod(lambda cls: None)  # type: ignore[method-assign, assignment]
         CompilerBisector.get_config_change = classmethod(lambda cls, name: None)  # type: ignore[method-assign, assignment]
         if any(name.startswith("decomposition/") for name in self._off):
-            # Inductor refuses to call the kernel of an operator that it has a decomposition for.
+            # By default inductor refuses a fallback kernel for an operator that has a decomposition.
             graph.make_fallback = functools.partial(graph.make_fallback, override_decomp=True)  # type: ignore[attr-defined]
         self._watch_passes()
         self._watch_patterns()
@@ -74,7 +74,7 @@ class Switches:
             self._channel.send(Part(name, acted))
 
     def _use(self, name: str) -> bool:
-        """Whether a part is on that makes a difference wherever it is used."""
+        """Whether a part is on; reports its use. For parts that make a difference wherever they are used."""
         is_on = self._is_on(name)
         self._tell(name, is_on)
         return is_on
@@ -88,7 +88,7 @@ class Switches:
             self._matcher = outer
 
     def _disables(self, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
-        """PyTorch's question before it decomposes or lowers an operator, or wraps a graph into a CUDA graph."""
+        """Whether to skip a decomposition, a lowering or CUDA graphs; answers the question PyTorch asks before each."""
         if subsystem == "decomposition" and debug_info is not None:
             match = re.search(r"op='([^']+)', overload='([^']+)'", debug_info())
             return match is not None and not self._use(f"decomposition/{match[1]}.{match[2]}")
@@ -120,7 +120,7 @@ class Switches:
                     switches._channel.send(Part(name, acted))
                 return result
 
-            if _is_matcher(pass_fn):  # its patterns have switches of their own
+            if _is_matcher(pass_fn):  # its patterns are switched one by one
                 with switches._naming(f"{name}:"):
                     return original(observer, pass_fn)
             if not switches._is_on(name):
@@ -156,7 +156,7 @@ def _is_matcher(pass_fn: Callable[..., Any]) -> bool:
 
 
 def _is_fallback(target: Any) -> bool:
-    """Whether an operator has no lowering that could be left out: its own kernel is called anyway."""
+    """Whether inductor calls the operator's own kernel anyway, so that there is no lowering to switch off."""
     from torch._inductor.lowering import lowerings
 
     return target not in lowerings or getattr(lowerings[target], "_is_fallback_handler", False)
@@ -168,7 +168,7 @@ def _pattern_name(entry: Any) -> str:
 
 
 def _operators(node: Any) -> str:
-    """The operators that a node of the scheduler comes from, as packet names."""
+    """The packet names of the operators that a scheduler node comes from."""
     names = []
     for part in node.get_nodes():
         origins = part.node.get_origins() if part.node is not None else ()

@@ -1,1 +1,1 @@
-"""What a script can see of itself between its compiled calls: a bounded walk over its objects, at chosen moments of a run."""
+"""Exact runs: records the state a script can observe around its compiled calls, by a bounded walk over its objects."""

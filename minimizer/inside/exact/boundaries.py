@@ -1,8 +1,8 @@
-"""The boundaries of a run: entry and exit of each outermost call of compiled code and of each backward, and the script's end.
+"""The boundaries of an exact run: entry and exit of each outermost compiled call and of each backward, and the script's end.
 
-`_TorchDynamoContext.enter_exit_hooks` run on the way in and out of the wrapper that ``torch.compile`` returns, outside of what is
-traced, and also where the call raises. The wrapper is there under the stance ``force_eager`` too, so that a run without the compiler has
-the same boundaries.
+`_TorchDynamoContext.enter_exit_hooks` run at entry and exit of the wrapper that ``torch.compile`` returns, outside the traced code,
+and also if the call raises. The wrapper exists under the stance ``force_eager`` too, so that a run without the compiler has the
+same boundaries.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from .reach import locals_of, user_frames
 from .tensors import TensorWords
 
 LIGHT_UNITS = 4096
-"""So many calls have at least their result looked at."""
+"""Calls and backwards of which at least the result is recorded; later ones are recorded by full looks only."""
 MOST_LOOKS = 400
-"""Looks at everything, in one run."""
+"""Full looks in one run, to bound its time."""
 
 
 class Boundaries:
-    """Watches this process from now on.
+    """Hooks compiled calls and backwards for the rest of this process, and takes a look at each boundary.
 
     Args:
         is_own: whether a file is the script's own.
-        is_eager: whether a call, by its number from 1, is to run without the compiler.
-        is_full: whether everything is looked at around a call or backward, by its number among both.
-        before: called with the number of a call before it runs.
-        on_look: is handed each look: what the moment is, and what was seen.
+        is_eager: whether a call, by its number from 1, should run without the compiler.
+        is_full: whether a call or backward, by its number among both, gets full looks.
+        before: called with the number of each call before it runs.
+        on_look: called with each look: a description of the boundary, and the entries by path.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Boundaries:
         self._own_modules: list[str] = []
         self.units = self.calls = self.backwards = 0
         self.seconds: list[float] = []
-        """How long each call took."""
+        """Duration of each call."""
         self.truncated = ""
         self.in_threads = False
-        """Whether compiled code was called in a thread of the script's own."""
+        """Whether compiled code was called in another thread than the main one; such calls are not observed."""
         self._watch_calls()
         self._watch_backwards()
 
     @property
     def sampled(self) -> bool:
-        """Whether a tensor was too large to be looked at in full."""
+        """Whether a large tensor was hashed by a sample only."""
         return self._words.sampled
 
     def end(self) -> None:
-        """The end of the script."""
+        """Take the last look, at the end of the script."""
         self._look({"event": "end", "unit": self.units + 1, "number": 0, "line": 0}, [], None, is_full=True)
 
     # calls ---------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Boundaries:
         context.__init__ = init
 
     def _enter(self) -> Callable[[], None]:
-        """The hook of a wrapper, and the one of its way out."""
+        """Entry hook of the wrapper; returns its exit hook."""
         if threading.get_ident() != self._thread:
             self.in_threads = True
             return _nothing
@@ -209,7 +209,7 @@ class Boundaries:
         self._on_look({**event, "full": is_full}, look.entries)
 
     def _globals(self) -> list[tuple[str, Any]]:
-        """The globals of the script, then those of its own modules."""
+        """Globals of the script, then of its own modules, as (path, value)."""
         for name in sys.modules.keys() - self._known_modules:
             self._known_modules.add(name)
             if self._is_own(str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""):
@@ -231,7 +231,8 @@ def _is_module(name: str) -> bool:
 
 
 def _exception(kind: type | None) -> Entry:
-    """An exception that a call raised, by its type; one of the compiler's own by what it is for a handler, and marked."""
+    """The entry for a raised exception: its type name. A compiler's exception is given by its first base class outside the compiler,
+    which is what a handler can catch, and marked."""
     if kind is None:
         return {"type": "exception", "value": ""}
     own = ("torch._dynamo", "torch._inductor", "torch._functorch")
@@ -241,7 +242,7 @@ def _exception(kind: type | None) -> Entry:
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
-    """The frame of the wrapper; up to Python 3.11 the comprehension that runs its hooks has one too."""
+    """The wrapper's frame, at most three frames up: until Python 3.11 the comprehension that runs the hooks has a frame too."""
     for _ in range(3):
         if frame is None or frame.f_code.co_name in ("compile_wrapper", "_fn"):
             return frame
@@ -250,7 +251,7 @@ def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def _line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int:
-    """The line of the script that is being run."""
+    """Current line number of the innermost frame of the script; 0 if there is none."""
     while frame is not None:
         if is_own(frame.f_code.co_filename):
             return frame.f_lineno
@@ -259,16 +260,16 @@ def _line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int:
 
 
 def _frames() -> int:
-    """Frames that Dynamo has compiled so far."""
+    """Number of frames that Dynamo was given so far."""
     return COMPILED[0]
 
 
 COMPILED = [0]
-"""How many frames Dynamo was given; counted here, since its own counters are silenced in these runs."""
+"""Number of frames that Dynamo was given; counted here, since Dynamo's own counters are off in these runs."""
 
 
 def count_frames() -> None:
-    """Count what Dynamo is given from now on."""
+    """Start counting the frames that Dynamo is given."""
     from torch._dynamo import convert_frame
 
     original = convert_frame._compile
@@ -282,4 +283,4 @@ def count_frames() -> None:
 
 
 def _nothing() -> None:
-    """The way out of a call that is not looked at."""
+    """Exit hook of a call that is not observed."""

@@ -1,7 +1,7 @@
-"""The walk over what a script can see: every object by the shortest path that leads to it, described in a few words.
+"""The walk over a script's observable objects: each by the shortest path that leads to it, described by a few strings.
 
-Nothing of the script's own runs while it is looked at: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``. Nothing is
-held on to. The walk is bounded, and says where it stopped.
+The walk runs none of the script's code: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``. It keeps no
+references afterwards. It is bounded, and reports the path at which it stopped.
 """
 
 from __future__ import annotations
@@ -44,46 +44,46 @@ Entry = dict[str, str]
 Children = Iterable[tuple[str, Any]]
 
 MOST_ENTRIES = 20_000
-"""Objects that one look takes in."""
+"""Most entries of one look."""
 MOST_ITEMS = 1000
-"""Items of one container that are looked at."""
+"""Most items of one container that are walked."""
 MOST_SCALARS = 20_000
-"""Scalars of one container; of more it is every so manieth."""
+"""Most scalars of one container that are recorded; of a larger one, evenly spaced items."""
 LONGEST_PATH = 1000
-"""Characters of a path behind which the walk goes no further."""
+"""Characters; the walk does not follow longer paths."""
 SCALARS = (int, float, complex, bool, str, bytes, type(None))
 PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
-"""Objects of which nobody cares whether two are one."""
+"""Types whose identity is not observed: two equal objects may be one or two."""
 UNSEEN = (
     "torch._", "torch.profiler", "torch.autograd.profiler", "torch.autograd.profiler_util", "_weakrefset", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
     "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
     "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib",
 )  # fmt: skip
-"""Modules whose objects are taken as they are: what is in them is the machine's, or the compiler's."""
+"""Modules whose objects are not entered, since their state is the machine's or the compiler's."""
 OF_MODULES = ("_parameters", "_buffers", "_modules")
 REDUCIBLE: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), enumerate, zip, map, filter, reversed,
     type(iter({}.keys())), type(iter({}.items())), type(iter({}.values())),
 )  # fmt: skip
-"""Iterators that say by ``__reduce__`` where they stand, without a step."""
+"""Iterators whose position ``__reduce__`` gives without advancing them."""
 
 
 class Look:
-    """One look at everything that can be reached; ``entries`` is what was seen, by path."""
+    """One walk over everything that can be reached from some roots; ``entries`` are the descriptions by path."""
 
     def __init__(self, is_own: Any, words: TensorWords) -> None:
         self._is_own, self._words = is_own, words
         self._paths: dict[int, str] = {}
         self._pending: collections.deque[tuple[str, Any]] = collections.deque()
         self._alive: list[Any] = []
-        """What was made for the walk, which must not give its id to another object before the walk is over."""
+        """Objects kept alive until the walk is over, so that no id is reused meanwhile."""
         self.entries: dict[str, Entry] = {}
         self.truncated = ""
-        """The path at which the walk stopped; empty if it went all the way."""
+        """The first path at which the walk stopped; empty if it was complete."""
 
     def add(self, roots: Children) -> Look:
-        """Take in these, and all that they lead to; what was seen before is an alias."""
+        """Walk these roots and all that can be reached from them; an object seen before is recorded as an alias."""
         self._pending.extend(roots)
         while self._pending:
             if len(self.entries) >= MOST_ENTRIES:
@@ -98,7 +98,7 @@ class Look:
         return self
 
     def close(self) -> None:
-        """Let go of everything that was made for the walk."""
+        """Drop all references that the walk has kept."""
         self._alive.clear()
         self._paths.clear()
 
@@ -121,7 +121,7 @@ class Look:
         return self._describe(path, value, type(value))
 
     def _unwrapped(self, value: Any) -> Any:
-        """The module or function that a wrapper of the compiler's stands for."""
+        """The module inside an ``OptimizedModule``; other values unchanged."""
         fields = dict_of(value)
         if fields is not None and type(value).__name__ == "OptimizedModule" and "_modules" in fields:
             return fields["_modules"].get("_orig_mod", value)
@@ -222,7 +222,7 @@ class Look:
         return entry
 
     def _some(self, path: str, items: list[Any]) -> list[Any]:
-        """The items of a container, or of a large one some, evenly."""
+        """The items of a container; of one above `MOST_SCALARS`, evenly spaced ones."""
         if len(items) <= MOST_SCALARS:
             return items
         self.truncated = self.truncated or path
@@ -327,7 +327,7 @@ class Look:
             self._pending.append((f"{path}.args", value.args))
 
     def _module(self, path: str, fields: dict[str, Any], entry: Entry) -> None:
-        """A module's parts are its attributes; of hooks it counts what runs, not the numbers of their handles."""
+        """Record a module: parameters, buffers and submodules as attributes; hooks by function name, without their handle numbers."""
         names = [name for name in fields if is_shown(name)]
         for name in names:
             part = fields[name]

@@ -1,4 +1,4 @@
-"""What can be seen of the process around a script: modes, switches, random streams and the environment, by the names that ask for them."""
+"""Observable process state: modes, global switches, random streams and environment variables, by the expressions that read them."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "torch.backends.mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
     "sys.getrecursionlimit()": sys.getrecursionlimit,
 }
-"""Questions without a side effect; one that this torch does not know is left out."""
+"""Expressions without side effects, with their functions; one that raises in this version is left out."""
 OURS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TRITON_", "PYTORCH_", "MINIMIZER_", "HOME", "TMPDIR", "PWD", "XDG_")
-"""Variables that torch and we set, some for each run anew."""
+"""Prefixes of environment variables that torch or we set, some with another value in each run; not observed."""
 
 
 def state() -> Iterator[tuple[str, dict[str, str]]]:
-    """Everything that can be asked, by name."""
+    """Yield the name and entry of each piece of process state."""
     for name, ask in QUESTIONS.items():
-        with contextlib.suppress(Exception):  # private, and another in each version
+        with contextlib.suppress(Exception):  # some are private, and differ between versions
             yield name, {"type": "process", "value": repr(ask())}
     for name, value in streams():
         yield name, {"type": "stream", "value": hashlib.blake2b(value, digest_size=8).hexdigest()}
@@ -58,7 +58,7 @@ def state() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def streams() -> Iterator[tuple[str, bytes]]:
-    """The state of the random generators that everybody shares."""
+    """Yield the states of the global random generators: Python's, torch's, and NumPy's if it is loaded."""
     yield "random.getstate()", repr(random.getstate()).encode()
     yield "torch.get_rng_state()", bytes(torch.get_rng_state().tolist())
     if torch.cuda.is_initialized():

@@ -1,4 +1,4 @@
-"""Into an object without asking it: its dictionary, its slots, a frame's locals, and scalars as text."""
+"""Reads an object's parts without running its code: its dictionary, slots, a frame's locals; and writes scalars as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 TEXT = 200
-"""How much of a text is told; of a longer one there is a hash."""
+"""Characters of a text that are recorded; a longer one is cut and gets a hash."""
 LONG = 1 << 20
-"""Characters or bytes of a text whose ends alone are looked at, if it is longer."""
+"""Characters or bytes; of a longer text only the two ends are hashed."""
 HIDDEN = (
     "_dynamo",
     "_has_dynamo",
@@ -27,21 +27,21 @@ HIDDEN = (
     "_isolate_recompiles_id",
     "_opt_mod_",
 )
-"""How names of attributes begin that torch's compiler writes on the script's objects."""
+"""Prefixes of attributes that torch's compiler sets on the script's objects; not observed."""
 
 
 def member(path: str, name: str) -> str:
-    """The path of a module's part; a name that is a number is an item."""
+    """The path of a submodule or parameter; a numeric name is written as an index."""
     return f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
 
 
 def is_shown(name: object) -> bool:
-    """Whether an attribute is the script's own, as far as its name tells."""
+    """Whether an attribute is the script's own, judged by its name."""
     return type(name) is str and not name.startswith(HIDDEN) and name not in ("__dict__", "__weakref__")
 
 
 def dict_of(value: Any) -> dict[str, Any] | None:
-    """An object's own ``__dict__``, without asking its class."""
+    """An object's own ``__dict__``, read without running code of its class; None if it has none."""
     for base in type.__dict__["__mro__"].__get__(type(value)):
         found = type.__dict__["__dict__"].__get__(base).get("__dict__")
         if type(found) is types.GetSetDescriptorType:
@@ -51,7 +51,7 @@ def dict_of(value: Any) -> dict[str, Any] | None:
 
 
 def slots_of(value: Any) -> dict[str, Any]:
-    """What an object holds in slots."""
+    """The values in an object's ``__slots__``, by name."""
     held: dict[str, Any] = {}
     for base in type.__dict__["__mro__"].__get__(type(value)):
         fields = type.__dict__["__dict__"].__get__(base)
@@ -67,7 +67,7 @@ def slots_of(value: Any) -> dict[str, Any]:
 
 
 def locals_of(frame: types.FrameType) -> dict[str, Any]:
-    """The locals of a frame; where Python keeps a copy of them in it, that is emptied again and holds nothing."""
+    """The locals of a frame. Before Python 3.13 ``f_locals`` is a cached copy, which is cleared so that it keeps nothing alive."""
     held = frame.f_locals
     found = {name: part for name, part in held.items() if not name.startswith((".", "__"))}
     if frame.f_code.co_flags & 1 and sys.version_info < (3, 13):  # CO_OPTIMIZED
@@ -76,28 +76,28 @@ def locals_of(frame: types.FrameType) -> dict[str, Any]:
 
 
 def factory(value: Any) -> Any:
-    """What a ``defaultdict`` makes its items with."""
+    """The ``default_factory`` of a ``defaultdict``, read without running code of a subclass."""
     field: Any = vars(collections.defaultdict)["default_factory"]
     return field.__get__(value)
 
 
 def asked(tensor: torch.Tensor, name: str) -> Any:
-    """A property of a tensor, without asking its class."""
+    """A property of a tensor, read without running code of a subclass."""
     return getattr(torch._C.TensorBase, name).__get__(tensor)
 
 
 def raw(value: Any, name: str) -> Any:
-    """What an object's own dictionary holds under a name."""
+    """The value of a name in an object's own ``__dict__``; an empty string if it has none."""
     return (dict_of(value) or {}).get(name, "")
 
 
 def counts_scalars(value: Any) -> bool:
-    """Whether an ``itertools.count`` counts by numbers of Python's own."""
+    """Whether a value is an ``itertools.count`` over plain ints or floats."""
     return isinstance(value, itertools.count) and value.__reduce__()[1][0].__class__ in (int, float)
 
 
 def scalar(value: Any) -> str:
-    """A scalar as Python writes it; NaN is NaN, whichever."""
+    """A scalar's ``repr``, bounded; all NaN are equal."""
     if type(value) is float and math.isnan(value):
         return "nan"
     if type(value) in (str, bytes) and len(value) > LONG:
@@ -108,22 +108,22 @@ def scalar(value: Any) -> str:
 
 
 def listed(items: Iterable[Any]) -> str:
-    """Scalars as a list."""
+    """The text of a list of scalars, bounded."""
     return bounded("[" + ", ".join(map(scalar, items)) + "]")
 
 
 def bounded(text: str) -> str:
-    """A text, or its beginning with a hash of the whole."""
+    """A text; if it is longer than `TEXT`, its beginning and a hash of the whole."""
     return text if len(text) <= TEXT else f"{text[: TEXT - 40]}... #{hashed(text.encode('utf-8', 'surrogatepass'))}"
 
 
 def hashed(raw: bytes) -> str:
-    """A short hash."""
+    """A hash of 16 hex digits."""
     return hashlib.blake2b(raw, digest_size=8).hexdigest()
 
 
 def code_text(code: types.CodeType) -> str:
-    """What a function does, as text that is equal for equal code."""
+    """A text that is equal for equal code objects, nested ones included."""
     consts = [
         code_text(c) if isinstance(c, types.CodeType) else repr(c)
         for c in code.co_consts

@@ -1,6 +1,6 @@
-"""What can be seen of a tensor, as text: what it is, and its values, to the bit.
+"""Describes a tensor as text: dtype, shape, strides and the like, and its values to the bit.
 
-Nothing of the script's own runs: modes, hooks and ``__torch_function__`` of a subclass are off while values are read.
+None of the script's code runs: modes, and ``__torch_function__`` of subclasses, are off while values are read.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 FEW = 16
-"""So many elements are told by themselves; of more there is a hash."""
+"""Elements of the largest tensor whose values are written out; a larger one is hashed."""
 WHOLE_BYTES = 16 << 20
-"""A larger tensor is looked at in samples."""
+"""Bytes; of a larger tensor only a sample is hashed."""
 SAMPLE = 1 << 18
-"""How many elements of it, about."""
+"""Elements of such a sample, approximately."""
 
 
 class TensorWords:
-    """Descriptions of tensors."""
+    """Describes tensors, and remembers whether one was sampled."""
 
     def __init__(self) -> None:
         self.sampled = False
-        """Whether a tensor was too large to be looked at in full."""
+        """Whether a large tensor was hashed by a sample only."""
 
     def describe(self, tensor: torch.Tensor) -> dict[str, str]:
-        """Type, dtype, shape and the like, and ``values`` where they can be read."""
+        """Dtype, ``requires_grad``, device, shape, layout or strides, and ``values`` if they can be read."""
         with plain():
             words = {
                 "dtype": str(tensor.dtype),
@@ -38,7 +38,7 @@ class TensorWords:
             }
             try:
                 words["shape"] = str(list(tensor.shape))
-            except (RuntimeError, NotImplementedError):  # nested tensors, parameters that are yet to be made
+            except (RuntimeError, NotImplementedError):  # nested tensors, lazy parameters that are not materialised
                 return words
             if tensor.layout is not torch.strided:
                 return {**words, "layout": str(tensor.layout)}
@@ -47,7 +47,7 @@ class TensorWords:
             if is_readable(tensor):
                 try:
                     self._add_values(tensor.detach(), words)
-                except (RuntimeError, NotImplementedError):  # a storage that nobody can read
+                except (RuntimeError, NotImplementedError):  # an unreadable storage
                     words["values"] = ""
             return words
 
@@ -64,13 +64,13 @@ class TensorWords:
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of about `SAMPLE` elements, evenly from all dimensions: nothing large is copied."""
+    """A view of about `SAMPLE` elements, evenly spaced in all dimensions; copies nothing."""
     each = max(1, int(SAMPLE ** (1 / tensor.dim())))
     return tensor[tuple(slice(None, None, -(-size // each)) for size in tensor.shape)]
 
 
 def _figures(tensor: torch.Tensor) -> dict[str, str]:
-    """Two numbers that move by little where values are rounded otherwise, and by much where they are others."""
+    """Two norms of a float tensor, which change little with other rounding and much with other values; empty for other dtypes."""
     if not tensor.is_floating_point():
         return {}
     exact = tensor.reshape(-1).double()
@@ -80,14 +80,14 @@ def _figures(tensor: torch.Tensor) -> dict[str, str]:
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Inside, operations do only what they do by themselves."""
+    """Turns off torch functions, modes, autograd and CPU autocast for the body."""
     unhooked = torch._C.DisableTorchFunction(), _disable_current_modes()
     with unhooked[0], unhooked[1], torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
 
 
 def is_readable(tensor: torch.Tensor) -> bool:
-    """Whether its values lie in memory, to be read without asking code of a subclass."""
+    """Whether a tensor's values are in memory, and can be read without running code of a subclass."""
     functorch = torch._C._functorch
     return not (
         tensor.device.type == "meta"

@@ -1,1 +1,1 @@
-"""Captured graphs: as data, as copies that can be run, and with the state that they were compiled in."""
+"""Captured graphs: as JSON data, as copies that can be rerun, and the state that they were compiled in."""

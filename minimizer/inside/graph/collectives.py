@@ -1,4 +1,4 @@
-"""Graphs that talk to other ranks."""
+"""Detects graphs that communicate with other ranks, and so cannot be rerun by one rank alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import fx
 
 from ..values.bodies import nodes_of
 
-WHY_ONCE = "talks to other ranks, which do not run it a second time"
-"""Of a graph that `communicates`."""
+WHY_ONCE = "communicates with other ranks, which do not rerun it"
+"""Reason in the report for a graph that `communicates`."""
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional", "symm_mem")
 
 
 def communicates(module: fx.GraphModule) -> bool:
-    """Whether a graph talks to other ranks: run once more by one of them, it would wait for ever."""
+    """Whether a graph communicates with other ranks: rerun by one rank alone, it would wait forever."""
     return any(
         _is_collective(node.target) if node.op == "call_function" else _is_distributed(node)
         for node in nodes_of(module)
@@ -30,5 +30,5 @@ def _is_collective(target: Any) -> bool:
 
 
 def _is_distributed(placeholder: fx.Node) -> bool:
-    """Whether an input is a tensor that lies on several ranks: any operator may talk then."""
+    """Whether an input is distributed over several ranks: then any operator may communicate."""
     return type(placeholder.meta.get("example_value")).__module__.startswith("torch.distributed")

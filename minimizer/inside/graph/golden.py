@@ -1,6 +1,6 @@
-"""Golden values: eager's own values at any point of a captured graph, saved on request.
+"""Golden values: eager's values at any point of a captured graph, computed on request.
 
-Values are copied at the moment they are asked for, so that a later in-place operator cannot change them (torch's own
+Each value is copied at the requested point of the graph, so that a later in-place operator cannot change it (torch's own
 ``ConcreteProp`` keeps aliases: after ``a = x.sin(); a.mul_(100)`` its saved ``sin`` is a hundred times too large). Values
 that are saved together keep the storages they share.
 """
@@ -17,21 +17,22 @@ from ..failures import LOST, device_error
 from ..values import snapshot
 
 LITERAL_ELEMENTS = 64
+"""Elements of the largest tensor for which `literal` writes source text."""
 
 
 class GoldenGraph:
-    """A graph, the inputs it was called with, and the random state it began in."""
+    """A graph with the inputs and the random state of one call, which can be rerun in eager for its values."""
 
     def __init__(self, module: fx.GraphModule, inputs: list[Any], rng: Any, names: dict[str, fx.Node]) -> None:
         self._module, self._inputs, self._rng = module, inputs, rng
         self.names = names
-        """Its nodes, by the names that they have in the program that was written of it."""
+        """The graph's nodes by their names in the program that was made from it."""
 
     def values(self, keys: list[str]) -> dict[str, torch.Tensor]:
         """Copies of the tensors named by ``keys``.
 
-        A key is ``value`` (right after it was made; inputs: at the start) or ``value@node`` (just before that node runs).
-        Unknown keys, values that are no tensors, and what comes after an error of eager's are left out.
+        A key is ``value`` (right after it was computed; inputs: at the start) or ``value@node`` (just before that node runs).
+        Left out are unknown keys, values that are not tensors, and values after the node at which eager raises.
         """
         moments: dict[fx.Node, list[tuple[str, fx.Node]]] = {}
         after: dict[fx.Node, list[str]] = {}
@@ -50,15 +51,15 @@ class GoldenGraph:
             collector.run(*snapshot.clone(self._inputs))
         except _AllFound:
             pass
-        except Exception as error:  # eager's own, where it is the compiler that misses the error
+        except Exception as error:  # expected of a missing_error: eager raises where compiled code does not
             if device_error(error) == LOST:
                 raise
         return collector.found
 
     def literal(self, key: str) -> str | None:
-        """Source text that makes a small tensor; of a large one with NaN or infinities, what may do in its place (`nonfinite`).
+        """Source text for a value: exact for a small tensor, a substitute (`nonfinite`) for a large one with NaN or infinities.
 
-        None if it is neither, or has no plain text.
+        None if neither applies.
         """
         value = self.values([key]).get(key)
         return None if value is None else literal(value) or nonfinite(value)
@@ -82,7 +83,7 @@ class _Collector(fx.Interpreter):
         self._ahead = {*moments, *after}
         """Nodes that the run must still come to."""
         wanted = {node for pairs in moments.values() for _, node in pairs}
-        # A value asked for at a later moment must outlive its last use.
+        # A value that is wanted at a later node must be kept beyond its last use.
         for dying in self.user_to_last_uses.values():
             dying[:] = [node for node in dying if node not in wanted]
 
@@ -107,15 +108,15 @@ class _Collector(fx.Interpreter):
         return result
 
     def _keep(self, pairs: list[tuple[str, torch.Tensor]]) -> None:
-        # Inside a torch.func transform a value is a wrapper, which lives no longer than the transform.
+        # Inside a torch.func transform a value is a wrapper, which is dead after the transform.
         pairs = [(key, value) for key, value in pairs if not _is_wrapper(value)]
-        with temporarily_clear_interpreter_stack():  # else the copies would be wrappers too
+        with temporarily_clear_interpreter_stack():  # otherwise the copies would be wrappers too
             copies = snapshot.clone([value.detach() for _, value in pairs])
         self.found.update(zip((key for key, _ in pairs), copies, strict=True))
 
 
 def storable(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same values, with storages shared among equal dtypes only: a file can hold no views of one storage in several dtypes."""
+    """The values, cloned where a storage is shared by several dtypes, which ``torch.save`` cannot express."""
     dtypes: dict[int, torch.dtype] = {}
     kept: dict[str, torch.Tensor] = {}
     for key, value in values.items():
@@ -131,7 +132,7 @@ def _is_wrapper(value: torch.Tensor) -> bool:
 
 
 def literal(value: torch.Tensor) -> str | None:
-    """``torch.tensor([...])`` with the shortest numbers that give the same bits, for at most 64 elements; else None."""
+    """``torch.tensor([...])`` with the shortest numbers that give the same bits; None for more than 64 elements, or no plain layout."""
     if value.numel() > LITERAL_ELEMENTS or value.layout is not torch.strided or value.is_quantized:
         return None
     value = value.detach().cpu()
@@ -142,7 +143,7 @@ def literal(value: torch.Tensor) -> str | None:
 
 
 def nonfinite(value: torch.Tensor) -> str | None:
-    """A tensor full of NaN, or of an infinity, if a float tensor has such a value in it; else None."""
+    """Source text of a tensor filled with NaN, or with the first infinity, if the float ``value`` contains one; else None."""
     if not value.is_floating_point() or value.layout is not torch.strided:
         return None
     flat = value.detach().float().flatten()

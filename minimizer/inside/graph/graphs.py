@@ -1,10 +1,9 @@
 """FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
 
-Shapes are concrete, and it is said which of their sizes are symbols. A symbol that the graph takes as an input is read off
-the tensor it is a size of (``s0 = x.size(0)``), so that a program takes what the user's function took. The branches of a
-``cond`` and the bodies of other higher-order operators become functions. A node whose target has no name in source text, or
-that calls a submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names
-(`lowering.py`).
+Shapes are concrete, with a list of the dimensions that are symbolic. A symbol that is a graph input becomes a size of the tensor
+that has it (``s0 = x.size(0)``), so that a program has the same inputs as the user's function. The branches of a ``cond`` and
+the bodies of other higher-order operators become functions. A node whose target has no name in source text, or that calls a
+submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names (`lowering.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .names import dotted_name
 
 Json = Any
 MADE = "minimizer_tensor_meta"
-"""Key of ``node.meta`` under which a run of the graph noted what a node makes: a tensor's meta, or a plain number."""
+"""Key of ``node.meta`` for a node's concrete result, as `annotate` recorded it: a tensor's meta, or a plain number."""
 SIZES = {
     "torch.ops.aten.sym_size.int": ".size",
     "torch.ops.aten.sym_stride.int": ".stride",
@@ -35,23 +34,23 @@ HIGHER_ORDER = {
     f"torch.ops.higher_order.{name}"
     for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 }
-"""Operators that take functions, and that Dynamo knows when a user calls them."""
+"""Higher-order operators that a user's program may call directly, since Dynamo supports that."""
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
-"""Names that mean something where the graph's source text is run."""
+"""Names that the graph's source text uses for modules and for its function, and so must not be reused for values."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
 WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
-"""Names by which wrappers of torch hold the module that they wrap."""
+"""Attributes in which torch's wrappers hold the wrapped module."""
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "AveragedModel")
-"""Classes of torch that hold it as ``module``, by name: to import them takes time."""
+"""torch's wrapper classes that hold the module as ``module``; by name, since importing them takes time."""
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Opaque(Exception):
-    """The graph holds something that no source text can name."""
+    """The graph contains something that cannot be written as source text."""
 
 
 def to_json(graph: fx.Graph, inputs: list[Any], *, called_from: list[Json] | None, level: str) -> dict[str, Json]:
-    """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes are given.
+    """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes take as arguments.
 
     ``inputs`` are the example values of its placeholders, in order; ``called_from`` is the user's line that calls it
     (`sources_of`). ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
@@ -63,7 +62,7 @@ def to_json(graph: fx.Graph, inputs: list[Any], *, called_from: list[Json] | Non
 
 
 def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
-    """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes become their hints, and are named."""
+    """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes are replaced by their hints, and listed."""
     strided = value.layout is torch.strided
     return {
         "shape": [_hint(size) for size in value.shape],
@@ -81,7 +80,7 @@ def is_symbolic(graph: fx.Graph) -> bool:
 
 
 def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
-    """The example values of the graph's placeholders with plain numbers for symbols: their hints, or the sizes they stand for."""
+    """The example values of the placeholders, with symbols replaced by numbers: their hints, or the sizes they stand for."""
     placeholders = graph.find_nodes(op="placeholder")
     values = dict(zip(placeholders, inputs, strict=True))
     owners = _owners(placeholders)
@@ -94,7 +93,7 @@ def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
 
 
 def copy_graph(graph: fx.Graph) -> fx.Graph:
-    """A copy with the same names and all that is known of its nodes; compilers change the graph they are given."""
+    """A copy with the same node names and metadata; needed since compilers modify the graph they are given."""
     copy = fx.Graph(tracer_cls=getattr(graph, "_tracer_cls", None))
     mapping: dict[fx.Node, fx.Node] = {}
     result = copy.graph_copy(graph, mapping)
@@ -137,8 +136,8 @@ class _Writer:
         return {**body, "level": level, "names": names}
 
     def body(self) -> dict[str, Json]:
-        """The graph as the body of a function: its parameters are names alone, and it returns what the graph does."""
-        # Dynamo numbers them on from graph to graph; in a function of its own `h_2` is `h`.
+        """The graph as the body of a function, with plain names as parameters and the graph's outputs as result."""
+        # Dynamo numbers names across graphs; inside a separate function `h_2` can be `h`.
         placeholders = self._graph.find_nodes(op="placeholder")
         parameters = [self._name(node, re.sub(r"(_\d+)+$", "", node.name)) for node in placeholders]
         if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
@@ -148,7 +147,7 @@ class _Writer:
         return {"parameters": parameters, "nodes": nodes, "result": self._arg(result)}
 
     def _placeholders(self) -> tuple[list[Json], list[Json]]:
-        """The inputs, and the nodes that read those symbols off tensors which are their sizes."""
+        """The inputs, and a ``size`` node for each symbol that is a size of an input tensor."""
         placeholders = self._graph.find_nodes(op="placeholder")
         owners = _owners(placeholders)
         inputs: list[Json] = []
@@ -177,12 +176,12 @@ class _Writer:
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
     def _attribute(self, node: fx.Node) -> list[Json]:
-        """A tensor of the graph's own as an input; a graph of its own as a function."""
+        """Encode a ``get_attr`` node: a tensor becomes an input, a subgraph becomes a function."""
         value: Any = self._graph.owning_module
         for part in str(node.target).split("."):
             value = getattr(value, part)
         is_body = isinstance(value, fx.GraphModule)
-        name = self._name(node, "inner" if is_body else "")  # Dynamo trips over a function of its own name for a body
+        name = self._name(node, "inner" if is_body else "")  # Dynamo fails if a function has its own name for a body
         if is_body:
             functions = {name, *(function["name"] for function in self._functions)}
             inner = _Writer(value.graph, [], self._called_from, RESERVED | functions)
@@ -196,11 +195,11 @@ class _Writer:
         return [{"name": name, "meta": tensor_meta(value), "golden": name}]
 
     def _nodes(self, node: fx.Node) -> list[Json]:
-        """A call, behind the calls that make what it is given by hand."""
+        """A call, preceded by the calls that build its arguments if Dynamo's own form of it cannot be called by hand."""
         encoded = self._node(node)
         if encoded["target"] != FLEX_ATTENTION or len(node.args) != 9:
             return [encoded]
-        # What its functions capture are arguments here, which Dynamo takes from no user: they are bound to the functions.
+        # The tensors that its functions capture are explicit arguments here, which a user cannot pass: bind them to the functions.
         *args, _, _ = encoded["args"]
         masks = args[4]["tuple"]
         bound: list[Json] = []
@@ -211,7 +210,7 @@ class _Writer:
         return [*bound, {**encoded, "args": args}]
 
     def _bound(self, function: Json, captured: Any, call: Json) -> Json:
-        """The function of a body with its last parameters given."""
+        """A ``functools.partial`` that binds the last parameters of a body's function."""
         parameters = next(body["parameters"] for body in self._functions if body["name"] == function["code"])
         given = zip(parameters[-len(captured) :], captured, strict=True)
         made = {"name": self._free("bound"), "target": "functools.partial", "meta": None, "number": None}
@@ -223,7 +222,7 @@ class _Writer:
         elif node.op == "call_function" and callable(node.target):
             target = dotted_name(node.target)
             if isinstance(node.target, torch._ops.HigherOrderOperator) and target not in HIGHER_ORDER:
-                raise Opaque(f"{node.target} is not to be called by hand")
+                raise Opaque(f"{node.target} cannot be called directly")
         else:
             raise Opaque(f"{node.op} {node.target}")
         if target is None:
@@ -286,7 +285,7 @@ class _Writer:
 
 
 def _said(node: fx.Node) -> dict[str, Any]:
-    """The keyword arguments that say something: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``."""
+    """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``."""
     defaults = _defaults(node.target) if node.op == "call_function" else {}
     return {
         key: value
@@ -306,7 +305,7 @@ def _defaults(target: Any) -> dict[str, Any]:
 
 
 def literal(value: Any) -> Json:
-    """A constant argument: JSON's own kinds, or ``{"code": text}``.
+    """A constant argument: a plain JSON value, or ``{"code": source text}``.
 
     Raises:
         Opaque: there is no source text for it.
@@ -360,9 +359,9 @@ def module_path(path: str) -> str:
 
 
 def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[Json]]:
-    """The line of the user's that a node comes from, and the one of a library that this calls, each as ``[file, line, code]``.
+    """The user's line that a node comes from, and the library line that it calls, each as ``[file, line, code]``.
 
-    Where only the library's is known, as of a model that is compiled whole, the user's is the one that calls the compiled code.
+    If only a library line is known, as for a library's model that is compiled as a whole, the user's is the line that calls the graph.
     """
     frames = []
     lines = (node.stack_trace or "").splitlines()
@@ -374,19 +373,19 @@ def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[
 
 
 def _example(node: fx.Node) -> Any:
-    """The fake value that the compiler knows a node by."""
+    """The compiler's fake value of a node."""
     return node.meta.get("example_value", node.meta.get("val"))
 
 
 def _symbolic(value: Any) -> list[int]:
-    """The dimensions of a tensor whose sizes are symbols."""
+    """The dimensions of a tensor that have symbolic sizes."""
     if not isinstance(value, torch.Tensor):
         return []
     return [dim for dim, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
 
 
 def _owners(placeholders: list[fx.Node]) -> dict[Any, tuple[fx.Node, int]]:
-    """The first tensor, and its dimension, that has each symbol for a size."""
+    """For each symbol, the first input tensor and dimension that have it as size."""
     owners: dict[Any, tuple[fx.Node, int]] = {}
     for node in placeholders:
         for dim in _symbolic(_example(node)):
@@ -395,13 +394,13 @@ def _owners(placeholders: list[fx.Node]) -> dict[Any, tuple[fx.Node, int]]:
 
 
 def _is_wrapped_number(node: fx.Node, value: Any) -> bool:
-    """Whether a tensor is but the form in which Dynamo hands a float of the user's to the graph, which takes its ``item()``."""
+    """Whether a tensor input is only Dynamo's form of a float argument: 0-d, and used by nothing but ``item()``."""
     is_wrapped = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) and isinstance(value, torch.Tensor)
     return is_wrapped and value.dim() == 0 and all((u.op, u.target) == ("call_method", "item") for u in node.users)
 
 
 def _number(value: bool | int | float) -> str:
-    """Source text of a number; nan and infinities are no names."""
+    """Source text of a number; NaN and infinities have no literal."""
     return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 

@@ -1,11 +1,11 @@
-"""A captured graph of which every run of ours works on copies, whatever tensors the graph holds itself.
+"""`LiftedGraph`: a captured graph that can be rerun without side effects on the tensors that it holds as attributes.
 
-Dynamo installs a tensor whose address it guards as an attribute of the graph: the parameters and the state of an optimizer whose
-step is compiled. A copy of such a graph shares them, so that running it once more would train once more. Here they are
-further inputs. Compiled code cannot be given others; the values go into the very tensors instead, and out again.
+Dynamo installs a tensor whose address it guards as an attribute of the graph, such as the parameters and state of a compiled
+optimizer step. A copy of the graph would share them, so that a rerun would train one more step. Here they become extra inputs.
+Compiled code cannot take other tensors, so for a rerun the values are written into its own tensors and restored afterwards.
 
-Compiled autograd hands its tensors over in one list, which the compiled code empties. Here they are inputs one by one, like those
-of any other graph, and every call of compiled code is given a list of its own.
+Compiled autograd passes its tensors in one list, which the compiled code empties. Here they become single inputs, like those of any
+other graph, and each call of compiled code gets a new list.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .graphs import copy_graph
 
 
 class Unplayable(Exception):
-    """Compiled code cannot be called once more so that it would be the same call."""
+    """Compiled code cannot be rerun on these inputs as the same call."""
 
 
 class LiftedGraph:
-    """A copy of a graph with ``tensors``, those that the graph holds itself, as its last inputs, and no lists among its inputs."""
+    """A copy of a graph whose attribute ``tensors`` are its last inputs, and whose list inputs are spread into single ones."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         graph = copy_graph(module.graph)
@@ -42,29 +42,29 @@ class LiftedGraph:
 
     @property
     def is_backward(self) -> bool:
-        """Whether it is a graph of compiled autograd; no other takes a list."""
+        """Whether this is a graph of compiled autograd: only those take a list."""
         return any(length is not None for length in self._lengths)
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
-        """All inputs of ``module``, for a call with these arguments; to be asked for before the call, which may empty its lists."""
+        """All inputs of ``module`` for a call with these arguments. Call it first: the call itself may empty its lists."""
         spread = [[arg] if length is None else arg for arg, length in zip(args, self._lengths, strict=True)]
         return [*itertools.chain(*spread), *self.tensors]
 
     def arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        """What compiled code is called with in place of those inputs: its lists are new ones at each time of asking."""
+        """The inverse of `inputs`: the arguments of compiled code, with new lists each time."""
         left = iter(inputs)
         return [next(left) if length is None else list(itertools.islice(left, length)) for length in self._lengths]
 
     def eager(self, *args: Any) -> Any:
-        """A call on the tensors of the graph themselves."""
+        """Run the graph in eager on its own attribute tensors, not on copies."""
         return self.module(*self.inputs(args))
 
     @contextlib.contextmanager
     def standing_in(self, inputs: list[Any]) -> Iterator[list[Any]]:
-        """``inputs`` as compiled code can see them: the graph's own tensors hold the given values while the body runs.
+        """Write the last of ``inputs`` into the graph's own tensors for the body; yields the inputs with those tensors in their place.
 
         Raises:
-            Unplayable: that would not be the same call.
+            Unplayable: the tensors cannot hold these values, or share memory with an argument.
         """
         if not self.tensors:
             yield inputs
@@ -72,7 +72,7 @@ class LiftedGraph:
         args = inputs[: len(inputs) - len(self.tensors)]
         self._check(inputs)
         kept = snapshot.clone([tensor.detach() for tensor in self.tensors])  # without their gradients
-        # A graph of autograd that has saved one of them must not take this for a change.
+        # Autograd may have saved one of them for a backward, and must not see this as an in-place change.
         counted = tuple(tensor for tensor in self.tensors if not tensor.is_inference())
         with _unsafe_preserve_version_counter(counted):
             try:
@@ -82,7 +82,7 @@ class LiftedGraph:
                 _put(self.tensors, kept)
 
     def run(self, call: Call, compiled: Function) -> Side:
-        """What compiled code makes of a call of ``module``.
+        """Rerun a call of ``module`` with compiled code; its side.
 
         Raises:
             Unplayable: see `standing_in`.
@@ -90,7 +90,7 @@ class LiftedGraph:
         with self.standing_in(list(snapshot.clone(call.inputs))) as values, call.started():
             side = call.on(lambda *inputs: compiled(*self.arguments(inputs)), values)
             settle()
-            # Taken together: a result may be one of the tensors, or a view of it.
+            # Copied before the tensors are restored, and together: a result may be one of them, or a view of it.
             return Side(*snapshot.clone(tuple(side))) if self.tensors else side
 
     def _check(self, inputs: list[Any]) -> None:
@@ -107,7 +107,7 @@ class LiftedGraph:
 
 
 def _spread(graph: fx.Graph) -> list[int | None]:
-    """Turn every placeholder that stands for a list into one for each element; the lengths of the lists, None for other inputs."""
+    """Replace every list placeholder by one placeholder for each element; returns the list's length for each input, None if no list."""
     lengths: list[int | None] = []
     for place in graph.find_nodes(op="placeholder"):
         example = place.meta.get("example_value")
@@ -133,9 +133,9 @@ def _spread_one(graph: fx.Graph, place: fx.Node, length: int) -> None:
 
 
 def _convert_as_aten_does(graph: fx.Graph) -> None:
-    """Replace conversions that, in eager, require gradients whenever their operand does, also with grad mode off.
+    """Replace conversions that in eager require gradients whenever their operand does, even with grad mode off.
 
-    Compiled autograd has them from graphs that were lowered already; nobody else calls them.
+    They come from graphs that were already lowered, which only compiled autograd contains.
     """
     for node in graph.find_nodes(op="call_function", target=torch.ops.prims.convert_element_type.default):
         if len(node.args) == 2:
@@ -144,7 +144,7 @@ def _convert_as_aten_does(graph: fx.Graph) -> None:
 
 
 def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
-    """Turn the nodes that fetch tensors into placeholders, after those that there are, one for each tensor."""
+    """Replace ``get_attr`` nodes of tensors by placeholders behind the existing ones, one for each tensor; returns the tensors."""
     found: dict[int, tuple[fx.Node, Tensor]] = {}
     for node in list(graph.find_nodes(op="get_attr")):
         value = operator.attrgetter(str(node.target))(module)
@@ -164,7 +164,7 @@ def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
 
 
 def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Whole storages: whatever their strides, it is a copy of bytes that autograd does not see."""
+    """Copy values into tensors by whole storages: bytes, whatever the strides, invisible to autograd."""
     for tensor, value in zip(tensors, values, strict=True):
         tensor.untyped_storage().copy_(value.untyped_storage())
 

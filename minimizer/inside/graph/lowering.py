@@ -1,7 +1,7 @@
-"""From a captured graph to aten operators, for graphs that source text cannot name and for faults that live in a backward.
+"""Lowers a captured graph to aten operators: for graphs that cannot be written as source text, and for faults in a backward.
 
-With cotangents the joint graph is traced: forward and backward become one straight line of operators, so a wrong gradient is
-reduced by the same machinery as a wrong output.
+With cotangents the joint graph is traced: forward and backward become one sequence of operators, so that a wrong gradient is
+reduced in the same way as a wrong output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lower(
 
     Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the
     outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. Where the
-    graph has symbols the result has them too, unless what it does depends on values.
+    graph has symbols the result has them too, unless its control flow depends on values.
     """
     interpreter = _Flat(module)
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
@@ -58,9 +58,9 @@ def lower(
 
 
 def _number_backward(roots: list[torch.Tensor]) -> None:
-    """Let each operator of a backward that is traced next have the sequence number of the forward's that it belongs to.
+    """Make each backward operator traced next carry the sequence number of its forward operator.
 
-    As AOTAutograd does, with its hooks (``torch/_functorch/_aot_autograd/logging_utils.py``); a torch without them names no modules.
+    Uses AOTAutograd's hooks (``torch/_functorch/_aot_autograd/logging_utils.py``); without them backward nodes get no module.
     """
     with contextlib.suppress(ImportError):
         from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
@@ -69,7 +69,7 @@ def _number_backward(roots: list[torch.Tensor]) -> None:
 
 
 def _name_backward(graph: fx.Graph) -> None:
-    """Let operators of the backward have the module and the line of the forward's that they belong to."""
+    """Copy module and source line from each forward operator to its backward operators."""
     forward: dict[int, fx.Node] = {}
     for node in graph.nodes:
         number = node.meta.get("seq_nr")
@@ -83,7 +83,7 @@ def _name_backward(graph: fx.Graph) -> None:
 
 
 class _Flat(fx.Interpreter):
-    """Runs regions that are compiled once and called from many places as if each stood where it is called."""
+    """Inlines nested compile regions (``invoke_subgraph``) at each place where they are called."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.higher_order.invoke_subgraph:
@@ -101,7 +101,7 @@ def write_down(
     called_from: list[Any] | None,
     cotangents: Sequence[torch.Tensor] | None,
 ) -> tuple[fx.GraphModule, list[Any], dict[str, Any]]:
-    """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data speaks of.
+    """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data describes.
 
     Args:
         module: the graph as Dynamo captured it.
@@ -117,7 +117,7 @@ def write_down(
     try:
         if level == "aot":
             raise Opaque("asked for")
-        if is_symbolic(module.graph):  # what the compiler knows of it may come from a call with other sizes
+        if is_symbolic(module.graph):  # its metadata may come from a call with other sizes
             with contextlib.suppress(Exception):
                 snapshot.set_rng_state(rng)
                 annotate(module, inputs)
@@ -131,13 +131,13 @@ def write_down(
 
 
 def _requiring(values: list[Any], wanted: list[bool]) -> list[Any]:
-    """The values with gradients required where they were: compiled autograd stores none for what requires none."""
+    """The values with ``requires_grad`` restored: compiled autograd accumulates no gradient for a tensor without it."""
     wanted = [*wanted, *[False] * (len(values) - len(wanted))]
     return [value.detach().requires_grad_() if want else value for value, want in zip(values, wanted, strict=True)]
 
 
 def _traced(run: Any, values: list[Any], is_symbolic: bool) -> fx.GraphModule:
-    """Trace on copies: a graph may write to its inputs."""
+    """Trace ``run`` on copies of the values, since a graph may write to its inputs."""
     traced = _trace_symbols(run, values) if is_symbolic else None
     if traced is not None:
         return traced
@@ -147,7 +147,7 @@ def _traced(run: Any, values: list[Any], is_symbolic: bool) -> fx.GraphModule:
 
 
 def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
-    """Trace with every size a symbol; None where that cannot be done, since fake tensors have no values to branch on."""
+    """Trace with all sizes symbolic; None if that fails, for instance by a branch on a value, which fake tensors do not have."""
     try:
         with fx.traceback.preserve_node_meta():
             return make_fx(run, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*snapshot.clone(values))
@@ -156,12 +156,12 @@ def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
 
 
 def annotate(module: fx.GraphModule, inputs: list[Any]) -> None:
-    """Run the graph on copies of ``inputs``; every node then knows what it makes of these."""
+    """Run the graph on copies of ``inputs`` and record at every node its result's metadata, under `MADE`."""
     _Annotate(module).run(*snapshot.clone(inputs))
 
 
 class _Annotate(fx.Interpreter):
-    """Records at every node the tensor it makes, without its values, or the number."""
+    """Records at every node the metadata of the tensor it returns, or the number."""
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)

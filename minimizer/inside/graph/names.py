@@ -1,4 +1,4 @@
-"""Public names of callables: what a person would write for the target of an FX node."""
+"""Public names of callables, as a person would write them, for the targets of FX nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PUBLIC = (
     "torch.utils.checkpoint",
     "math",
 )
-"""Where a public name is looked for, best first."""
+"""Modules that are searched for a public name, in order of preference."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -76,7 +76,7 @@ def resolve(path: str) -> Any:
 
 def _homes(target: Callable[..., Any], module: str) -> list[str]:
     owner = getattr(target, "__self__", None)
-    homes = [module] if module not in ("", "__main__") else []  # the script itself is nobody's module
+    homes = [module] if module not in ("", "__main__") else []  # a repro cannot import the script itself
     if isinstance(owner, types.ModuleType):
         homes.append(owner.__name__)
     return [*homes, "torch", "torch._C._nn", "torch._C"]

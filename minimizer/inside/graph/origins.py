@@ -1,4 +1,4 @@
-"""Origins of a graph's inputs, as Dynamo knows them: parameters and buffers of modules, arguments, globals."""
+"""Origins of a graph's inputs by Dynamo's sources: parameters and buffers of modules, arguments, globals."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def origin(placeholder: fx.Node) -> str:
 
 
 def name_of(source: Any) -> str:
-    """The name of a source of Dynamo's; it was a method before it became a property."""
+    """The name of a Dynamo source; ``name`` is a method in older versions and a property in newer ones."""
     try:
         name = source.name() if callable(source.name) else source.name
-    except (AttributeError, NotImplementedError):  # some have none
+    except (AttributeError, NotImplementedError):  # some sources have no name
         return ""
     return str(name)
 
 
 def owner_of(placeholder: fx.Node) -> str:
-    """The path of a parameter or buffer from the compiled module, such as ``up.weight``; of others the name in the graph."""
+    """The path of a parameter or buffer from the compiled module, such as ``up.weight``; for other inputs the name in the graph."""
     path = re.sub(r"\b(_modules|_parameters|_buffers|__dict__)\.", "", module_path(origin(placeholder)) + ".")
     return path.strip(".") or placeholder.name
 

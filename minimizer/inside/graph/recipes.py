@@ -1,7 +1,7 @@
-"""Source text that makes the inputs of a call anew, with the storages that they share.
+"""Recipes: source text that recreates the inputs of a call, including shared storages.
 
-For calls that only led to a failure: their values are kept as text, not as tensors, and those of large tensors are drawn at random
-from the same range.
+Used for the calls before a failing one. Small tensors become literals; large ones are redrawn at random, integers from the same
+range. So no tensors of earlier calls are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .graphs import Opaque
 from .graphs import literal as constant
 
 LITERAL_ELEMENTS = 4
-"""A longer literal is worth less than a draw: each of its numbers is one more thing to reduce."""
+"""Elements of the longest literal; a longer one is worse than a random draw, since each number is one more thing to reduce."""
 ALIGNMENT = 64
-"""Bytes: inductor may assume that a tensor begins at a multiple of so many in its storage."""
+"""Bytes: inductor may assume that a tensor's offset in its storage is a multiple of this."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Recipe:
 
 
 def recipe(inputs: Sequence[Any]) -> Recipe:
-    """The recipe of a call's inputs: tensors, numbers and what else has a literal.
+    """The recipe of a call's inputs: tensors, numbers and other values with a literal.
 
     Raises:
         Opaque: an input has no source text.
@@ -67,7 +67,7 @@ def _value(value: Any, bases: dict[int, str]) -> str:
 
 
 def _base(value: Tensor) -> Tensor:
-    """The whole storage of a tensor, in one dimension."""
+    """A one-dimensional view of a tensor's whole storage."""
     size = value.untyped_storage().nbytes() // value.element_size()
     return value.detach().as_strided((size,), (1,), 0)
 
@@ -80,7 +80,7 @@ def _view(value: Tensor, base: str) -> str:
 
 
 def _made(value: Tensor) -> str:
-    """An expression that makes a contiguous tensor of this shape and dtype, and of these values or such as these."""
+    """An expression for a contiguous tensor of this shape and dtype, with these values or similar ones."""
     shape, dtype = tuple(value.shape), value.dtype
     more = "" if dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={dtype}"
     device = "" if value.device.type == "cpu" else f', device="{value.device.type}"'

@@ -1,4 +1,4 @@
-"""The state a graph was compiled in, as statements that bring it about: configs, default dtype, autocast, precision."""
+"""The global state a graph was compiled in, as statements that recreate it: configs, default dtype, autocast, precision."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ OURS = {
     },
     "torch._functorch.config": {"enable_autograd_cache"},
 }
-"""Settings that the child itself makes; never reported as the user's.
+"""Settings that our child makes, and that are never reported as the user's.
 
-Graph caches are off in every child, but for two runs of the script. What ``force_disable_caches`` adds to that is that equal kernels are built again.
+Graph caches are off in every child except in two runs of the script; ``force_disable_caches`` also makes equal kernels be built again.
 """
 
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
-"""Settings that ``torch.compile(dynamic=...)`` makes for as long as it compiles."""
+"""Settings that ``torch.compile(dynamic=...)`` changes while it compiles."""
 
 PRECISIONS = {
     "cuda.matmul": "none", "cudnn.conv": "tf32", "cudnn.rnn": "tf32",
     "mkldnn.matmul": "none", "mkldnn.conv": "none", "mkldnn.rnn": "none",
 }  # fmt: skip
-"""Parts of ``torch.backends`` that have a ``fp32_precision``, and what it is in a fresh process."""
+"""Parts of ``torch.backends`` that have a ``fp32_precision``, with its value in a fresh process."""
 
 _baseline: dict[str, dict[str, Any]] = {}
 _threads: int | None = None
 _CHANGED = object()
-"""Stands for a value that is not known but that it is another one."""
+"""Stands for an unknown value that equals no setting."""
 
 
 def remember_baseline() -> None:
-    """Keep the configs as they are before any of the user's code runs."""
+    """Save the configs and the number of threads before any of the user's code runs."""
     global _threads
     for name in CONFIGS:
         _baseline[name] = _settings(importlib.import_module(name))
@@ -53,20 +53,20 @@ def remember_baseline() -> None:
 
 
 def take_defaults_for_baseline() -> None:
-    """Where the user's code has run already, what a fresh process has is what torch declares."""
+    """Use torch's declared defaults as the baseline, for a process in which the user's code has already run."""
     for name in CONFIGS:
         config = importlib.import_module(name)
         _baseline[name] = {key: value for key, value in _settings(config).items() if config._is_default(key)}
 
 
 def _settings(config: Any) -> dict[str, Any]:
-    """Copies of all settings of a config; what cannot be copied, such as a pass that holds a lock, is taken as it is."""
+    """Copies of all settings of a config; a value that cannot be copied, such as a pass with a lock, is returned itself."""
     try:
         return dict(config.get_config_copy())
     except Exception:
         pass
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some are deprecated
+        warnings.simplefilter("ignore")  # reading a deprecated setting warns
         return {name: _copied(getattr(config, name)) for name, entry in config._config.items() if entry.alias is None}
 
 
@@ -80,7 +80,7 @@ def _copied(value: Any) -> Any:
 def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
     """Statements for the state that differs from a fresh process, and the names of settings that no literal can express.
 
-    ``dynamic`` is that of the ``torch.compile`` call which is under way: what it has set is not repeated.
+    ``dynamic`` is the argument of the ``torch.compile`` call in progress; the settings that it implies are left out.
     """
     lines: list[str] = []
     opaque: list[str] = []
@@ -100,14 +100,14 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     """The arguments of ``torch.compile`` that a backend object was made from, as source text.
 
-    What the script made itself, such as a backend or a pass, goes by the name that the script has bound to it.
+    The script's own objects, such as a backend or a pass, are given by their global names in the script.
     """
     kwargs: dict[str, str] = {}
     name = getattr(backend, "compiler_name", None)
     compiler = getattr(backend, "compiler_fn", backend)
     if dynamic is not None:
         kwargs["dynamic"] = repr(dynamic)
-    if name in ("inductor", "minimizer"):  # our own backend is inductor, checked
+    if name in ("inductor", "minimizer"):  # our own backend is inductor with checks
         asked = getattr(backend, "kwargs", {})
         options = getattr(backend, "config", None) or asked.get("options") or {}
         options = {key: value for key, value in options.items() if not key.startswith("minimizer.")}
@@ -145,7 +145,7 @@ def _torch_state() -> list[str]:
     lines += _precisions()
     if _threads not in (None, torch.get_num_threads()):  # generated code depends on it
         lines.append(f"torch.set_num_threads({torch.get_num_threads()})")
-    if torch.is_inference_mode_enabled():  # the mode ends with its object
+    if torch.is_inference_mode_enabled():  # bound to a name, since the mode ends when its object dies
         lines.append("inference = torch.inference_mode(); inference.__enter__()")
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):

@@ -1,1 +1,1 @@
-"""The referee: which differences between compiled and eager are faults, and all that it runs again to tell."""
+"""The referee: decides which differences between compiled and eager are faults, and makes the reruns it needs for that."""

@@ -1,9 +1,8 @@
-"""One call of a program, and its two sides: what eager gives, and what compiled code gives.
+"""One call of a program, and its two sides, eager and compiled.
 
-A `Call` holds all that a run depends on: inputs, random state, switches. Any function, eager's own or a compiled one, can be
-run from there, as often as it takes, and leaves no trace; what one run gives is a `Side`. A `GradientCall` goes through the
-backward too. Whoever compares calls, the survey, a checked backend, a trial or the table of layers, makes one of these and two
-sides, and asks `referee.judge`.
+A `Call` holds everything that a run depends on: inputs, random state, switches. An eager or compiled function can be run from it
+any number of times without side effects; the result of one run is a `Side`. A `GradientCall` runs the backward too. All code that
+compares calls (survey, checked backend, trial, table of layers) makes a `Call` and two sides, and passes them to `referee.judge`.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ Function = Callable[..., Any]
 
 
 class Side(NamedTuple):
-    """What a caller can see of one run: its result, its inputs after the call, and the gradients of its inputs."""
+    """Everything a caller can see of one run: the result, the inputs after the call, and the gradients of the inputs."""
 
     result: Any
     inputs: Sequence[Any] = ()
     gradients: Sequence[Tensor | None] = ()
 
     def places(self) -> dict[str, Tensor]:
-        """Its tensors, by the names of their places (``output[0]``, ``input[1]``, ``grad[0]``)."""
+        """The side's tensors by place: ``output[0]``, ``input[1]``, ``grad[0]``."""
         return places(*self)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of ``function`` in eager, and what it begins with.
+    """An eager call of ``function``, with the state that it starts from.
 
     ``inputs``: before the call; no run changes them. ``rng``: from ``snapshot.rng_state``. ``random``: both sides draw the same
     random numbers (``fallback_random``), so that random values are judged too. ``tolerance``: ``rtol`` and ``atol`` of the
-    script's own comparison, which then decides; None leaves it to the referee.
+    script's own comparison, which then decides; None: the referee's rules decide.
     """
 
     function: Function
@@ -53,28 +52,28 @@ class Call:
 
     @classmethod
     def now(cls, function: Function, inputs: Sequence[Any], **options: Any) -> Call:
-        """A call that begins with the random state and the switches of this moment."""
+        """A call that starts from the current random state and switches."""
         return cls(function, inputs, rng_state(), global_state(), **options)
 
     def behind(self, cotangents: Sequence[Tensor] | None) -> GradientCall:
-        """The same call with its backward: one cotangent for each output that requires a gradient, or ones for None."""
+        """The same call with its backward. ``cotangents``: one for each output that requires a gradient; None: ones."""
         return GradientCall(
             self.function, self.inputs, self.rng, self.switches, self.random, self.tolerance, cotangents=cotangents
         )
 
     @contextlib.contextmanager
     def started(self) -> Iterator[None]:
-        """The random state and the switches that the call begins with, for the body; afterwards those from before."""
+        """Set the call's random state and switches for the body, and restore the previous ones."""
         before = rng_state()
         set_rng_state(dict(self.rng))
         try:
-            with self.switches.applied():  # a program may change them for what comes after it
+            with self.switches.applied():  # a program may change them, and they must be restored
                 yield
         finally:
             set_rng_state(before)
 
     def run(self, function: Function) -> Side:
-        """Run ``function`` in the place of the call's own, on a copy of the inputs."""
+        """Run ``function`` in place of the call's own, on a copy of the inputs."""
         values = clone(list(self.inputs))
         with self.started():
             side = self.on(function, values)
@@ -82,21 +81,21 @@ class Call:
         return side
 
     def on(self, function: Function, values: list[Any]) -> Side:
-        """What ``function`` makes of these inputs, which it may change."""
+        """Run ``function`` on these inputs, which it may change; its side."""
         return Side(function(*values), values)
 
 
 @dataclass(frozen=True)
 class GradientCall(Call):
-    """A call and the backward behind it: its sides are gradients."""
+    """A call with its backward; its sides are gradients."""
 
     cotangents: Sequence[Tensor] | None = None
 
     def on(self, function: Function, values: list[Any]) -> Side:
-        """The gradients of all inputs that require one, in order, None for an unused one."""
+        """Run ``function`` and its backward; a side with the gradients of all inputs that require one, None for an unused one."""
         with torch.enable_grad():
             sources = [leaf for leaf in places(values).values() if leaf.requires_grad]
-            # Of the values before the call: an input that is changed in place has another history afterwards.
+            # With respect to the inputs before the call: an input modified in place has another history afterwards.
             edges = [torch.autograd.graph.get_gradient_edge(source) for source in sources]
             outputs = [output for output in places(function(*values)).values() if output.requires_grad]
             if not outputs or not sources:

@@ -1,14 +1,14 @@
-"""The comparator: everything a caller can see of one call of a compiled callable, held against eager.
+"""The comparator: compares everything a caller can see of one compiled call with eager.
 
-It looks at the boundary only: what was returned, what became of the inputs, the gradients. It flags values, NaN and Inf
-positions, dtype, shape, strides, sharing of storage, requires_grad, types and plain Python values. It does not flag what no
-caller can rely on: strides of dimensions of size 0 or 1, NaN payloads, the sign of zero, padding, and strides of gradients
-(autograd itself lays leaf gradients out anew, and promises nothing for others).
+It looks at the boundary only: results, inputs after the call, gradients. It flags values, NaN and Inf positions, dtype, shape,
+strides, shared storage, requires_grad, types and plain Python values. It does not flag properties that no caller can rely on:
+strides of dimensions of size 0 or 1, NaN payloads, the sign of zero, padding, and strides of gradients (autograd itself changes the
+layout of leaf gradients, and guarantees none for others).
 
 Whether a wrong value is a *fault* or legal rounding is not decided here but in ``referee``. Tolerances are those of
 ``torch.testing.assert_close``; integers and booleans are exact.
 
-Each check is a small function over the whole boundary, listed in ``CHECKS``: a test takes them out one by one and shows that
+Each check is a small function over the whole boundary, listed in ``CHECKS``: a test removes them one by one and shows that
 some example then goes unnoticed.
 """
 
@@ -52,13 +52,13 @@ def compare(
     """All differences between two calls, wrong values first; empty when a caller cannot tell them apart.
 
     Args:
-        expected: what eager returned, any nesting of containers.
-        actual: what the compiled callable returned.
+        expected: eager's result, any nesting of containers.
+        actual: the compiled callable's result.
         inputs_expected: eager's inputs *after* the call (each side ran on its own copy).
         inputs_actual: the compiled side's inputs after the call.
-        grads_expected: gradients of inputs and parameters in eager; None where there is none.
+        grads_expected: gradients of inputs and parameters in eager; None for an input without one.
         grads_actual: the same, compiled.
-        rtol: replaces the dtype's tolerance, for a script that compares with its own; goes with ``atol``.
+        rtol: replaces the dtype's tolerance, if the script has its own; goes with ``atol``.
         atol: see ``rtol``.
     """
     tolerance = None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
@@ -73,7 +73,7 @@ def compare(
 
 
 def check_structure(boundary: Boundary) -> Iterator[Difference]:
-    """Containers of another type or length, a tensor where there was none, another device or layout."""
+    """Containers of another type or length, a tensor in place of another value, another device or layout."""
     yield from boundary.structure
     for pair in boundary.pairs:
         if isinstance(pair.expected, Tensor) != isinstance(pair.actual, Tensor):
@@ -113,12 +113,12 @@ def check_values(boundary: Boundary) -> Iterator[Difference]:
 
 
 def check_nan(boundary: Boundary) -> Iterator[Difference]:
-    """NaN on one side only. One shared NaN hides nothing: every element is looked at."""
+    """NaN on one side only. A NaN on both sides hides nothing, since every element is compared."""
     yield from _element_differences(boundary, gradients=False, what="nan")
 
 
 def check_inf(boundary: Boundary) -> Iterator[Difference]:
-    """An infinity on one side only, or of the other sign."""
+    """An infinity on one side only, or with opposite signs."""
     yield from _element_differences(boundary, gradients=False, what="inf")
 
 
@@ -147,7 +147,7 @@ def check_requires_grad(boundary: Boundary) -> Iterator[Difference]:
 
 
 def check_aliasing(boundary: Boundary) -> Iterator[Difference]:
-    """Which outputs share a storage with which inputs or outputs: a later in-place op would be seen there."""
+    """Outputs that share a storage with other inputs or outputs than in eager: a later in-place op would show there."""
     pairs = [pair for pair in _laid_out_alike(boundary) if _storage(pair.expected) and _storage(pair.actual)]
     pairs.sort(key=lambda pair: not pair.where.startswith("input"))  # so that an output is said to share with an input
     first_expected: dict[int, str] = {}
@@ -172,7 +172,7 @@ CHECKS: tuple[Check, ...] = (
     check_dtype,
     check_requires_grad,
     check_aliasing,
-    check_stride,  # last: all else that a caller sees counts for more
+    check_stride,  # last, since every other visible difference matters more
 )
 
 
@@ -200,19 +200,19 @@ def _element_differences(boundary: Boundary, *, gradients: bool, what: str) -> I
 
 
 def _laid_out_alike(boundary: Boundary) -> list[Pair]:
-    """The places whose layout says something: a copy made by ``clone()`` is none of the layout that its source has."""
+    """Outputs, and inputs with plain storage. ``clone()`` may change the layout of other inputs, so their layout is not compared."""
     return [p for p in boundary.visible if not p.where.startswith("input") or has_plain_storage(p.expected)]
 
 
 def _is_absent_or_zero(pair: Pair) -> bool:
-    """A gradient that is None on one side and all zeros on the other: no wrong value, but not the same either."""
+    """Whether a gradient is None on one side and all zeros on the other, which is a metadata difference and not a wrong value."""
     tensor, other = (pair.expected, pair.actual) if isinstance(pair.expected, Tensor) else (pair.actual, pair.expected)
     return pair.is_gradient and other is None and not bool(plain(tensor).count_nonzero())
 
 
 def _sort_of_tensor(tensor: Tensor) -> str:
-    # A class that dispatches nothing holds what a Tensor holds (a Parameter does): a graph may give back either, and Dynamo
-    # puts the class on what it gives to the script.
+    # A subclass without dispatch, such as Parameter, holds the same data as a Tensor. A graph may return either, and Dynamo sets
+    # the class on the value that the script gets.
     is_plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
     sort = "Tensor" if is_plain else type(tensor).__qualname__
     return f"{sort}, {short(tensor.layout)}, {tensor.device}"
@@ -229,7 +229,7 @@ def _same_python(expected: Any, actual: Any) -> bool:
     if expected is actual:
         return True
     if compares_by_identity(expected):
-        return type(expected) is type(actual)  # two opaque objects: nothing to hold them against
+        return type(expected) is type(actual)  # opaque objects have nothing else to compare
     try:
         return bool(expected == actual)
     except Exception:
@@ -244,7 +244,7 @@ def _close(expected: complex, actual: complex, tolerance: Tolerance) -> bool:
 
 
 def _storage(tensor: Tensor) -> int:
-    """The identity of a tensor's storage, 0 where there is none that could be shared."""
+    """The identity of a tensor's storage; 0 if it has none that could be shared."""
     try:
         storage = tensor.untyped_storage()
     except (RuntimeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""How far results are from each other and from the truth, and how far they may be."""
+"""Distances of results from each other and from the fp64 truth, and the bounds on them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..values.rounding import is_inexact
 from .compare import compare
 
 MARGIN = 3
-"""Compiled may be this many times as far from the truth as eager."""
+"""Compiled may be this many times as far from the fp64 truth as eager."""
 
 ELEMENTWISE = ("value", "nan", "inf")
-"""What differs element by element, and may be legal rounding."""
+"""Kinds of elementwise difference, which may be legal rounding."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far one side is from the truth: relative in the norm, and by element in units of the tolerance."""
+    """Distance of one side from the truth: relative in the norm, and for the worst element in units of the tolerance."""
 
     norm: float
     worst: float
     missing: int
-    """Elements that are NaN or Inf where the truth is not, or the other way round."""
+    """Number of elements that are NaN or Inf and finite in the truth, or the other way round."""
 
     @classmethod
     def of(cls, value: Tensor, truth: Tensor) -> Distance:
@@ -47,7 +47,7 @@ class Distance:
     def exceeds(
         self, eager: Distance, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
     ) -> bool:
-        """Whether this error of the compiled side is a fault, given eager's."""
+        """Whether this error of the compiled side is a fault, given eager's error."""
         if self.missing > MARGIN * eager.missing:
             return True
         if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
@@ -58,9 +58,9 @@ class Distance:
 
 
 def rounding_floor(dtype: torch.dtype, terms: int) -> float:
-    """The relative error that any correct implementation may have: one result's rounding and that of a sum of this many terms.
+    """The relative error that any correct implementation may have: rounding of the result and of a sum of this many terms.
 
-    Sums of half precision are kept in single precision, so their length costs little.
+    Half-precision sums are accumulated in single precision, so that their length adds little.
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0
@@ -75,13 +75,13 @@ def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
-    """Where two tensors of one shape have the same, within the tolerance of the dtype that they were computed in."""
+    """Mask of elements that are equal within the tolerance of ``dtype``, the dtype of the computation; both tensors have one shape."""
     same = (expected == actual) | (expected.isnan() & actual.isnan())
     return same | ~outside(expected, actual, dtype) if is_inexact(expected) else same
 
 
 def moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
-    """How many elements differ beyond the tolerance, and by how much at most."""
+    """Number of elements that differ beyond the tolerance, and the largest of these differences."""
     if expected.shape != actual.shape:
         return expected.numel(), math.inf
     found = [difference for difference in compare(expected, actual) if difference.what in ELEMENTWISE]

@@ -1,6 +1,6 @@
-"""Figures of a layer: how far two results are apart, and each from float64, whether or not that is a fault.
+"""Error figures of a layer: distance of compiled from eager, and of each from float64, whether or not that is a fault.
 
-The comparator says what is out of tolerance; a table of layers also wants to know how far those are off that are right.
+The comparator reports only values out of tolerance; a table of layers also shows the errors of correct layers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 from ..values.elements import default_tolerance, plain, wide
 
 Triple = tuple[Any, Any, Any]
-"""The same place in eager, compiled, and in float64 (None where there is no such truth)."""
+"""The values of one place in eager, compiled, and float64 (None if there is no such truth)."""
 
 
 def figures(places: Iterable[Triple]) -> dict[str, Any]:
-    """The worst of all places, as JSON: absolute error, the tolerances that would pass, relative errors against float64
-    (norms), the least cosine similarity, and the first NaN or Inf. A figure that no place has is left out; one that no number
-    expresses at any one place (an error that is infinite) too, as that of the other places would not be the worst.
+    """The worst figures over all places, as JSON: absolute error, tolerances that would pass, relative errors against float64
+    (norms), least cosine similarity, and the first NaN or Inf. A figure that no place has is left out, and so is one that is
+    infinite at any place, since the worst of the other places would mislead.
     """
     worst: dict[str, Any] = {}
     beyond: set[str] = set()
@@ -37,7 +37,7 @@ def figures(places: Iterable[Triple]) -> dict[str, Any]:
 
 
 def matched(expected: Sequence[Any], actual: Sequence[Any], truth: Sequence[Any] | None) -> list[Triple]:
-    """Three flat lists of results as triples; the truth is dropped where it does not fit."""
+    """Zip three flat lists of results into triples; the truth is dropped if it does not match them."""
     if len(expected) != len(actual):
         return []
     fits = truth is not None and len(truth) == len(expected)
@@ -50,7 +50,7 @@ def _comparable(expected: Any, actual: Any) -> bool:
 
 
 def _figures(expected: Any, actual: Any, truth: Any) -> dict[str, Any]:
-    """Of one place; infinite where no number says how far it is off."""
+    """The figures of one place; infinite if the error has no finite size."""
     if not _comparable(expected, actual):
         return {}
     tolerance = default_tolerance(expected.dtype, actual.dtype)
@@ -77,7 +77,7 @@ def _figures(expected: Any, actual: Any, truth: Any) -> dict[str, Any]:
 
 
 def _is_beyond(one: Tensor, other: Tensor) -> bool:
-    """Whether somewhere one side alone is NaN or Inf, or each is another of them."""
+    """Whether at any element one side only is NaN or Inf, or the two sides are different ones of these."""
     alike = (one == other) | (one.isnan() & other.isnan())
     return not bool((alike | (one.isfinite() & other.isfinite())).all())
 

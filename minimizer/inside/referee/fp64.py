@@ -1,8 +1,8 @@
-"""The referee's truth: the same program in double precision, where that means the same program.
+"""The fp64 truth: a rerun of the program in double precision, for programs whose meaning does not depend on precision.
 
-All floating operands are double, whatever the program casts to; complex ones are double complex. Random numbers are those of the
-eager run. A program whose meaning depends on the precision (``nextafter``, bits of floats, ``finfo`` constants, branches on a
-dtype) has no such truth, and the answer says why.
+All floating operands are float64, whatever the program casts to; complex ones are complex128. Random numbers are those of the
+eager run. A program whose meaning depends on precision (``nextafter``, bits of floats, ``finfo`` constants, branches on a
+dtype) has no such truth, and the exception says why.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def run(
     """Run the program on widened inputs.
 
     Args:
-        program: takes the list of inputs, returns what is to be looked at.
+        program: takes the list of inputs, returns the values of interest.
         inputs: in their own precision, before the call.
-        marked: the eager run; holds the random numbers that it drew.
-        calls: of the eager run.
-        jumps: take these; None to let double precision decide.
+        marked: the eager run, with the random numbers that it drew.
+        calls: the torch calls of the eager run.
+        jumps: the jumps to take; None: as double precision decides.
 
     Raises:
         InvalidInFp64: there is no such truth; the message says why.
@@ -101,7 +101,7 @@ def run(
 
 
 class _Double(TorchDispatchMode):
-    """Sees to it that nothing falls back to a lower precision."""
+    """Keeps every operation of the rerun in double precision."""
 
     supports_higher_order_operators = True
 
@@ -110,14 +110,14 @@ class _Double(TorchDispatchMode):
         self._drawn, self._jumps = iter(drawn), jumps
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+        with torch._C.DisableTorchFunction():  # calls made here are not the program's
             return self._call(func, args, kwargs or {})
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return bodies.call(self, func, *tree_map(_double, (args, kwargs)))
         if any(map(_is_narrow, written_operands(func, args, kwargs))):
-            raise InvalidInFp64("changes a tensor in place that is no input")
+            raise InvalidInFp64("changes a tensor in place that is not an input")
         args, kwargs = tree_map(_double, (args, kwargs))
         if operator_name(func) in ("_softmax", "_log_softmax"):
             args = (*args[:2], False)  # half_to_float, which only half precision allows

@@ -1,8 +1,8 @@
-"""What the jumps of an eager run gave, so that a rerun can take every jump the same way.
+"""Records the results of an eager run's jumps, so that a rerun can take every jump the same way.
 
-A jump (argmax, floor, round, a comparison, a cast to an integer ...) makes a whole step of a last bit, so that two correct runs may
-part at it. What is computed behind it cannot be judged against a run that went the other way, whose error is of any size.
-With all jumps as eager took them, reruns in double precision or with roundings redrawn differ from eager by rounding alone.
+A jump (argmax, floor, round, a comparison, a cast to an integer ...) turns a last bit into a whole step, so that two correct runs may
+diverge there. Values behind a jump cannot be judged against a run that went the other way, whose error can have any size.
+With all jumps taken as in eager, reruns in double precision or with redrawn roundings differ from eager by rounding only.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from ..values.rounding import is_inexact, jumps, name_by_effect, tensors
 
 
 class JumpsDiffer(Exception):
-    """A rerun does not come to the same jumps, as a program that branches on a dtype or on a value that is read."""
+    """A rerun reaches other jumps than eager, as a program does that branches on a dtype or on a value it reads."""
 
 
 Jump = tuple[str, tuple[Tensor, ...]]
-"""The name of an operator, and those of its results that jump."""
+"""The name of an operator, and those of its results that are jumps."""
 
 
 class Jumps:
-    """The jumps of one run, in order."""
+    """The recorded jumps of one run, in order."""
 
     def __init__(self) -> None:
         self._taken: list[Jump] = []
 
     def note(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """Keep what an operator gave, if it jumps."""
+        """Record an operator's result, if it is a jump."""
         if found := _jumping(func, args, kwargs, result):
             name = name_by_effect(func, args, kwargs)
             self._taken.append((name, tuple(output.detach().clone() for output in found)))
 
     def again(self) -> SameJumps:
-        """For one rerun."""
+        """The same jumps, to be taken by one rerun."""
         return SameJumps(iter(self._taken))
 
 
 class SameJumps:
-    """The jumps that are still to come in a rerun."""
+    """The jumps that a rerun has not reached yet."""
 
     def __init__(self, taken: Iterator[Jump]) -> None:
         self._taken = taken
 
     def take(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """Give the results of an operator that jumps the values of the first run.
+        """Overwrite the results of an operator that jumps with the values of the first run.
 
         Raises:
             JumpsDiffer: the first run had another jump here.
@@ -66,7 +66,7 @@ class SameJumps:
 
 
 def _jumping(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> Sequence[Tensor]:
-    """The results that may be off by a whole step, where an operand is off by a last bit; whether it is, is not asked."""
+    """The results that may change by a whole step if an operand changes by a last bit (whether one does is not checked)."""
     operands = tensors((args, kwargs))
     if not any(map(is_inexact, operands)):
         return ()

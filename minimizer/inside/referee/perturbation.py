@@ -1,4 +1,4 @@
-"""What a correct compiler may change: an eager run with every rounding drawn anew."""
+"""Estimates how far a correct compiler may move results: an eager rerun with every rounding redrawn."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ..values.rounding import (
 from .jumps import SameJumps
 
 LONGEST_CHAIN = 4096
-"""Longer sums are made of shorter ones everywhere."""
+"""Terms; every implementation splits longer sums into partial sums."""
 
 
 class Perturbation(TorchDispatchMode):
-    """Repeats an eager run with every rounding drawn anew (Monte Carlo arithmetic).
+    """Repeats an eager run with every rounding redrawn (Monte Carlo arithmetic).
 
-    The result of each rounding operator is moved by up to one unit in the last place, and the terms of each sum by as much of
-    the precision they are summed in. Summing N terms one after the other loses more, by the roundings of N partial sums: sqrt(N / 2)
-    times as much, of the terms where these have mixed signs (partial sums grow like sqrt(k)), of the result where they do not.
-    Where terms cancel nothing else shows how far a correct sum may be off. How far the outputs spread is how far a correct
-    compiler may legally move them.
+    The result of each rounding operator is moved by up to one unit in the last place, and so are the terms of each sum, in the
+    precision they are summed in. Summing N terms sequentially loses more, by the roundings of N partial sums: sqrt(N / 2) times as
+    much, relative to the terms if these have mixed signs (partial sums grow like sqrt(k)), else relative to the result. If terms
+    cancel, only moving the terms shows how far a correct sum may be off. The spread of the outputs is how far a correct compiler
+    may move them.
     """
 
     supports_higher_order_operators = True
@@ -46,8 +46,8 @@ class Perturbation(TorchDispatchMode):
     def __init__(self, seed: int, jumps: SameJumps | None = None) -> None:
         """
         Args:
-            seed: of the roundings.
-            jumps: take these; None to let a rounding decide.
+            seed: of the random roundings.
+            jumps: the jumps to take; None: as the redrawn roundings decide.
         """
         super().__init__()
         self._seed, self._jumps = seed, jumps
@@ -77,21 +77,21 @@ class Perturbation(TorchDispatchMode):
         return result
 
     def _move_means(self, name: str, normalized: Tensor, mean: Tensor, rstd: Tensor) -> None:
-        """Move each mean that was subtracted by what its sum may lose: all that it was subtracted from moves together."""
+        """Move each mean of a normalization by the rounding of its sum: all elements it was subtracted from move together."""
         if not (is_rounding(normalized) and is_rounding(mean)):
-            return  # of a model in evaluation, which has taken no means
+            return  # in evaluation mode no means are computed
         loss = _loss(normalized.numel() // mean.numel())
         shift = (self._moved(mean, loss * torch.finfo(mean.dtype).eps) - mean) * rstd
         if name == "native_group_norm":
             samples, channels = normalized.shape[:2]
             shift = shift.repeat_interleave(channels // mean.shape[1], 1)
             shift = shift.view(samples, channels, *[1] * (normalized.dim() - 2))
-        elif mean.dim() != normalized.dim():  # of channels
+        elif mean.dim() != normalized.dim():  # batch norm: one mean for each channel
             shift = shift.view(-1, *[1] * (normalized.dim() - 2))
         normalized += shift
 
     def _in_bodies(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A higher-order operator: its bodies' roundings, or where these are not seen those of its operands and results."""
+        """Perturb a higher-order operator: the roundings in its bodies, or if these cannot be seen, its operands and results."""
         if bodies.is_entered(func):
             return bodies.call(self, func, args, kwargs)
         moved = [self._moved_term(arg) if is_rounding(arg) else arg for arg in args]
@@ -103,7 +103,7 @@ class Perturbation(TorchDispatchMode):
 
     def _moved_term(self, term: Tensor, loss: float = 1.0) -> Tensor:
         eps = torch.finfo(term.dtype).eps
-        # Sums of half precision are kept in single precision, too fine a step for the operand to show.
+        # Half-precision sums are accumulated in single precision, whose step is too small to show in a half-precision operand.
         return self._moved(term, loss * eps) if eps <= torch.finfo(torch.float32).eps else term
 
     def _moved(self, tensor: Tensor, eps: float) -> Tensor:
@@ -112,7 +112,7 @@ class Perturbation(TorchDispatchMode):
         noise = torch.empty(values.shape, dtype=values.real.dtype, device=values.device)
         noise.uniform_(-eps, eps, generator=self._generator(values.device))
         moved = torch.addcmul(values, values, noise)
-        return torch.where(values.isfinite(), moved, values).to(tensor.dtype)  # no rounding makes NaN of an infinity
+        return torch.where(values.isfinite(), moved, values).to(tensor.dtype)  # rounding makes no NaN of an infinity
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
@@ -121,5 +121,5 @@ class Perturbation(TorchDispatchMode):
 
 
 def _loss(terms: int) -> float:
-    """How many roundings the sum of so many terms may be off by."""
+    """The error of a sum of this many terms, in roundings."""
     return math.sqrt(max(1.0, min(terms, LONGEST_CHAIN) / 2))

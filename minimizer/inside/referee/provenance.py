@@ -1,6 +1,6 @@
-"""What an eager run is made of: which of its results may legally differ when compiled, and how.
+"""Provenance of an eager run's results: which of them may legally differ when compiled, and how.
 
-Every result carries marks, and operators pass them on:
+Every result carries marks, which operators propagate:
 
 * none: exact. The values were given, or only moved, selected or compared. Every correct implementation gives the same bits.
 * ``ROUNDED``: float arithmetic took part. Another order of summation, a fused multiply-add or a kept intermediate precision
@@ -9,13 +9,13 @@ Every result carries marks, and operators pass them on:
   integers, ...). A last bit upstream becomes a whole step here.
 * ``RANDOM``: drawn from a generator.
 
-An operator that jumps but was fed exact values is exact: ``v // w`` on given inputs has one right answer. A few jump and round.
-What a program reads as a plain number (``item``) marks all that comes after it, since nothing shows where the number goes.
+An operator that jumps on exact values is exact: ``v // w`` on given inputs has one right answer. A few operators jump and round.
+A value that a program reads as a plain number (``item``) marks all later results, since the number cannot be traced.
 
-Beside its marks every result carries a length: the number of terms of the longest sum that it was made of.
+Every result also carries a length: the number of terms of the longest sum that contributed to it.
 
-Uninitialised memory (``torch.empty``) is filled with a value of ours: whoever reads it differs from a plain eager run and is
-found to be nondeterministic, however often the allocator hands out the same bytes.
+Uninitialised memory (``torch.empty``) is filled with a fixed value: a program that reads it differs from a plain eager run and is
+found to be nondeterministic, even if the allocator returns the same bytes each time.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ from ..values.rounding import (
 from .jumps import Jumps
 
 _FILL, _SMALL_FILL = 12345, 77
+"""Fills for uninitialised memory: unlikely values, the second one for dtypes of one byte."""
 
 
 class Mark(enum.Flag):
-    """What has happened to a value on its way."""
+    """Marks of a value; see the module's introduction."""
 
     EXACT = 0
     ROUNDED = enum.auto()
@@ -63,7 +64,7 @@ class Mark(enum.Flag):
 
 
 class MarkedRun(TorchDispatchMode):
-    """Watches an eager run. Read ``marks`` of its results afterwards, while they are alive."""
+    """Marks the values of an eager run. Query ``marks`` of its results afterwards, while they are alive."""
 
     supports_higher_order_operators = True
 
@@ -78,15 +79,15 @@ class MarkedRun(TorchDispatchMode):
         self._read = Mark.EXACT
 
     def terms_in(self, tensor: Tensor) -> int:
-        """The terms of the longest sum that flowed into a tensor; 1 for one that this run was given."""
+        """Number of terms of the longest sum that contributed to a tensor; 1 for an input of the run."""
         return self._terms.get(_storage(tensor), 1)
 
     def marks(self, tensor: Tensor) -> Mark:
-        """The marks of a tensor that this run was given or has made."""
+        """The marks of an input or result of this run."""
         return self._marks.get(_storage(tensor), Mark.EXACT)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+        with torch._C.DisableTorchFunction():  # calls made here are not the program's
             return self._watch(func, args, kwargs or {})
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -117,13 +118,13 @@ class MarkedRun(TorchDispatchMode):
         return result
 
     def _tell(self, output: Tensor, mark: Mark, terms: int, *, partly: bool = False) -> None:
-        """Note what an operator made of a tensor. A fresh one may have the address of one that is gone: its marks are replaced.
+        """Set the marks of an operator's output. A new tensor may reuse a freed address, so older marks are replaced.
 
         Args:
             output: the tensor.
             mark: its marks.
-            terms: of its longest sum.
-            partly: it was there before, and maybe not all of it was written to.
+            terms: the number of terms of its longest sum.
+            partly: the tensor existed before and may be only partly overwritten, so that its marks are added to.
         """
         storage = _storage(output)
         self._marks[storage] = mark | self._marks.get(storage, Mark.EXACT) if partly else mark
@@ -131,13 +132,13 @@ class MarkedRun(TorchDispatchMode):
         self.terms = max(self.terms, terms)
 
     def _watch_bodies(self, func: Any, args: Any, kwargs: Any, operands: list[Tensor], union: Mark) -> Any:
-        """A higher-order operator: what its bodies did is seen, or all its results count as rounded."""
+        """Mark the results of a higher-order operator by its bodies, or as rounded if these cannot be seen."""
         if not bodies.is_entered(func):
             self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
         result = bodies.call(self, func, args, kwargs)
         for output in tensors(result):
             hidden = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
-            seen = self.marks(output) | (union & Mark.DISCRETE)  # which body ran may itself hang on a last bit
+            seen = self.marks(output) | (union & Mark.DISCRETE)  # the choice of the body may depend on a last bit
             if func.name() in bodies.RETURNED:
                 self._tell(output, seen, self.terms_in(output))
             else:
@@ -163,7 +164,7 @@ def _mark_of(name: str, kwargs: Any, operands: list[Tensor], output: Tensor, uni
 
 
 def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: bool) -> str:
-    """Why a program with this operator means something else in double precision; empty if it does not."""
+    """Why a program with this operator means something else in double precision; empty if it means the same."""
     if name in ("nextafter", "frexp"):
         return f"{name} depends on the precision of its operand"
     if name == "view" and func._overloadname == "dtype" and any(map(is_inexact, operands)):
@@ -174,9 +175,9 @@ def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: boo
 
 
 class Calls(TorchFunctionMode):
-    """The torch calls of a run with their plain numbers: a program that branches on a dtype makes other calls in another one.
+    """Records the torch calls of a run with their number arguments, to detect a program that branches on a dtype.
 
-    Numbers belong to it, since ``torch.finfo(x.dtype).min`` shows nowhere else. Casts do not: they vanish when everything has
+    Numbers are included, since ``torch.finfo(x.dtype).min`` shows nowhere else. Casts are not: they vanish when everything has
     one dtype.
     """
 

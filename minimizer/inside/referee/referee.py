@@ -1,26 +1,26 @@
-"""The referee: which differences between compiled and eager are faults, and which are legal rounding.
+"""The referee: decides which differences between compiled and eager are faults, and which are legal rounding.
 
-What decides, first rule that applies to a place:
+The first rule that applies to a place decides:
 
-1. *The script's own tolerance.* A script that compares has said what it calls wrong; every difference beyond that counts.
+1. *The script's own tolerance.* A script that compares has defined what is wrong; every difference beyond its tolerance counts.
 2. *Metadata* (dtype, shape, stride, aliasing, requires_grad, type) and plain Python values never differ legally. A difference in
-   nothing but strides ranks below every other, suspects included.
+   strides only ranks below every other, suspects included.
 3. *Nondeterminism.* A second eager run, with uninitialised memory filled anew, shows eager's own spread. Where eager differs from
-   eager beyond the tolerance nothing can be said about the compiler.
-4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller has fed both sides the same numbers.
-5. *What is undefined* may be anything: a float in an integer type that cannot hold it, a place that is written to twice.
-6. *Exact values.* Where every producer is exact there is one right answer, and it is held bit for bit (subnormals apart).
-7. *Behind a jump* (round, argmax, a comparison ...) that was fed rounded values, two correct runs may part, and how far or in how many
-   elements says nothing. What is within rounding of eager with all its jumps taken as eager took them (`jumps`) is legal, by
-   rule 8. NaN where eager has a number is a fault: another step is a number too, and whoever trains on NaN wants to know. Anything
-   else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
+   eager beyond the tolerance, nothing can be said about the compiler.
+4. *Randomness.* Values drawn from a generator may come from another stream, unless the caller gave both sides the same numbers.
+5. *Undefined results* may be anything: a float cast to an integer type that cannot hold it, a place that is written to twice.
+6. *Exact values.* If every producer is exact there is one right answer, required to the bit (subnormals apart).
+7. *Behind a jump* (round, argmax, a comparison ...) on rounded values, two correct runs may diverge, and neither the distance nor the
+   number of elements is evidence. A value within rounding of a rerun that takes all jumps as eager did (`jumps`) is legal, by
+   rule 8. NaN where eager has a number is a fault: a jump makes another number, and no NaN. Anything else is a suspect: a fault only
+   if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
    larger: a lucky eager is no measure.
-9. *ulps.* Where double precision means another program, eager in its own precision is the truth, and the compiled value may be
-   off by ``ULPS`` units in the last place, or by 3 times what redrawing eager's roundings does.
+9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
+   may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings.
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ from .provenance import Mark
 from .reruns import Places, Reruns
 
 STRIDE = "stride"
-"""The sort of a difference in the memory layout alone."""
+"""`Difference.what` of a difference in memory layout only."""
 ULPS = 4
-"""Units in the last place by which a compiled value may differ from eager where there is no fp64 truth."""
+"""Units in the last place by which a compiled value may differ from eager if there is no fp64 truth."""
 
 
 @dataclass
 class Verdict:
-    """What the referee says about one call.
+    """The referee's verdict on one call.
 
-    ``discrete`` without ``fault`` marks a suspect that the caller must confirm locally. ``differences`` are those that count
-    (faults, or suspects), or all of them when none does; ``rules`` are those that decided, by place. Errors are relative to the norm of the fp64 truth, of the worst place.
-    ``equals_itself``: see the function of that name; asked of eager's side of a fault only.
+    ``discrete`` without ``fault`` marks a suspect, which the caller must confirm locally. ``differences`` are those that count
+    (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place. Errors are those of the worst
+    place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
+    eager's side.
     """
 
     fault: bool = False
@@ -84,15 +85,15 @@ class Verdict:
 
     @property
     def layout_only(self) -> bool:
-        """Whether the fault is one of memory layout: all values are equal, or legally rounded, and strides differ."""
+        """Whether the fault is in memory layout only: all values are equal or legally rounded, and strides differ."""
         return self.fault and all(difference.what == STRIDE for difference in self.differences)
 
 
 def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = None) -> Verdict:
-    """Judge a call, or its gradients, by what eager made of it and what compiled code did.
+    """Judge a call, or its gradients, by its eager and its compiled side.
 
-    ``rounded``: the places that are known to be rounded in every call of the program, to which this adds; None for a program
-    of which one call says nothing of another. A difference within the tolerance at such a place takes no second run.
+    ``rounded``: the places known to be rounded in every call of the program, to which this adds; None if calls of the program may
+    differ in that. A difference within the tolerance at such a place needs no rerun.
     """
     with call.switches.applied():
         differences = compare(
@@ -112,7 +113,7 @@ def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = N
 
 
 def equals_itself(values: Any) -> bool:
-    """Whether ``torch.equal`` and ``==`` can tell that all in these containers is right: there is no NaN, and no unusual tensor."""
+    """Whether ``torch.equal`` and ``==`` can verify these values: they contain no NaN and no unusual tensor."""
     return all(_equals_itself(pair.expected) for pair in boundary_of([("", values, values)]).pairs)
 
 
@@ -126,13 +127,13 @@ def _equals_itself(value: Any) -> bool:
 
 
 def upcast(call: Call) -> Any:
-    """The call's outputs in double precision, or None where that means another program."""
+    """The call's outputs in double precision; None if the program means something else there."""
     runs = Reruns(call)
     return None if runs.truth is None else runs.truth_outputs
 
 
 class _Bench:
-    """One case before the referee."""
+    """Judges one call: applies the rules to each difference, with reruns as needed."""
 
     def __init__(self, call: Call, expected: Side, actual: Side, rounded: set[str]) -> None:
         self._runs, self._rounded = Reruns(call), rounded
@@ -145,7 +146,7 @@ class _Bench:
             if differences and not self._is_noise(differences):
                 return _fault(differences, "the script's own tolerance")
         else:
-            with contextlib.suppress(RuntimeError):  # no mode watches this program: nothing is known exact
+            with contextlib.suppress(RuntimeError):  # it cannot run under our modes: no value is known exact
                 differences = differences + self._inexact_bits(differences)
         if not differences:
             return Verdict()
@@ -171,7 +172,7 @@ class _Bench:
         return result
 
     def _inexact_bits(self, known: list[Difference]) -> list[Difference]:
-        """Differences too small for the tolerance at places that have one right answer."""
+        """Differences within the tolerance at exact places, which have one right answer."""
         expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
         actual = {where: self._actual[where] for where in expected if where in self._actual}
         unequal = [w for w in actual if expected[w].shape == actual[w].shape and not same_bits(expected[w], actual[w])]
@@ -190,7 +191,7 @@ class _Bench:
         return found
 
     def _is_noise(self, differences: list[Difference]) -> bool:
-        """Whether everything that differs also differs between eager and eager."""
+        """Whether every difference also shows between two eager runs."""
         return all(d.what in ELEMENTWISE and self._eager_differs(d.where) for d in differences)
 
     def _eager_differs(self, where: str) -> bool:
@@ -209,10 +210,10 @@ class _Bench:
         if Mark.RANDOM in marks and not self._random_is_shared:
             return _excused(difference, "random stream", "random values come from another stream")
         if self._is_undefined(where):
-            note = f"{self._runs.why_undefined}: what comes of that is undefined, and differs"
+            note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
             return _excused(difference, "undefined", note)
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
-        if is_stepped:  # the bits of a rounded float are steps too
+        if is_stepped:  # a rounded float reinterpreted as integer bits is a step too
             return self._rule_behind_jump(difference, terms)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
             return _fault([difference], "exact: every producer is exact")
@@ -222,7 +223,7 @@ class _Bench:
         return self._rule_ulps(difference)
 
     def _is_undefined(self, where: str) -> bool:
-        """Whether all that differs depends on a result that is undefined."""
+        """Whether all elements that differ depend on an undefined result."""
         if not self._runs.why_undefined:
             return False
         expected, actual = wide(plain(self._expected[where])), wide(plain(self._actual[where]))
@@ -251,7 +252,7 @@ class _Bench:
         return is_inexact(actual) and bool((actual.isnan() & ~expected.isnan()).any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
-        """Rule 8, against ``truth``; with ``same_jumps`` roundings are redrawn where every jump is eager's."""
+        """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
         expected, actual = in_double(self._expected[difference.where]), in_double(self._actual[difference.where])
         truth = in_double(truth)
         dtype = self._expected[difference.where].dtype
@@ -295,12 +296,12 @@ class _Bench:
 
 
 def _has(truth: Places, where: str, expected: Places) -> bool:
-    """Whether there is a truth of this place, of the same shape."""
+    """Whether the truth has this place, with the same shape."""
     return where in truth and truth[where].shape == expected[where].shape
 
 
 def _numbers(tolerance: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The rtol and atol of a script's comparison; a script that gave none compared with the defaults."""
+    """The rtol and atol of a script's comparison; empty if it used the defaults."""
     return {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
 
 

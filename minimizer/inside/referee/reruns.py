@@ -1,4 +1,4 @@
-"""What the referee runs again, only as far as a decision needs it, and each rerun once."""
+"""The referee's reruns of a call, made only when a rule needs them, each at most once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .provenance import Calls, Mark, MarkedRun
 from .undefined import CHOICES, Undefined
 
 Places = Mapping[str, Tensor]
-"""The tensors of one side of a call, by place."""
-_SEEDS = (1, 2)  # repetitions with redrawn roundings
+"""The tensors of one side of a call by place."""
+_SEEDS = (1, 2)  # one rerun with redrawn roundings for each
 
 
 class Reruns:
-    """Runs of one call in eager, watched or changed.
+    """Eager reruns of one call, with marks, in double precision or perturbed.
 
-    ``why_no_truth`` says why double precision means another program, once that was found.
+    ``why_no_truth``: why the program means something else in double precision; set once `truth` was tried.
     """
 
     def __init__(self, call: Call) -> None:
@@ -44,7 +44,7 @@ class Reruns:
         again, before = side.places(), places(None, self._call.inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
         for where in before.keys() & again.keys():
-            # Some operators write to an operand without saying so (running statistics): then its history is unknown.
+            # Some operators write to an operand without declaring it (running statistics): then its history is unknown.
             if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
                 histories[where] = Mark.ROUNDED, marked.terms
         return marked, calls, again, histories, " and ".join(watched.seen)
@@ -56,17 +56,17 @@ class Reruns:
 
     @property
     def histories(self) -> Mapping[str, tuple[Mark, int]]:
-        """By place, how a value came about: its marks, and the terms of the longest sum that flowed into it."""
+        """For each place, the value's marks and the number of terms of the longest sum that contributed to it."""
         return self._eager_run[3]
 
     @property
     def why_undefined(self) -> str:
-        """What leaves results open; empty where nothing does."""
+        """The operations whose results PyTorch leaves undefined; empty if there are none."""
         return self._eager_run[4]
 
     @cached_property
     def truth(self) -> Places | None:
-        """The results in double precision; None, with ``why_no_truth``, where there is no such thing."""
+        """The results in double precision; None, with ``why_no_truth`` set, if there is no such truth."""
         try:
             side = self._in_double(None)
         except fp64.InvalidInFp64 as error:
@@ -77,12 +77,12 @@ class Reruns:
 
     @cached_property
     def redrawn(self) -> list[Places]:
-        """Eager runs whose roundings were drawn anew, those that came to an end: a last bit may move an index out of range."""
+        """Eager runs with redrawn roundings. A run that raises is left out: a last bit may move an index out of range."""
         return self._redrawn(lambda: None)
 
     @cached_property
     def truth_with_same_jumps(self) -> Places | None:
-        """`truth` with every jump taken as eager took it; None where there is no such thing."""
+        """`truth` with every jump taken as eager took it; None if there is no such truth."""
         try:
             return self._in_double(self._eager_run[0].jumps.again()).places()
         except fp64.InvalidInFp64:
@@ -108,7 +108,7 @@ class Reruns:
 
     @cached_property
     def undefined(self) -> list[Places]:
-        """Eager runs with other results wherever PyTorch leaves them open; none where it never does."""
+        """Eager runs with other values for all undefined results; empty if there are no undefined results."""
         runs: list[Places] = []
         for choice in range(CHOICES) if self.why_undefined else ():
             values = clone(list(self._call.inputs))

@@ -1,6 +1,6 @@
-"""Whether eager is a measure at all: does it do the same every time, and does it draw random numbers?
+"""Checks whether eager is deterministic, and whether it draws random numbers.
 
-The compiler is blamed for nothing that comes and goes without it.
+The compiler is not blamed for a failure that is flaky in eager too.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .call import Call
 from .compare import compare
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
-"""How often eager is asked, at most, before the compiler is blamed for something that may come and go without it."""
+"""Most eager runs, and seconds after which none begins, before the compiler is blamed for a difference that may be eager's flakiness."""
 
 
 def is_steady(call: Call, wrong: Collection[str]) -> bool:
-    """Whether eager does the same every time, given the same inputs and random state: the same values, the same exception.
+    """Whether eager is deterministic, given the same inputs and random state: the same values, the same exception.
 
-    The second eager run behind a verdict shows what always differs; what differs now and then takes more runs, and only a
-    fault is worth them. At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
+    The referee's single eager rerun shows differences that always occur; rare ones need more runs, which only a fault justifies.
+    At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
 
     Args:
-        call: is run in eager.
-        wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if it is an exception that differs.
+        call: the call to run in eager.
+        wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if an exception is the difference.
     """
     stop = time.monotonic() + EAGER_SECONDS
     first: tuple[dict[str, Tensor], str] | None = None
@@ -55,10 +55,10 @@ def _run_once(call: Call) -> tuple[dict[str, Tensor], str]:
 def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
     """Whether the function draws random numbers; runs it once on these inputs, which it may change.
 
-    No mode watches it: a transform of ``torch.func`` may not survive one even in eager.
+    Uses no dispatch mode, since ``torch.func`` transforms may fail under one even in eager.
     """
     before = generator_states()
-    with global_state().applied():  # a graph may change the switches for what comes after it
+    with global_state().applied():  # a graph may change the switches, and they must be restored
         function(*inputs)
     after = generator_states()
     return len(before) != len(after) or any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))

@@ -1,10 +1,10 @@
-"""Results that are left open, of which a correct compiler may give any.
+"""Undefined results, for which a correct compiler may return any value.
 
-*Conversions.* What comes of NaN, of infinities and of numbers beyond its range in an integer type is undefined in C++
-([conv.fpint]), and PyTorch promises nothing either: kernels with and without vector instructions differ already in eager.
+*Conversions.* Converting NaN, infinities or out-of-range numbers to an integer type is undefined in C++ ([conv.fpint]), and
+PyTorch guarantees nothing either: kernels with and without vector instructions already differ in eager.
 
-*Writes.* Where several values are written to one place (``index_put``, ``scatter``, ``index_copy``, ``put`` with indices that
-repeat), PyTorch says that any of them may be what stays.
+*Writes.* If several values are written to one place (``index_put``, ``scatter``, ``index_copy``, ``put`` with repeated indices),
+PyTorch documents that any of them may remain.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ CONVERTED = "a float was converted to an integer type that cannot hold it"
 OVERWRITTEN = "several values were written to one place"
 CONVERSIONS = ("_to_copy", "copy", "convert_element_type")
 CHOICES = 4
-"""How many other results there are of everything that is open."""
+"""Number of alternative values tried for every undefined result."""
 
 
 def conversion(dtype: torch.dtype, choice: int) -> int:
-    """A result of a conversion that is undefined: so far apart that what depends on it moves with one of them."""
+    """An alternative result of an undefined conversion. The choices are far apart, so that dependent values move with at least one."""
     limits = torch.iinfo(dtype)
     return (limits.max, limits.min, 0, 1)[choice]
 
 
 class Undefined(TorchDispatchMode):
-    """Sees what is open in an eager run, and gives it another result than eager does, the one of this ``choice``.
+    """Detects undefined results in an eager run, and replaces them by the alternative of this ``choice``, unless it is None.
 
-    ``seen`` says what there was, if anything.
+    ``seen`` describes the undefined operations that were found.
     """
 
     supports_higher_order_operators = True
@@ -47,14 +47,14 @@ class Undefined(TorchDispatchMode):
         self.seen: dict[str, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # what happens here is no call of the program
+        with torch._C.DisableTorchFunction():  # calls made here are not the program's
             return self._watch(func, args, kwargs or {})
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         name, written = name_by_effect(func, args, kwargs), None
-        with contextlib.suppress(IndexError, RuntimeError, TypeError):  # what cannot be looked at is not open
+        with contextlib.suppress(IndexError, RuntimeError, TypeError):  # not analysable: taken as defined
             written = self._written(name, args, kwargs)
         result = func(*args, **kwargs)
         with contextlib.suppress(RuntimeError):
@@ -74,7 +74,7 @@ class Undefined(TorchDispatchMode):
                 result.masked_fill_(lost, conversion(result.dtype, self._choice))
 
     def _written(self, name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The places that several different values are written to, with the least and the largest of these; None if there are none."""
+        """The places to which several different values are written, with the least and the largest of these; None if there are none."""
         find = WRITES.get(name)
         found = find(*args, **kwargs) if find is not None else None
         if found is None:
@@ -90,7 +90,7 @@ class Undefined(TorchDispatchMode):
 
 
 Written = tuple[int, Tensor, Tensor]
-"""Of a write: the size of the target, and flat the places in it that are written to and what is written there."""
+"""A write: size of the target, flat positions that are written to, and the values written there."""
 
 
 def _by_index_put(target: Tensor, indices: Any, values: Tensor, *_: Any) -> Written:
@@ -120,14 +120,14 @@ WRITES: dict[str, Callable[..., Written | None]] = {
     "index_copy": _by_index_copy,
     "put": _by_put,
 }
-"""By the operator's name; one that adds up has another (`name_by_effect`)."""
+"""Analysers of writes by operator name; accumulating variants have another name (`name_by_effect`)."""
 
 
 def _end(size: int, places: Tensor, values: Tensor, which: str) -> Tensor:
-    """The least or the largest of what is written to each place; of complex numbers that of either part."""
+    """The least or the largest value written to each place; for complex numbers, of each part separately."""
     if values.is_complex():
         return torch.complex(_end(size, places, values.real, which), _end(size, places, values.imag, which))
-    # In a type that has an order, and holds each value exactly.
+    # In an ordered dtype that represents each value exactly.
     values = values.to(torch.float64 if values.is_floating_point() else torch.int64)
     empty = torch.zeros(size, dtype=values.dtype, device=values.device)
     return empty.scatter_reduce(0, places, values, which, include_self=False)
@@ -138,6 +138,6 @@ def _numbered(target: Tensor) -> Tensor:
 
 
 def _fits(source: Tensor, dtype: torch.dtype) -> Tensor:
-    """Where a conversion is defined: the number without its fraction is one of the type."""
+    """Mask of elements whose conversion is defined: the truncated number fits into the integer type."""
     whole, limits = source.double().trunc(), torch.iinfo(dtype)
     return (whole >= float(limits.min)) & (whole < float(limits.max) + (1.0 if limits.bits < 64 else 0.0))

@@ -1,1 +1,1 @@
-"""The tasks of the child, each in a fork of its own: survey, trial, layers, plain runs and settings."""
+"""The tasks of the child, each run in its own fork: survey, exact run, trial, operator check, table of layers, script rerun, settings."""

@@ -1,7 +1,7 @@
-"""Run a script with the compiler or without, and say what it can see of itself at each boundary: the exact runs.
+"""The exact run of a script, compiled or eager: records, at each boundary, the state that the script can observe.
 
-Both sides run eager's own kernels: the compiled one by Dynamo's backend ``eager``, which runs the graphs as they were captured. So what
-differs between the two is Dynamo's, to the bit.
+Both sides run eager's own kernels; the compiled side uses Dynamo's backend ``eager``, which runs the graphs as captured. So the two
+must be equal to the bit, and any difference comes from Dynamo.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from .requests import ExactRequest
 from .script_run import use_backend, what_ends
 
 MOST_SENT = 32 << 20
-"""Characters that one run tells, at most: its message has to fit in a line."""
+"""Most characters of the looks of one run, which are sent as one line of JSON."""
 MOST_LOOKS = 5000
+"""Most looks that one run reports."""
 MOST_DELAYS = 1000
+"""Most calls whose duration is reported, for later runs to delay theirs by."""
 MOST_GRAPHS, MOST_CALLS = 10_000, 1000
-"""Graphs, and calls of each, whose place among the outermost calls is told."""
+"""Most graphs, and most calls of each, for which the number of the outermost call is reported."""
 LONGEST_DELAY = 5.0
-"""Seconds that one call is made to last as long as it did with the compiler."""
+"""Seconds; the most that an eager call is delayed to last as long as the compiled one did."""
 NAME = "minimizer_exact"
-"""Dynamo's own backend ``eager``, watched."""
+"""Name under which we register our variant of Dynamo's backend ``eager``."""
 OTHERWISE = ("tag_activation_checkpoint", "wrap_activation_checkpoint")
-"""Operators of graphs that this backend runs otherwise than eager, and every other backend as eager does: without the random state of the
-forward, a checkpointed region is computed a second time with other random numbers."""
+"""Operators on which this backend, and no other, differs from eager: it recomputes a checkpointed region without restoring the
+forward's random state, and so draws other random numbers."""
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
 
 
 class Log:
-    """What was seen, told as what has changed since the look before."""
+    """The looks of a run, each stored as the changes since the previous look."""
 
     def __init__(self) -> None:
         self.looks: list[Message] = []
         self.truncated = ""
-        """The moment from which on looks are left out; empty if none is."""
+        """The boundary from which on looks are dropped; empty if none are."""
         self._characters = 0
         self._last: dict[str, Entry] = {}
         self._light: dict[str, Entry] = {}
 
     def add(self, event: Message, seen: dict[str, Entry]) -> None:
-        """Add a look."""
+        """Add a look, unless a limit is reached."""
         last = self._last if event["full"] else self._light
         changed = {path: entry for path, entry in seen.items() if last.get(path) != entry}
         gone = [path for path in last if path not in seen]
@@ -76,14 +78,14 @@ def exact_run(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer an `ExactRequest` with one `Outcome`, whose ``exact`` holds the looks."""
     request = ExactRequest.read(message)
     log = Log()
-    torch._dynamo.utils.counters.default_factory = _Silent  # what a script reads of them is not its own doing
+    torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
     torch._dynamo.utils.counters.clear()
     count_frames()
     for name, value in request.config.items():
         setattr(torch._dynamo.config, name, value)
     if not request.regions:
         torch.compiler.nested_compile_region = _unmarked
-    random.seed(0)  # Python gives each fork a seed of its own
+    random.seed(0)  # Python reseeds `random` in each fork
     ballast = _ballast() if request.moved else None
     otherwise: set[str] = set()
     graph_calls: list[list[int]] = []
@@ -121,12 +123,12 @@ def exact_run(message: Message, channel: Channel) -> None:
 
 
 def _unmarked(fn: Any = None, **_: Any) -> Any:
-    """``nested_compile_region`` that marks nothing."""
+    """A ``nested_compile_region`` that returns the function unmarked."""
     return fn if fn is not None else lambda function: function
 
 
 def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Callable[[], int]) -> Callable[..., Any]:
-    """Dynamo's backend ``eager``, which adds to what its arguments hold: see `ExactLog` on the torch-free side."""
+    """A variant of Dynamo's backend ``eager`` that fills ``otherwise`` and ``graph_calls``; see `ExactLog` on the torch-free side."""
 
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
         names = {
@@ -152,10 +154,10 @@ def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Calla
 
 
 class _Silent(collections.Counter[Any]):
-    """A counter of the compiler's that counts nothing."""
+    """A replacement for Dynamo's counters that stays empty."""
 
     def __setitem__(self, key: Any, value: int) -> None:
-        """Nothing is kept."""
+        """Ignore the count."""
 
 
 def _ownership(script: str) -> Callable[[str], bool]:
@@ -170,7 +172,7 @@ def _ownership(script: str) -> Callable[[str], bool]:
 
 
 def _resetting(reset: int | None, delays: Sequence[float]) -> Callable[[int], None]:
-    """What is done before each call."""
+    """The hook that runs before each call: resets Dynamo before call ``reset``, and delays calls by ``delays`` (seconds)."""
 
     def before(call: int) -> None:
         if call == reset:
@@ -182,7 +184,7 @@ def _resetting(reset: int | None, delays: Sequence[float]) -> Callable[[int], No
 
 
 def _pretend_to_compile() -> None:
-    """Let the script's own code take the way that it takes when it is compiled: a branch on it is meant."""
+    """Make ``is_compiling()`` true for the script in an eager run, so that a branch on it goes the same way on both sides."""
     inside = os.path.dirname(torch.__file__)
     for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
         for name in IS_COMPILING:
@@ -201,7 +203,7 @@ def _pretending(original: Callable[[], bool], inside: str) -> Callable[[], bool]
 
 
 def _ballast() -> list[Any]:
-    """Objects of all sizes, so that those of the script get other addresses than in the run before."""
+    """Allocate objects of many sizes, so that the script's objects get other addresses than in the previous run."""
     sizes = random.Random(time.monotonic_ns())
     return [bytearray(sizes.randrange(1, 512)) for _ in range(100_000)] + [
         [None] * sizes.randrange(8) for _ in range(50_000)

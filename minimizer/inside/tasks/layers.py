@@ -1,8 +1,8 @@
-"""The table of layers: a graph run layer by layer, each compiled alone on eager's own inputs, and all of it end to end.
+"""The table of layers: runs a graph layer by layer, each compiled separately on eager's inputs, then the whole graph compiled.
 
-One process does all: equal layers are one function, which is compiled once and called with the inputs of each. A layer's
-*local* error is that of its own compiled code on eager's inputs, its *propagated* error that of the same values in the graph
-compiled as a whole, all layers returned. To return them breaks fusions, and may make a failure vanish: then that is said.
+One process does all: equal layers are one function, compiled once and called with each layer's inputs. A layer's *local* error is
+that of its own compiled code on eager's inputs; its *propagated* error is that of the same values in the graph compiled as a whole,
+with all layers' outputs returned. Returning them breaks fusions and may hide a failure; the report then says so.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from .trial import Trial
 def layers(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer a `LayersRequest` with an `Outcome` for each layer and part.
 
-    ``part`` is ``local``, ``local backward``, ``whole`` or ``whole backward``; for the parts of the whole, the outcome of layer
-    -1 is that of what the graph returns.
+    ``part`` is ``local``, ``local backward``, ``whole`` or ``whole backward``. For the last two, layer -1 stands for the graph's own
+    outputs.
     """
     _Table(LayersRequest.read(message), channel).run()
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer, and its call in eager."""
+    """A layer's index in execution order, and its eager call."""
 
     index: int
     call: Call
@@ -79,7 +79,7 @@ class _Table:
         return time.monotonic() > self._stop
 
     def _walk(self, inputs: list[Any], seen: list[_Layer]) -> dict[int, list[Any]]:
-        """Run eager from layer to layer, and every layer compiled beside it; the golden cotangents of each, where it has any."""
+        """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by layer."""
         values = dict(zip((spec["name"] for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}
         for index, region in enumerate(self._request.regions):
@@ -108,14 +108,14 @@ class _Table:
         return self._cotangents([values[name] for name in self._request.outputs], made) if self._grad else {}
 
     def _cotangents(self, outputs: list[Any], made: dict[int, list[Any]]) -> dict[int, list[Any]]:
-        """What eager's backward of the sum of all outputs hands to each layer; none where eager cannot do it from here."""
+        """The cotangents of each layer's outputs in eager's backward of the sum of all outputs; empty if eager cannot compute them."""
         roots = [output for output in tensors(outputs) if output.requires_grad]
         edges = [value for values in made.values() for value in values if value.requires_grad]
         if not roots or not edges:
             return {}
         try:
             found = torch.autograd.grad(roots, edges, [torch.ones_like(root) for root in roots], allow_unused=True)
-        except RuntimeError:  # a value that a later layer has changed in place has no gradient of its own any more
+        except RuntimeError:  # a value that a later layer modified in place is no longer part of the autograd graph
             return {}
         golden = iter(found)
         return {
@@ -136,7 +136,7 @@ class _Table:
         self._answer(layer.index, "local", judge)
 
     def _missing(self, layer: _Layer, error: Exception) -> None:
-        """Of a layer that raises in eager: whether it does not when compiled."""
+        """Judge a layer that raises in eager: whether it raises when compiled too."""
 
         def judge() -> Outcome:
             try:
@@ -158,7 +158,7 @@ class _Table:
         self._answer(layer.index, "local backward", judge)
 
     def _whole(self, plain: Call) -> None:
-        """The graph as a whole, all layers returned; gradients of what it returns, without them."""
+        """Judge the graph as a whole: values with all layers' outputs returned, gradients with the graph's own outputs only."""
         call = replace(plain, function=self._functions[self._request.observed])
 
         def judge() -> Outcome:
@@ -172,13 +172,13 @@ class _Table:
             self._whole_backward(plain.behind(None))
 
     def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Outcome:
-        """Tell of every layer's values in the compiled whole; what is left is said of what the graph returns."""
+        """Send an outcome for each layer's values in the compiled whole; returns the outcome of the graph's own outputs."""
         wrong = {
             int(place[1] or 0) for d in verdict.differences if (place := re.match(r"output(?:\[(\d+)\])?", d.where))
         }
         wrong = wrong if verdict.fault else set()
         position = len(self._request.outputs)
-        # Behind those come tensors only, while the graph may return numbers too, which are in no triple.
+        # Counted from the end: the graph may return numbers too, which have no triple; layers return tensors only.
         first = len(triples) - sum(region.returned for region in self._request.regions)
         for index, region in enumerate(self._request.regions):
             count = region.returned
@@ -189,7 +189,7 @@ class _Table:
         return Outcome(_ending(is_wrong))
 
     def _whole_backward(self, behind: GradientCall) -> None:
-        """Gradients of the graph's inputs, told of the layer that uses an input first."""
+        """Judge the gradients of the graph's inputs; each is attributed to the first layer that uses the input."""
 
         def judge() -> Outcome:
             expected, actual = behind.run(behind.function), behind.run(self._trial.compile(behind.function))
@@ -220,7 +220,7 @@ class _Table:
             outcome = judge()
         except Exception as error:
             if device_error(error) == LOST:
-                os.abort()  # as a layer that kills its process: the others are judged in a new one
+                os.abort()  # treated like a crash in this layer: the others are judged in a new process
             is_ours = isinstance(error, _Unjudged)
             outcome = Outcome.of_error(Ending.SETUP_ERROR, error) if is_ours else Outcome.raised(error)
         self._channel.send(replace(outcome, layer=layer, part=part))
@@ -230,7 +230,7 @@ class _Table:
         self._channel.send(Outcome(ending, layer=layer, part=part, figures=found))
 
     def _of(self, layer: _Layer) -> Function:
-        """The compiled layer; it is compiled at its first call."""
+        """The layer's compiled function, shared by equal layers; it compiles at its first call."""
         name = self._request.regions[layer.index].function
         if name not in self._compiled:
             self._compiled[name] = self._trial.compile(layer.call.function)
@@ -238,11 +238,11 @@ class _Table:
 
 
 class _Ended(Exception):
-    """The time for the table is over, or eager has raised and there is nothing to call the next layer with."""
+    """Ends the table: time is over, or eager raised, so that the next layer has no inputs."""
 
 
 class _Unjudged(Exception):
-    """The referee could not do its work."""
+    """The referee raised an exception."""
 
 
 def _judged(call: Call, expected: Side, actual: Side) -> referee.Verdict:
@@ -253,7 +253,7 @@ def _judged(call: Call, expected: Side, actual: Side) -> referee.Verdict:
 
 
 def _truth(call: Call) -> list[torch.Tensor] | None:
-    """The results in double precision, None where that means another program or cannot be had."""
+    """The results in double precision; None if the program means something else there, or fails."""
     with contextlib.suppress(Exception):
         wide = referee.upcast(call)
         return None if wide is None else tensors(wide)

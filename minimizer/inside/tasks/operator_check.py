@@ -1,7 +1,7 @@
-"""Whether operators of the user's own keep what they promise: ``torch.library.opcheck`` on the arguments that eager gives them.
+"""Checks the user's custom operators with ``torch.library.opcheck``, on the arguments that they get in eager.
 
-Compiled code believes an operator's schema (what it writes to, what its results share memory with) and its fake implementation
-(dtypes, shapes and strides of its results). Where one of them is wrong, so is correct compiled code.
+The compiler trusts an operator's schema (mutation and aliasing) and its fake implementation (dtypes, shapes and strides of the
+results). If one of them is wrong, a correct compiler generates wrong code, and the operator is to blame.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .requests import OperatorsRequest
 from .trial import Trial
 
 MOST_CALLS = 3
-"""Calls of one overload that are checked, the first ones: an operator may break its promise for some arguments only."""
+"""The first calls of each overload are checked, more than one since an operator may break its contract for some arguments only."""
 FINDINGS = {
     "test_schema": re.compile(r"not defined as mutable but was mutated|not defined to alias output|alias unexpectedly"),
     "test_faketensor": re.compile(r"^When comparing the output of .+ on FakeTensor and concrete Tensors, found"),
     "test_autograd_registration": re.compile(r"does not have an autograd kernel defined at an autograd key"),
 }
-"""The tests, and what they say where the operator is at fault. Anything else that they raise says nothing of it: they run the
-operator in modes and on copies that it may not be made for."""
+"""opcheck's tests, each with the messages that show a fault of the operator. Other exceptions are ignored: the tests run the operator
+in modes and on copies that it may not support."""
 
 Call = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 
@@ -39,7 +39,7 @@ Call = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 def check_operators(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer an `OperatorsRequest`.
 
-    ``values`` hold, by operator, the test that fails and what it says; nothing where none does.
+    ``values`` holds the failing test and its message for each operator at fault.
     """
     request = OperatorsRequest.read(message)
     function, inputs = Trial(request, channel).load()
@@ -56,7 +56,7 @@ def check_operators(message: Message, channel: Channel) -> None:
 
 
 def finding(call: Call, tests: Sequence[str]) -> str | None:
-    """The first of these tests that an operator fails in a call, and what it says; None if it passes, or they have no say."""
+    """The first of these tests that shows a fault of the operator in this call, with its message; None if none does."""
     operator, args, kwargs = call
     for test in tests:
         if test == "test_autograd_registration":
@@ -72,7 +72,7 @@ def finding(call: Call, tests: Sequence[str]) -> str | None:
 
 
 class Calls(TorchDispatchMode):
-    """Keeps the arguments of the first calls of some operators (packet names), as they are before the call."""
+    """Records copies of the arguments of the first calls of some operators (packet names), taken before the call."""
 
     supports_higher_order_operators = True
 
@@ -86,7 +86,7 @@ class Calls(TorchDispatchMode):
             return bodies.call(self, func, args, kwargs or {})
         is_wanted = _packet(func) in self._operators and sum(call[0] is func for call in self.seen) < MOST_CALLS
         if is_wanted:
-            with contextlib.suppress(Exception):  # what cannot be copied cannot be checked
+            with contextlib.suppress(Exception):  # arguments that cannot be copied cannot be checked
                 before = snapshot.clone([args, kwargs or {}])
                 self.seen.append((func, tuple(before[0]), before[1]))
         return func(*args, **(kwargs or {}))

@@ -1,6 +1,6 @@
-"""What the torch-free side asks of a forked child: a dataclass for the message of each task.
+"""Requests to a forked child: a dataclass for the message of each task.
 
-What a message holds beside them is the zygote's: id, folders, deadline.
+The message's other fields (id, folders, deadline) are for the zygote.
 """
 
 from __future__ import annotations
@@ -13,79 +13,79 @@ from ..wire import Message
 
 
 class Request:
-    """Reads itself from a message."""
+    """Base of all requests; can be read from a message."""
 
     @classmethod
     def read(cls, message: Message) -> Self:
-        """Take the fields that are there; the others have their defaults.
+        """Take the request's fields from a message; missing ones get their defaults.
 
         Raises:
-            TypeError: one without a default is missing.
+            TypeError: a field without a default is missing.
         """
         return cls(**{name: message[name] for name in cls.__dataclass_fields__ if name in message})  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class Switched(Request):
-    """A request that may switch parts of the compiler off."""
+    """A request that can switch off parts of the compiler."""
 
     switches: Message | None = None
-    """See `compiler.subsystems`; None: the compiler as it is."""
+    """See `compiler.subsystems`; None: the compiler unchanged."""
     threads: int = 1
-    """Kernels that are built at once."""
+    """Number of kernels that are built in parallel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRequest(Switched):
-    """A program as text, its inputs, and how it is compiled and judged."""
+    """A trial: a program as text, its inputs, and how it is compiled and judged."""
 
     id: int = 0
     setup: str
     source: str
-    """Defines ``name``."""
+    """Source text that defines the function ``name``."""
     name: str
     inputs: Sequence[Mapping[str, Any]]
-    """``{name, code | golden, requires_grad}``, and ``marks``: the dimensions to be marked dynamic, if any."""
+    """One mapping for each input: ``{name, code | golden, requires_grad}``, and ``marks``, the dimensions to mark dynamic, if any."""
     golden_files: Sequence[str]
-    """Paths for ``torch.load(weights_only=True)``."""
+    """Files with golden values, for ``torch.load(weights_only=True)``."""
     compile_kwargs: str
     grad: bool
     tolerance: Mapping[str, Any] | None
     """None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``."""
     backward: bool = True
-    """Whether gradients are compared as well."""
+    """Whether gradients are compared too."""
     compilations: int = 1
-    """For a failure that does not always show: compile anew so often, in this process."""
+    """Number of compilations in this process; more than one for a flaky failure."""
     failures: int = 1
-    """Stop after so many compilations that did not end with ``same``."""
+    """Stop after this many compilations that did not end as ``same``."""
     seconds: float = float("inf")
-    """Begin none when the first has been over for so long. Of a table of layers: begin no layer after that time."""
+    """Begin no compilation once this time has passed since the first one ended; in a table of layers, begin no layer after this time."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A layer of a table: ``source`` defines the function, the others are names of values."""
+    """A layer of a table, by the name of its function and the names of its input and output values."""
 
     function: str
     inputs: Sequence[str]
     outputs: Sequence[str]
     returned: int
-    """How many of its outputs are tensors."""
+    """Number of its outputs that are tensors."""
     judged: bool
-    """Whether it is compiled, and compared."""
+    """Whether it is compiled and compared; if not, it only runs in eager."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayersRequest(TrialRequest):
-    """A graph as a whole, as in a trial, and its layers in execution order, which together are the whole graph."""
+    """A table of layers: a graph as in a trial, and its layers in execution order, which together make up the graph."""
 
     regions: Sequence[Region]
     outputs: Sequence[str]
-    """What the graph returns."""
+    """Names of the values that the graph returns."""
     observed: str | None
-    """The function that returns what the graph does, then the outputs of all regions."""
+    """The function that returns the graph's outputs followed by the outputs of all regions; None if there is none."""
     skip: Sequence[str]
-    """Functions that an earlier attempt died in."""
+    """Functions in which an earlier attempt died; they are not compiled again."""
 
     @classmethod
     def read(cls, message: Message) -> Self:
@@ -94,95 +94,95 @@ class LayersRequest(TrialRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorsRequest(TrialRequest):
-    """A program, as in a trial, and operators of the user's own that it calls."""
+    """An operator check: a program as in a trial, and the user's custom operators that it calls."""
 
     operators: Sequence[str]
     """Packet names, such as ``lib.scale``."""
     differentiates: bool
-    """Whether gradients are in question, and so how the operators are registered."""
+    """Whether the failure involves gradients; then the operators' autograd registration is checked too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptRequest(Switched):
-    """A script to be run once, without a hook."""
+    """One run of a script without our hooks."""
 
     text: str | None
-    """What is run; None: the script's own text."""
+    """Text to run in place of the script's own; None: the script's own."""
     script: str
-    """The file that the text believes to be its own."""
+    """The script's path, which the text sees as its ``__file__``."""
     args: list[str]
     compile: bool = True
     backend: str | None = None
-    """One to use whatever the script asks for."""
+    """A backend that replaces the one the script asks for; None: the script's."""
     observe: bool = False
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactRequest(Request):
-    """A script to be run once on eager's kernels, and looked at at its boundaries. Calls are numbered from 1."""
+    """An exact run of a script; see `exact_run`. Calls are numbered from 1."""
 
     text: str | None
     script: str
     args: list[str]
     eager: tuple[int, int | None] | None = None
-    """The first and the last call that run without the compiler; the last may be None for all that follow."""
+    """The first and the last call that run without the compiler; None as last: all that follow. None: no call does."""
     full: Sequence[int] | None = None
-    """Numbers of the calls and backwards around which everything is looked at; None: the 1st, 2nd, 4th, 8th …"""
+    """Numbers of the calls and backwards with a full look before and after; None: the 1st, 2nd, 4th, 8th …"""
     reset: int | None = None
-    """The call before which Dynamo forgets all it has compiled."""
+    """The call before which ``torch._dynamo.reset()`` is called; None: no call."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of Dynamo, by name."""
+    """Settings of ``torch._dynamo.config``, by name."""
     regions: bool = True
-    """Whether nested regions are compiled as such; else they are functions like any other."""
+    """Whether ``nested_compile_region`` has its effect; if not, it is ignored."""
     moved: bool = False
-    """Whether other objects lie in memory first."""
+    """Whether to allocate other objects first, so that the script's objects get other addresses."""
     delays: Sequence[float] = ()
-    """Seconds that each call or backward has to last."""
+    """Seconds to wait before each call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyRequest(Switched):
-    """A script to be run once, its graphs' calls compared."""
+    """A survey run of a script, in which the calls of its graphs are compared."""
 
     script: str
     args: list[str]
     text: str | None = None
-    """What to run in place of the script's own text."""
+    """Text to run in place of the script's own; None: the script's own."""
     nproc: int = 1
-    """Ranks in all, this one included."""
+    """Number of ranks, this one included."""
     rank: int = 0
-    """The one that is watched."""
+    """The rank of this process, the one that is watched."""
     compile: bool
     stance: bool = False
-    """Without the compiler: by the stance ``force_eager``, not by the variable."""
+    """For a run without the compiler: disable it by the stance ``force_eager``, not by ``TORCHDYNAMO_DISABLE``."""
     steps: int | None
-    """Most calls of each key that are compared."""
+    """Number of first calls of each key that are compared; None: as planned."""
     calls: Mapping[str, Any] | None = None
-    """Which calls are compared, by graph (see `watch.coverage`); None: as the plan of the run itself has it."""
+    """Numbers of the calls to compare, by graph (see `watch.coverage`); None: the default plan of a first run."""
     hold: Message | None
-    """Graph and call of an earlier run at which to stop before the compiler gets there: how a crash is held."""
+    """Graph and call from an earlier run at which to hold before compiled code gets there (for a crash); see `Holder`."""
     passed_by: Sequence[int] = ()
-    """Graphs of which no call is compared."""
+    """Numbers of graphs whose calls are not compared."""
     caches: bool = False
-    """Whether graphs are read from the compiler's caches on disk, and left there."""
+    """Whether the compiler's on-disk graph caches are read and written."""
     tolerance: dict[str, float] | None
-    """The script's own, which then decides."""
+    """The script's own tolerance, which then decides; None: the referee's rules."""
     layout: bool = False
-    """Whether a difference in nothing but strides ends the script too."""
+    """Whether a difference only in strides is held too."""
     each: bool = False
-    """Whether the script goes on behind a call that differs, and all of them are counted by module instance."""
+    """Whether the script continues after failing calls, which are counted by module instance instead of held."""
     values: bool = True
-    """Whether calls are compared; else only exceptions and crashes count."""
+    """Whether values are compared; if not, only exceptions and crashes count."""
     measure: bool = False
-    """Time both sides of every graph."""
+    """Whether both sides of every graph are timed."""
     trace: str | None = None
-    """A folder for what ``TORCH_TRACE`` writes."""
+    """Folder for ``TORCH_TRACE`` output; None: no trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsRequest(Request):
-    """Expressions to be evaluated after a setup."""
+    """Expressions to evaluate after running a setup."""
 
     setup: str
     expressions: Sequence[str]

@@ -1,4 +1,4 @@
-"""Run a script as it is, without a hook of ours: how the Python level sees whether it fails."""
+"""Runs a script without our hooks and reports whether it fails: the trial of the script level."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Compile = Callable[..., Any]
 def rerun(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer a `ScriptRequest` with one `Outcome`.
 
-    It is ``same`` if the script ended well, ``eager_error`` without the compiler, else ``compile_error`` or ``runtime_error``.
+    It is ``same`` if the script ended without an error, ``eager_error`` if it failed with the compiler off, else ``compile_error`` or
+    ``runtime_error``.
     """
     request = ScriptRequest.read(message)
     torch._inductor.config.compile_threads = request.threads
@@ -42,13 +43,13 @@ def rerun(message: Message, channel: Channel) -> None:
     watch = _Watch()
     if not request.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
-        # Memory that nobody has written holds NaN then: a script that lost its ``zero_()`` no longer passes by chance.
+        # Fill uninitialised memory with NaN, so that a candidate that lost its ``zero_()`` does not pass by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
     if request.backend is not None:
         use_backend(request.backend)
     if request.observe:
         torch.compile = watch.compile
-    # What ends before this is none of the compiler's.
+    # A failure before this message is not the compiler's.
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
     error = what_ends(request.script, request.args, request.text)
@@ -64,7 +65,7 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:
 
 
 def what_ends(path: str, args: list[str], text: str | None = None) -> BaseException | None:
-    """Run a script; what it ended with, None where it ended well, as by an exit with status 0."""
+    """Run a script; the exception that ended it, or None if it ended well, which includes an exit with status 0."""
     try:
         run_script(path, args, text)
     except SystemExit as stop:
@@ -75,9 +76,10 @@ def what_ends(path: str, args: list[str], text: str | None = None) -> BaseExcept
 
 
 def run_script(path: str, args: list[str], text: str | None = None) -> None:
-    """Execute a script as ``python path args`` would, in this process; ``text`` stands in for the file's own.
+    """Execute a script in this process as ``python path args`` would; ``text`` replaces the file's content.
 
-    A script that asks for our own backend gets inductor: nothing checks itself. Threads that Python would wait for are waited for.
+    A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit, non-daemon
+    threads are joined.
 
     Raises:
         BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its cause.
@@ -108,12 +110,12 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
 
 
 def let_nothing_check_itself() -> None:
-    """Make our own backend plain inductor, in this process and in those that it starts."""
+    """Make our own backend plain inductor, in this process and in its child processes."""
     os.environ[backend.UNCHECKED] = "1"
 
 
 def _join_threads() -> None:
-    """Wait for the threads that Python waits for at its end; those of pools only end with the interpreter itself."""
+    """Join the threads that Python joins at exit, except those of thread pools, which end only when the interpreter shuts down."""
     pools = concurrent.futures.thread._threads_queues
     others = (threading.main_thread(), threading.current_thread())
     while left := [t for t in threading.enumerate() if not t.daemon and t not in others and t not in pools]:
@@ -122,7 +124,7 @@ def _join_threads() -> None:
 
 @contextlib.contextmanager
 def _failed_tests() -> Iterator[list[BaseException]]:
-    """Collects what fails in unit tests: ``unittest.main`` tells it to its reader and then only exits."""
+    """Collects the exceptions of failing unit tests, since ``unittest.main`` only prints them and exits."""
     failed: list[BaseException] = []
     with contextlib.ExitStack() as stack:
         for name in ("addError", "addFailure"):
@@ -138,14 +140,14 @@ def _failed_tests() -> Iterator[list[BaseException]]:
 
 
 def use_backend(name: str) -> None:
-    """Whatever the rest of this process compiles, and by whatever entry, gets this backend."""
+    """Force this backend for everything that the rest of this process compiles, by any entry."""
     torch.compile = _with_backend(torch.compile, name)
     for entry in ("optimize", "optimize_assert"):
         setattr(torch._dynamo, entry, _optimize_with(getattr(torch._dynamo, entry), name))
 
 
 def _with_backend(original: Compile, name: str) -> Compile:
-    """``torch.compile`` with another backend than the script asks for."""
+    """A ``torch.compile`` that replaces the backend that the script asks for."""
 
     def compile_(model: Any = None, **kwargs: Any) -> Any:
         rest = {key: value for key, value in kwargs.items() if key not in ("backend", "mode", "options")}
@@ -155,7 +157,7 @@ def _with_backend(original: Compile, name: str) -> Compile:
 
 
 def _optimize_with(original: Compile, name: str) -> Compile:
-    """``torch._dynamo.optimize`` with another backend; where ``torch.compile`` calls it, that has chosen already."""
+    """A ``torch._dynamo.optimize`` that replaces the backend, except when ``torch.compile`` calls it with one already chosen."""
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.pop("backend", None)
@@ -166,7 +168,7 @@ def _optimize_with(original: Compile, name: str) -> Compile:
 
 
 class _Watch:
-    """A ``torch.compile`` that compiles nothing and notes what the functions do."""
+    """A ``torch.compile`` that compiles nothing, and records the operators and calls that run inside the functions."""
 
     def __init__(self) -> None:
         self._operators, self._calls = Operators(), TorchCalls()
@@ -176,7 +178,7 @@ class _Watch:
         return replace(outcome, ops=self._operators.seen, calls=self._calls.count, unusual=list(self._unusual))
 
     def compile(self, model: Any = None, **kwargs: Any) -> Any:
-        """Stands in for ``torch.compile``."""
+        """Replacement for ``torch.compile``."""
         if model is None:
             return self._watched
         if isinstance(model, torch.nn.Module):

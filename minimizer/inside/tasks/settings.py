@@ -1,4 +1,4 @@
-"""What settings a script's setup leaves behind: the torch-free side asks before it changes one."""
+"""Evaluates settings after a script's setup, so that the torch-free side knows a value before it changes it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ..wire import Channel, Message
 from .requests import SettingsRequest
 
 MAX_TEXT = 200
+"""Characters of a value's ``repr`` that are reported."""
 
 
 def settings(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer a `SettingsRequest` with the text of each value, by expression.
 
-    What cannot be evaluated is left out.
+    Expressions that cannot be evaluated are left out.
     """
     request = SettingsRequest.read(message)
     namespace: dict[str, Any] = {"__name__": "candidate", "torch": torch}

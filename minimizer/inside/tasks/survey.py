@@ -1,8 +1,8 @@
-"""Run the user's script, and compare calls of its compiled graphs with eager.
+"""The survey run: runs the user's script and compares calls of its compiled graphs with eager.
 
 The hook sits where Dynamo hands a graph to its backend, before the compiler touches it: a copy of the graph is eager's side.
-`Comparer` compares the calls, and `Holder` stops the script at the first one that fails: the process stays, and answers the
-torch-free side's questions about that call.
+`Comparer` compares the calls, and `Holder` stops the script at the first one that fails; the process then answers the torch-free
+side's questions about that call.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from .requests import SurveyRequest
 from .script_run import let_nothing_check_itself, what_ends
 
 MOST = 20
-"""Of a kind, that are told of one run."""
+"""Most notes, uncompared graphs and missing errors that one run reports, of each."""
 MOST_SUSPECTS = 100
-"""Graphs: each costs another run of the script."""
+"""Most suspects that one run reports, since each one costs another run of the script."""
 
 
 def survey(message: Message, channel: Channel) -> None:
@@ -64,8 +64,8 @@ def survey(message: Message, channel: Channel) -> None:
 class Survey:
     """The run of one script, with or without the compiler.
 
-    Between messages about a graph and call come phases (`Line.phase`): what the process does next. ``STOP`` ends the script at the
-    next moment at which nothing is being compiled or compared.
+    The process reports each phase that it enters (`Line.phase`). The signal ``STOP`` ends the script at the next point where nothing
+    is being compiled or compared.
     """
 
     def __init__(self, request: SurveyRequest, channel: Channel) -> None:
@@ -92,22 +92,22 @@ class Survey:
         self._attempts: Attempts | None = None
         self._children = Children()
         self._error: BaseException | None = None
-        """What ended the script."""
+        """The exception that ended the script."""
         self._stops_asked = 0
 
     def run(self) -> None:
-        """Run the script to its end, its exception, or its first fault."""
+        """Run the script until it ends, raises, or a call is held, and send the result."""
         request = self._request
         if request.caches:
             _use_caches()
         state.remember_baseline()
-        # Kernels of a whole model are built side by side; `state` knows that this setting is ours.
+        # Build the many kernels of a whole model in parallel; `state.OURS` excludes this setting from the user's.
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
         if request.compile:
             if request.trace is not None:
                 trace_to(request.trace)
             self._install()
-            # The signal may come inside of a compiled function, where Dynamo would trace what we do.
+            # The signal may arrive inside a compiled function, where Dynamo would trace the handler.
             signal.signal(STOP, torch._dynamo.disable(self._on_stop))
             self._attempts = Attempts(lambda: self._line.attempted(True))
             self._line.attempted(False)
@@ -124,11 +124,11 @@ class Survey:
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
         if self._request.compile and not self._lost.is_lost and not is_lost(self._error):
-            # The script's own check may have failed after a backward.
+            # The script's own check may have failed after a backward that was not compared yet.
             self._comparer.check_gradients(is_over=self._error is not None)
         if self._children.count:
             self._coverage.also(
-                f"processes that the script started, {self._children.count} of them: only its own is looked at"
+                f"child processes of the script ({self._children.count}): only its own process is observed"
             )
         told, coverage = self._told, self._coverage
         self._line.channel.send(
@@ -181,7 +181,7 @@ class Survey:
         try:
             values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
             call = Call.now(graph.module, list(values))
-        except Exception as error:  # ours, and must not reach the user's script
+        except Exception as error:  # an error of our code must not reach the user's script
             self._told.cannot_compare(graph, error)
             compiled, why = compile_(), f"{type(error).__name__}: {error}"
             return lambda *args: self._on_call(graph, compiled, list(args), why)
@@ -209,26 +209,26 @@ class Survey:
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
         try:
-            if not graph.communicates:  # else it would wait for ranks that do not run it again
-                with torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs it
+            if not graph.communicates:  # otherwise it would wait for ranks that do not rerun it
+                with torch._C.DisableTorchFunctionSubclass():  # as when Dynamo runs the graph
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
                     settle()
         except Exception as error:
             self._lost.end_if(error)
             graph.eager_error = error
         if graph.random:
-            # Inductor then draws eager's numbers, so that the graph can be compared at all. It stays so: a backward is compiled
-            # when the script comes to it.
+            # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
+            # compiled later, when the script gets there.
             torch._inductor.config.fallback_random = True
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: str) -> Any:
-        """A call of a graph, compared if that is planned; ``why_not`` says why none is, if so."""
+        """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared, else empty."""
         if is_capturing():
             why_not = f"it {WHY_CAPTURED}"
         elif graph.index in self._request.passed_by:
-            why_not = "a failure of it was seen, and another is looked for"
+            why_not = "it has failed before, and this run looks for another failure"
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.needs(graph, number)
         if is_due and why_not:
@@ -253,9 +253,9 @@ class Survey:
     # stopping ----------------------------------------------------------------------------------------------------
 
     def _on_stop(self, number: int, frame: types.FrameType | None) -> None:
-        """Handler of ``STOP``. Dynamo may be at work on a graph that it has not handed over yet: then that one comes first.
+        """Handler of ``STOP``. Waits if Dynamo is capturing a graph, so that this graph is still looked at.
 
-        So does a first backward, unless this is the second time of asking.
+        Also waits for the first backward of a compared call, unless this is the second ``STOP``.
         """
         self._stops_asked += 1
         while frame is not None:
@@ -269,18 +269,18 @@ class Survey:
         return self._stops_asked > 1 or not self._comparer.backwards.is_awaited
 
     def _end_lost(self, error: BaseException | None) -> None:
-        """End the script, whose GPU is lost, with its own error; without one where it was a run of ours that lost it."""
+        """End a script whose GPU is lost, with its own error, or without one if a run of ours lost the GPU."""
         self._error = error or self._error
         end_with(lambda: self._finish(stopped=error is None))
 
     def _stop(self) -> None:
-        """End the script here: what was seen of it is reported as if it had come to its end."""
+        """End the script here, and report as at its normal end."""
         self._stops_asked = 0
         end_with(lambda: self._finish(stopped=True))
 
 
 def _use_caches() -> None:
-    """Turn on the caches of compiled graphs, which variables of the environment keep off against all that is set later."""
+    """Turn on the compiler's graph caches. Environment variables turn them off with priority over config, so those are overridden."""
     for config, name in (
         (torch._inductor.config, "fx_graph_cache"),
         (torch._functorch.config, "enable_autograd_cache"),
@@ -289,6 +289,6 @@ def _use_caches() -> None:
 
 
 def _frame() -> Any:
-    """What tells the frame that is being compiled from others; its later compilations have the same."""
+    """An id of the frame that is being compiled, equal for its recompilations."""
     compilation = torch._guards.CompileContext.current_compile_id()
     return compilation and (getattr(compilation, "compiled_autograd_id", None), compilation.frame_id)

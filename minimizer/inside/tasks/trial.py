@@ -1,7 +1,7 @@
-"""One trial: does this program fail, and how? Runs in a fork of its own, and says what it is doing before it does it.
+"""One trial: does this program fail, and how? Runs in its own fork, and reports each phase before it begins.
 
-The candidate is source text, the same that ``repro.py`` would hold. It is run in eager first (a candidate that fails there
-is no candidate), then through the public ``torch.compile``.
+The candidate is source text, as it would stand in ``repro.py``. It runs first in eager (a candidate that raises both there and
+compiled is invalid), then through the public ``torch.compile``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..wire import Channel, Message
 from .requests import TrialRequest
 
 MANY = 100
-"""Outputs, that is: no repro is written for more."""
+"""Most differentiable outputs that are reported; no repro is written for more."""
 
 
 def judge(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer a `TrialRequest` with an `Outcome` for each compilation.
 
-    A process that has lost its GPU by an error answers no more.
+    Stops after a compilation that lost the GPU.
     """
     request = TrialRequest.read(message)
     torch._inductor.config.compile_threads = request.threads
@@ -50,7 +50,7 @@ def judge(message: Message, channel: Channel) -> None:
 
 
 def observe(message: Message, channel: Channel) -> None:
-    """Task of a forked child: the aten operators (packet names, in order) that a candidate runs in eager, up to one that raises."""
+    """Task of a forked child: answer with the aten operators (packet names, in order) that a candidate runs in eager, up to an error."""
     request = TrialRequest.read(message)
     function, inputs = Trial(request, channel).load()
     with contextlib.suppress(Exception), Operators() as operators, torch.set_grad_enabled(request.grad):
@@ -59,7 +59,7 @@ def observe(message: Message, channel: Channel) -> None:
 
 
 class Trial:
-    """A program as text, its inputs, and how it is compiled."""
+    """Loads, compiles and judges the program of a request."""
 
     def __init__(self, request: TrialRequest, channel: Channel) -> None:
         self._request, self._channel = request, channel
@@ -67,7 +67,7 @@ class Trial:
         self.differentiated: dict[str, str] = {}
 
     def run(self) -> Iterator[Outcome]:
-        """The outcome of every compilation, and after several a last one where eager is found to change its mind."""
+        """Yield the outcome of each compilation; after several, one more (``nondeterministic``) if eager itself is unsteady."""
         self._phase("setup")
         try:
             function, inputs = self.load()
@@ -95,20 +95,20 @@ class Trial:
             yield Outcome(Ending.NONDETERMINISTIC)
 
     def call_of(self, function: Any, inputs: list[Any]) -> Call:
-        """A call that begins as things stand now, with the grad mode and the tolerance of the request."""
+        """A call from the current random and global state, with the grad mode and the tolerance of the request."""
         switches = replace(snapshot.global_state(), grad=self._request.grad)
         tolerance, random = self._request.tolerance, shares_random_numbers()
         return Call(function, inputs, snapshot.rng_state(), switches, random=random, tolerance=tolerance)
 
     def _is_steady(self, call: Call, wrong: set[str]) -> bool:
-        """Whether eager does the same every time: else it is not the compiler that comes and goes."""
+        """Whether eager is deterministic; if not, a flaky failure is not the compiler's."""
         self._phase("eager")
         is_of_gradients = any(where.startswith("grad") for where in wrong)
         return steadiness.is_steady(call.behind(None) if is_of_gradients else call, wrong)
 
     def _compare(self, call: Call) -> Outcome:
         self._phase("eager")
-        # Here and not by `Call.run`: what the call writes to is of interest where it raises as well.
+        # Not by `Call.run`: the mutated inputs are needed even if the call raises.
         expected_inputs = snapshot.clone(call.inputs)
         eager_error: Exception | None = None
         try:
@@ -143,7 +143,7 @@ class Trial:
             behind = self._backward(call, compiled)
             if isinstance(behind, Outcome):
                 return behind
-            # Right gradients say nothing of outputs that may be wrong, or lie otherwise in memory.
+            # Right gradients do not clear a suspect output, or one with another memory layout.
             stays = (verdict.discrete or verdict.fault) and behind is not None and not behind.fault
             verdict = verdict if behind is None or stays else behind
         if verdict.nondeterministic:
@@ -160,7 +160,7 @@ class Trial:
         text = f"{request.setup}\n{request.source}"
         path = os.path.join(os.getcwd(), f"candidate_{request.id}.py")
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-        module = sys.modules["candidate"] = types.ModuleType("candidate")  # guards of Dynamo import it by its name
+        module = sys.modules["candidate"] = types.ModuleType("candidate")  # Dynamo's guards import it by name
         module.__file__, namespace = path, vars(module)
         exec(compile(text, path, "exec"), namespace)
         golden: dict[str, torch.Tensor] = {}
@@ -178,14 +178,14 @@ class Trial:
         return namespace[request.name], inputs
 
     def compile(self, function: Any) -> Any:
-        """``torch.compile`` of a function, as the request asks for it."""
+        """``torch.compile`` a function with the request's arguments."""
         kwargs = eval(f"dict({self._request.compile_kwargs})", {"torch": torch, **function.__globals__})
         return torch.compile(function, **kwargs)
 
     def _backward(self, call: Call, compiled: Any) -> referee.Verdict | Outcome | None:
-        """The verdict on the gradients of the sum of all outputs, or the outcome where there is none.
+        """The verdict on the gradients of the sum of all outputs, or an outcome if there is no verdict.
 
-        None where eager cannot make them.
+        None if eager cannot compute them.
         """
         behind = call.behind(None)
         self._phase("eager")
@@ -208,17 +208,18 @@ class Trial:
 
 
 def shares_random_numbers() -> bool:
-    """Whether compiled code draws eager's random numbers: then values that depend on them can be compared."""
+    """Whether compiled code draws eager's random numbers, so that values that depend on them can be compared."""
     return bool(torch._inductor.config.fallback_random)
 
 
 def _unjudged(error: Exception) -> Outcome:
-    """Of the referee, as where a program cannot be run under a mode of ours: neither a failure nor none."""
+    """The outcome if the referee raises, for instance since a program cannot run under one of our modes: neither pass nor fail."""
     return Outcome.of_error(Ending.SETUP_ERROR, error)
 
 
 def _unchanged(before: Any, after: Any) -> bool:
-    """As far as it can be told, NaN being NaN: no schema is trusted, and a custom operator may lack one."""
+    """Whether an input is unchanged, with NaN equal to NaN. Values are compared since a custom operator's schema may be wrong or missing;
+    if they cannot be, True."""
     if not isinstance(before, torch.Tensor):
         return True
     with contextlib.suppress(RuntimeError, NotImplementedError):

@@ -1,1 +1,1 @@
-"""What a compiled callable can see and change: tensors with their storage, the random state, and what operators do to them."""
+"""Values at the boundary of a compiled callable: tensors with their storages, random state, and facts about operators."""

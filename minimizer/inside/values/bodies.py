@@ -1,4 +1,4 @@
-"""The bodies of higher-order operators: what is in them, and how they run under a dispatch mode instead of out of its sight."""
+"""The bodies of higher-order operators: their nodes, and how to run them so that a dispatch mode sees inside."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ENTERED = frozenset(["cond", "invoke_subgraph", "map_impl", "scan", "while_loop"])
-"""Operators that call their bodies on plain tensors. The others (flex_attention) do so under a transform, or compute by themselves."""
+"""Operators that call their bodies on plain tensors. Others, such as flex_attention, do so under a transform or compute directly."""
 RETURNED = frozenset(["cond", "invoke_subgraph"])
-"""Those of them whose results are what a body returned."""
+"""Operators among `ENTERED` whose results are exactly what a body returned."""
 
 
 def nodes_of(module: fx.GraphModule) -> Iterator[fx.Node]:
-    """All nodes of a graph, and of the bodies in it."""
+    """All nodes of a graph, and of the bodies of its higher-order operators."""
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
             yield from part.graph.nodes
 
 
 def is_entered(func: HigherOrderOperator) -> bool:
-    """Whether `call` shows the mode all that is computed."""
+    """Whether `call` lets the mode see everything that the operator computes."""
     return func.name() in ENTERED
 
 
 def call(mode: TorchDispatchMode, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
-    """Call an operator from within ``mode.__torch_dispatch__``, where the mode is off; it is on again in the bodies."""
+    """Call an operator from within ``mode.__torch_dispatch__`` (where the mode is off), with the mode on in its bodies."""
     if is_entered(func):
         args = tuple(_under(mode, arg) if callable(arg) else arg for arg in args)
     return func(*args, **kwargs)

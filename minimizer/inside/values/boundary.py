@@ -1,6 +1,6 @@
-"""What a caller can see of one call, from both sides: pairs of places, from two nests of containers that are walked in step.
+"""The boundary of one call: pairs of eager and compiled places, from walking the two nested results in step.
 
-Which of the places differ is for `compare` to say; here only what has no counterpart is a difference.
+`compare` decides which places differ; only places without a counterpart are reported as differences here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Difference:
     """One thing that a caller sees differently.
 
     ``required_atol`` is the smallest atol that would pass with the dtype's rtol, ``required_rtol`` the smallest rtol that would
-    pass with the dtype's atol; infinite where none would. ``index`` is that of the first bad element.
+    pass with the dtype's atol; infinite if none would. ``index`` is the index of the first mismatched element.
     """
 
     where: str
@@ -50,7 +50,7 @@ class Difference:
 
 @dataclass
 class Pair:
-    """One place of the boundary, seen from both sides."""
+    """One place of the boundary, with its eager and its compiled value."""
 
     where: str
     expected: Any
@@ -75,7 +75,7 @@ class Pair:
 
     @property
     def comparable(self) -> bool:
-        """Whether the elements can be held against each other; then a wrong shape is metadata, else values are missing."""
+        """Whether elements can be compared, if need be by broadcasting; then a wrong shape is a metadata fault, else a wrong output."""
         try:
             shape = torch.broadcast_shapes(self.expected.shape, self.actual.shape)
         except RuntimeError:
@@ -84,7 +84,7 @@ class Pair:
 
     @cached_property
     def elements(self) -> ElementDiff | None:
-        """What differs element by element; None where nothing does. Computed once for all checks."""
+        """The elementwise difference; None if there is none. Computed once for all checks."""
         if not self.are_tensors or not self.comparable:
             return None
         tolerance = self.tolerance or default_tolerance(self.expected.dtype, self.actual.dtype)
@@ -93,7 +93,7 @@ class Pair:
 
 @dataclass
 class Boundary:
-    """All places of one call, flat. Errors of structure were found while the two sides were walked."""
+    """All places of one call, flat, and the structural differences found while walking the two sides."""
 
     pairs: list[Pair] = field(default_factory=list)
     structure: list[Difference] = field(default_factory=list)
@@ -104,12 +104,12 @@ class Boundary:
 
     @property
     def visible(self) -> list[Pair]:
-        """Outputs and inputs: the tensors whose metadata counts in full."""
+        """Pairs of outputs and inputs, whose metadata counts in full (that of gradients does not)."""
         return [pair for pair in self.tensors if not pair.is_gradient]
 
 
 def boundary_of(sides: Iterable[tuple[str, Any, Any]], tolerance: Tolerance | None = None) -> Boundary:
-    """The boundary of a call, given what each part of it (``output``, ``input``, ``grad``) is on the two sides."""
+    """The boundary of a call, from its parts (``output``, ``input``, ``grad``), each with its eager and compiled value."""
     boundary = Boundary()
     walker = _Walker(boundary, tolerance)
     for name, expected, actual in sides:
@@ -118,7 +118,7 @@ def boundary_of(sides: Iterable[tuple[str, Any, Any]], tolerance: Tolerance | No
 
 
 def places(outputs: Any, inputs: Sequence[Any] = (), grads: Sequence[Any] = ()) -> dict[str, Tensor]:
-    """The tensors of one side by the name of their place, as in ``Difference.where``."""
+    """The tensors of one side, by place as in ``Difference.where``."""
     sides = (("output", outputs), ("input", list(inputs)), ("grad", list(grads)))
     boundary = boundary_of((name, values, values) for name, values in sides)
     return {pair.where: pair.expected for pair in boundary.tensors}
@@ -141,10 +141,10 @@ class _Walker:
                 self._children(where, expected, actual, same_type=False)
         elif shape is None:
             self._leaf(where, expected, actual)
-        elif (id(expected), id(actual)) not in self._open:  # containers may contain themselves
+        elif (id(expected), id(actual)) not in self._open:  # a container may contain itself
             self._open.add((id(expected), id(actual)))
             self._children(where, expected, actual)
-            # Only the ones being walked: the address of one that is gone may be given out again.
+            # Only containers being walked right now: ids of freed objects may be reused.
             self._open.remove((id(expected), id(actual)))
 
     def _children(self, where: str, expected: Any, actual: Any, *, same_type: bool = True) -> None:
@@ -164,7 +164,7 @@ class _Walker:
     def _leaf(self, where: str, expected: Any, actual: Any) -> None:
         if isinstance(expected, Tensor) and isinstance(actual, Tensor) and type(expected) is type(actual):
             inner = _inner_tensors(expected)
-            if inner:  # a wrapper subclass is compared by what it wraps
+            if inner:  # a wrapper subclass is compared by its inner tensors
                 for name in inner:
                     self._leaf(f"{where}.{name}", getattr(expected, name, None), getattr(actual, name, None))
                 return
@@ -175,7 +175,7 @@ class _Walker:
 
 
 def _container(value: Any) -> str | None:
-    """What sort of container a value is; None for a leaf.
+    """The kind of container a value is; None for a leaf.
 
     Subclasses that torch.compile hands back as their plain base (FX's immutable lists, ``torch.Size``, ``torch.return_types``)
     count as that base.
@@ -192,7 +192,7 @@ def _container(value: Any) -> str | None:
 
 
 def _is_record(value: Any) -> bool:
-    """A plain object that only says what it is by its attributes, such as a dataclass instance made for a result."""
+    """Whether a value is a plain object that is defined by its attributes, such as a dataclass instance returned as a result."""
     opaque = isinstance(value, (type, torch.nn.Module, Tensor)) or callable(value) or not hasattr(value, "__dict__")
     return not opaque and (compares_by_identity(value) or hasattr(value, "__dataclass_fields__"))
 

@@ -1,7 +1,7 @@
-"""Captures of CUDA graphs by the script itself, as inference servers make them over compiled models.
+"""Detects CUDA graph capture by the script itself, as inference servers do with compiled models.
 
-A capture records what is launched and forbids what waits for the device: a comparison in it would end up in the script's graph, or
-end the script.
+A capture records all kernel launches and forbids synchronisation: a comparison would become part of the script's CUDA graph, or
+abort the script.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ WHY_CAPTURED = "was made while the script captured a CUDA graph, where nothing e
 
 
 def is_capturing() -> bool:
-    """Whether the current stream is being captured; starts no context of CUDA."""
+    """Whether the current stream is being captured; does not initialise CUDA."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

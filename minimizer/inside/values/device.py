@@ -1,4 +1,4 @@
-"""What is still running on the GPU is waited for, so that an error is raised next to the code that made it."""
+"""Synchronises with the GPU, so that an asynchronous error is raised next to the code that caused it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import torch
 
 
 def settle() -> None:
-    """Wait for all kernels of this process, so that the error of one is raised here, and not laid to what runs next.
+    """Wait for all kernels of this process, so that their errors are raised here and not attributed to later code.
 
-    Does nothing where CUDA was not used, or while a stream is captured, which may not be waited for.
+    Does nothing if CUDA is not in use, or during a stream capture, which forbids waiting.
     """
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Element by element: two tensors held against each other, vectorised and in pieces, so that size costs neither time nor memory."""
+"""Compares two tensors element by element, vectorised and in pieces, so that large tensors need little extra memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0)
+"""No tolerance: elements must be equal."""
 
 
 def default_tolerance(*dtypes: torch.dtype) -> Tolerance:
-    """What ``torch.testing.assert_close`` allows: the widest of these dtypes' tolerances, none for integers and booleans."""
+    """The tolerance of ``torch.testing.assert_close``: the widest of these dtypes'; zero for integers and booleans."""
     single = [_default_tolerance(dtype) for dtype in dtypes]
     return Tolerance(max(t.rtol for t in single), max(t.atol for t in single))
 
@@ -34,13 +35,13 @@ def _default_tolerance(dtype: torch.dtype) -> Tolerance:
     known = _assert_close_tolerances().get(dtype)
     if known is not None:
         return Tolerance(*known)
-    if dtype.is_floating_point:  # float8 and smaller, for which assert_close has no defaults: one step of the format
+    if dtype.is_floating_point:  # assert_close has no defaults for float8 and smaller: one step of the format
         return Tolerance(torch.finfo(dtype).eps, 1e-5)
     return EXACT
 
 
 def _assert_close_tolerances() -> dict[torch.dtype, tuple[float, float]]:
-    # A private table, but the only place where the numbers are; the documented ones stand in where it has moved.
+    # A private table, but the only source of these numbers; if it has moved, the documented ones are used.
     try:
         from torch.testing._comparison import _DTYPE_PRECISIONS as table  # noqa: N811
     except ImportError:
@@ -53,7 +54,7 @@ def _assert_close_tolerances() -> dict[torch.dtype, tuple[float, float]]:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The same values in an ordinary strided tensor, outside of autograd."""
+    """The values as an ordinary strided tensor, detached from autograd."""
     tensor = tensor.detach()
     if tensor.is_quantized:
         tensor = tensor.dequantize()
@@ -63,7 +64,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Floating values as float64, complex ones as complex128, others as they are."""
+    """Floating tensors as float64, complex ones as complex128, others unchanged."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
@@ -71,7 +72,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 @dataclass
 class ElementDiff:
-    """How two tensors differ; ``count`` and ``first`` (index of the first) by ``value``, ``nan`` and ``inf``."""
+    """How two tensors differ: number of mismatches (``count``) and index of the first (``first``), by ``value``, ``nan`` and ``inf``."""
 
     shape: tuple[int, ...]
     tolerance: Tolerance
@@ -104,13 +105,13 @@ class ElementDiff:
         return f"{element:.6g}" if isinstance(element, float) else str(element)
 
     def note(self, what: str, positions: Tensor) -> None:
-        """Count the bad elements at these flat positions, in ascending order."""
+        """Count the mismatched elements at these flat positions, which are in ascending order."""
         if positions.numel() and not self.count[what]:
             self.first[what] = _unravel(int(positions[0]), self.shape)
         self.count[what] += positions.numel()
 
     def measure(self, expected: Tensor, actual: Tensor) -> None:
-        """Take the figures of bad elements that are finite on both sides."""
+        """Update the error figures from mismatched elements that are finite on both sides."""
         if not expected.numel():
             return
         error, size = (actual - expected).abs(), expected.abs()
@@ -121,7 +122,7 @@ class ElementDiff:
 
 
 def diff_elements(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> ElementDiff | None:
-    """Hold two tensors of broadcastable shapes against each other; None where nothing is out of tolerance."""
+    """Compare two tensors of broadcastable shapes; None if all elements are within tolerance."""
     with torch.no_grad(), torch.inference_mode(False), torch.autocast("cpu", enabled=False):
         expected, actual = plain(expected), plain(actual)
         if expected.device != actual.device:
@@ -139,13 +140,13 @@ def diff_elements(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> Ele
 def _equal(expected: Tensor, actual: Tensor) -> bool:
     try:
         return torch.equal(expected, actual)
-    except (RuntimeError, NotImplementedError):  # some small dtypes have no comparison of their own
+    except (RuntimeError, NotImplementedError):  # some small dtypes do not implement comparison
         return False
 
 
 def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDiff) -> None:
     if not _is_inexact(expected) and not _is_inexact(actual):
-        # Never through float64: it cannot tell 2**53 from 2**53 + 1.
+        # Not through float64, which cannot tell 2**53 from 2**53 + 1.
         bad = _differ(expected, actual).nonzero().flatten()
         result.note("value", bad + offset)
         result.measure(expected[bad].to(torch.float64), actual[bad].to(torch.float64))
@@ -168,7 +169,7 @@ def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDi
 
 
 def _worst_ratio(error: Tensor, size: Tensor) -> float:
-    # An error at an expected zero has no finite ratio; no error has ratio 0 everywhere.
+    # An error at an expected zero gives an infinite ratio; no error gives 0, at zero too.
     return float(torch.where(error > 0, error / size, torch.zeros_like(error)).max())
 
 
@@ -198,5 +199,5 @@ def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def short(name: Any) -> str:
-    """``float32`` for ``torch.float32``."""
+    """A dtype's name without prefix: ``float32`` for ``torch.float32``."""
     return str(name).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Facts about operators: which only move values, which round, jump, sum up or draw, and what they write to."""
+"""Facts about operators: which only move values, which round, jump, sum or draw random numbers, and which operands they write to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-# Operators that hand on given values: they move, select or compare, and never round. Views are recognised by their schema.
+# Operators that pass on given values: they move, select or compare, and never round. Views are recognised by their schema.
 EXACT = frozenset(
     [
         "abs", "amax", "amin", "as_strided_scatter", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
@@ -30,7 +30,7 @@ EXACT = frozenset(
     ]
 )  # fmt: skip
 
-# Operators with a floating result that jumps where its operand moves by a last bit.
+# Jumps with a floating result: a last bit of the operand can change it by a whole step.
 JUMPING = frozenset(
     [
         "ceil",
@@ -56,16 +56,16 @@ JUMPING = frozenset(
     ]
 )
 
-# Those that may round as well, given exact operands.
+# Jumps that also round, even with exact operands.
 _ROUNDING_JUMPS = frozenset(
     ["fake_quantize_per_channel_affine_cachemask", "fake_quantize_per_tensor_affine_cachemask", "remainder"]
 )
 STEPPING = frozenset(["linspace", "logspace"])
-"""They make integers of values that they round themselves."""
+"""Operators that round a float sequence and, with an integer dtype, convert it: the rounding happens inside."""
 
 UNINITIALISED = frozenset(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"))
 
-# Operators that add up many products or terms, with the number of terms of each result.
+# Operators that sum many products or terms, grouped by how the number of terms of each result is found.
 _MATMULS = frozenset(
     ["mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot", "linear", "matmul", "addr"]
 )
@@ -79,7 +79,7 @@ NORMALIZATIONS = frozenset(
         "cudnn_batch_norm",
     ]
 )
-"""They return the normalized tensor, the means and the reciprocal deviations."""
+"""Operators that return the normalized tensor, the means and the reciprocal standard deviations."""
 _NOT_LINEAR = frozenset(
     [
         "prod",
@@ -93,7 +93,7 @@ _NOT_LINEAR = frozenset(
         "_log_softmax_backward_data",
     ]
 )
-"""Their terms cannot be moved by more than a rounding: what they compute of a term multiplies that."""
+"""Reductions that are not linear in their terms: a term may be moved by one rounding only, since the function of it multiplies the error."""
 _LINEAR = frozenset(
     [
         "sum",
@@ -128,7 +128,7 @@ _LINEAR = frozenset(
 )
 _REDUCTIONS = _LINEAR | NORMALIZATIONS | _NOT_LINEAR
 _ALONG_A_DIMENSION = (_NOT_LINEAR - {"prod", "logsumexp"}) | {"cumsum"}
-"""Each result is made of a whole row, and there are as many results as operands."""
+"""Operators whose every result depends on a whole row, with as many results as operand elements."""
 _BY_INDEX = frozenset(["index_add", "scatter_add", "scatter_reduce", "embedding_dense_backward"])
 _NORMALIZATIONS_BACKWARD = frozenset(
     ["native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward"]
@@ -160,9 +160,9 @@ DRAWN_ONCE = frozenset(
 
 
 def operator_name(func: Any) -> str:
-    """``add`` for ``aten.add_.Tensor`` and ``aten._foreach_add``: in place and foreach variants compute the same.
+    """The base name: ``add`` for ``aten.add_.Tensor`` and ``aten._foreach_add``, since in-place and foreach variants compute the same.
 
-    An operator of somebody else's library keeps the library's name: nothing is known of what it does.
+    Operators outside aten and prims keep their namespace, since nothing is known about them.
     """
     library, name = func._schema.name.split("::")
     if library not in ("aten", "prims"):
@@ -172,13 +172,13 @@ def operator_name(func: Any) -> str:
 
 
 def takes_no_values(func: Any) -> bool:
-    """Whether an operator looks at nothing of its operand but the shape."""
+    """Whether an operator uses only the metadata of its operand, such as ``zeros_like``."""
     name = operator_name(func) if isinstance(func, torch._ops.OpOverload) else ""
     return name.endswith("_like") or name.startswith("new_")
 
 
 def name_by_effect(func: Any, args: Any, kwargs: Any) -> str:
-    """The operator's name, or that of what it comes to with these arguments: ``put`` that accumulates adds up."""
+    """The operator's base name, or with these arguments that of an equivalent one: an accumulating ``put`` is an ``index_add``."""
     name = operator_name(func)
     if name in ("put", "index_put") and _argument(func, "accumulate", args, kwargs):
         return "index_add"
@@ -194,7 +194,7 @@ def _argument(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 
 
 def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
-    """Call an operator and say whether it took numbers from a generator; attention without dropout does not."""
+    """Call an operator; returns its result and whether it drew random numbers (attention without dropout does not)."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return func(*args, **kwargs), False
     generator = kwargs.get("generator")
@@ -204,7 +204,7 @@ def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
 
 
 def generator_states(generator: torch.Generator | None = None) -> list[Tensor]:
-    """The states of the default generators, and of one more."""
+    """States of the default generators, and of ``generator``, if given."""
     states = [torch.get_rng_state()]
     if generator is not None:
         states.append(generator.get_state())
@@ -219,7 +219,7 @@ def is_view(func: Any) -> bool:
 
 
 def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
-    """The tensors that an operator writes to."""
+    """The operands that an operator writes to, by its schema."""
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
@@ -227,7 +227,7 @@ def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def tensors(values: Any) -> list[Tensor]:
-    """All tensors in nested containers, in order."""
+    """All tensors in nested containers, in depth-first order."""
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
@@ -236,7 +236,7 @@ def is_inexact(tensor: Tensor) -> bool:
 
 
 def is_rounding(value: Any) -> bool:
-    """Whether a value holds what a compiler may round otherwise. The zeros of forward-mode AD have no memory to hold anything."""
+    """Whether a value is a strided float tensor with elements, which a compiler may round differently. ZeroTensors have no memory."""
     is_strided = isinstance(value, Tensor) and is_inexact(value) and value.layout is torch.strided
     return is_strided and value.numel() > 0 and not value._is_zerotensor()
 
@@ -246,7 +246,7 @@ def sums(name: str) -> bool:
 
 
 def terms_of(name: str, args: Any, operands: list[Tensor], results: list[Tensor]) -> int:
-    """About how many terms each result of this operator is the sum of; rather too many than too few."""
+    """Estimated number of terms that are summed for each result of this operator; an upper estimate where it is not exact."""
     sizes = [result.numel() for result in results if result.numel()]
     if name in EXACT or not operands or not sizes:
         return 1
@@ -255,9 +255,9 @@ def terms_of(name: str, args: Any, operands: list[Tensor], results: list[Tensor]
         return _inner_size(name, operands)
     if name in _CONVOLUTIONS:
         return _window(name, operands)
-    if name.startswith(_ATTENTION):  # a row of keys, then of scores
+    if name.startswith(_ATTENTION):  # sums over a row of keys, then over a row of scores
         return max(size for operand in operands for size in (1, *operand.shape[-2:]))
-    if name in _BY_INDEX:  # all of them may go to one place
+    if name in _BY_INDEX:  # all values may be added to one place
         indices = [operand for operand in operands[1:] if not is_inexact(operand)]
         if len(indices) == 1 and indices[0].dim() > 1 and isinstance(args[1], int):
             return indices[0].shape[args[1]]
@@ -267,15 +267,15 @@ def terms_of(name: str, args: Any, operands: list[Tensor], results: list[Tensor]
         return operands[0].shape[dim] if operands[0].dim() else 1
     if name == "avg_pool2d":
         return math.prod(args[1]) if len(args[1]) > 1 else args[1][0] ** 2
-    if name in _NORMALIZATIONS_BACKWARD:  # sums over all that one mean was taken of, and over all that one weight meets
+    if name in _NORMALIZATIONS_BACKWARD:  # sums over all elements of one mean, and over all uses of one weight
         sizes += [operand.numel() for operand in operands if operand.numel()]
-    elif name not in _REDUCTIONS and len(results) > 1:  # of a list of tensors, each for itself
+    elif name not in _REDUCTIONS and len(results) > 1:  # a list of tensors, each computed separately
         return 1
     return -(-longest // min(sizes))
 
 
 def _inner_size(name: str, operands: list[Tensor]) -> int:
-    """How long the rows are that a product of matrices multiplies."""
+    """The length of the dimension that a matrix product sums over."""
     if name == "addr":
         return 1
     factor = operands[1] if name.startswith(("add", "baddbmm")) else operands[0]
@@ -284,7 +284,7 @@ def _inner_size(name: str, operands: list[Tensor]) -> int:
 
 
 def _window(name: str, operands: list[Tensor]) -> int:
-    """How many products a result of a convolution adds up, transposed or not, or a gradient of one."""
+    """Number of products that are summed for each result of a convolution (transposed or not) or its backward."""
     is_backward = name == "convolution_backward"
     weight = operands[2 if is_backward else 1]
     channels = max(weight.shape[:2])
@@ -293,7 +293,7 @@ def _window(name: str, operands: list[Tensor]) -> int:
 
 
 def chain_of(name: str, operands: list[Tensor]) -> int:
-    """How many terms may be added one after the other to a result that is linear in them; 1 for other operators."""
+    """Number of terms that may be summed sequentially, for operators that are linear in them; 1 for others."""
     if not sums(name) or not operands or name in _NOT_LINEAR | NORMALIZATIONS or name.startswith(_ATTENTION):
         return 1
     if name in _MATMULS:
@@ -301,16 +301,16 @@ def chain_of(name: str, operands: list[Tensor]) -> int:
     if name in _CONVOLUTIONS and name != "convolution_backward":
         weight = max(operands, key=lambda operand: operand.dim())
         return max(1, math.prod(weight.shape[1:]))
-    # The gradient of the weight is a sum over all of the image.
+    # The weight's gradient is a sum over the whole image.
     return max(operand.numel() for operand in operands)
 
 
 def narrows(name: str, operands: list[Tensor], output: Tensor) -> bool:
-    """Whether an operand does not fit into the result, as a scalar in single precision that is chosen into half."""
+    """Whether an operand has more precision than the result, such as a float32 scalar selected into a float16 result."""
     if any(is_inexact(operand) and _eps(operand) < _eps(output) for operand in operands):
         return True
     source = operands[-1] if name == "copy" and operands else operands[0] if name == "_to_copy" and operands else None
-    # int32 does not fit into float32
+    # an integer of the same or a larger size, such as int32 into float32
     return source is not None and not is_inexact(source) and source.dtype.itemsize >= output.dtype.itemsize
 
 
@@ -319,13 +319,13 @@ def _eps(tensor: Tensor) -> float:
 
 
 def computes(name: str, kwargs: Any, operands: list[Tensor]) -> bool:
-    """Whether an operator that is mostly exact, or jumps, rounds after all with these arguments."""
+    """Whether an operator that is usually exact, or a jump, rounds with these arguments."""
     if name in ("abs", "sgn"):
         return any(operand.is_complex() for operand in operands)
     return name in _ROUNDING_JUMPS or (name == "round" and bool(kwargs.get("decimals")))
 
 
 def jumps(name: str, kwargs: Any, operands: list[Tensor]) -> bool:
-    if name == "sgn":  # of complex numbers: a point on the unit circle, which moves with its operand
+    if name == "sgn":  # for complex numbers a point on the unit circle, which moves continuously
         return not computes(name, kwargs, operands)
     return name in JUMPING or kwargs.get("rounding_mode") is not None

@@ -1,8 +1,8 @@
-"""Copies of what a compiled callable can see: its tensors with their sharing, the random state, the global switches.
+"""Snapshots of everything a compiled callable can see: tensors with shared storages, random state, global switches.
 
-A golden value is a copy taken at the time. Keeping an alias instead is how PyTorch's own tool ends up with values that a later
-in-place op has changed, and with a caller whose inputs were changed by the search. A copy that loses sharing is no better:
-faults of aliasing and reinplacing vanish with it. So storages are copied, once each, and the tensors are laid over the copies.
+A golden value has to be a copy. PyTorch's own tool keeps aliases, so its values are changed by later in-place ops, and its search
+changes the caller's inputs. A copy that loses sharing is no better: aliasing and reinplacing faults vanish with it. So each
+storage is copied once, and the tensors become views of the copies.
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ PRECISIONS = (
     ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"),
     ("mkldnn", "all"), ("mkldnn", "matmul"), ("mkldnn", "conv"), ("mkldnn", "rnn"),
 )  # fmt: skip
-"""Where PyTorch keeps a precision of float32; what is set for all operators of a backend counts for those that have none."""
+"""Places of a float32 precision setting in ``torch.backends``; an operator without its own setting inherits its backend's."""
 
 
 def clone(values: Any, *, notes: list[str] | None = None) -> Any:
     """A deep copy of nested tuples, lists, dicts and sets of tensors and plain values; the source is never changed.
 
-    Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object met
-    twice is one object in the copy too. Kept as well: dtype, conj and neg bits, ``requires_grad``, being a leaf or not,
-    ``nn.Parameter``, classes of the user's own, inference tensors, ``.grad``, and the marks Dynamo hangs on a tensor (dynamic
-    dimensions).
+    Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object that
+    occurs twice is one object in the copy too. Also preserved: dtype, conj and neg bits, ``requires_grad``, leaf or non-leaf,
+    ``nn.Parameter``, the user's own subclasses, inference tensors, ``.grad``, and Dynamo's marks on a tensor (dynamic dimensions).
 
     Args:
-        values: what to copy.
-        notes: receives a line for everything that could not be copied faithfully.
+        values: the values to copy.
+        notes: receives a line for each part that could not be copied faithfully.
     """
     return _Copier([] if notes is None else notes).copy(values)
 
 
 class _Copier:
-    """One copy in progress; remembers the objects and the storages it has met."""
+    """One copy in progress; maps the objects and storages seen so far to their copies."""
 
     def __init__(self, notes: list[str]) -> None:
         self.notes = notes
         self._objects: dict[int, Any] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._alive: list[Any] = []  # keeps the sources alive, so that no id is given out twice
+        self._alive: list[Any] = []  # keeps the sources alive, so that no id is reused
 
     def copy(self, value: Any) -> Any:
         if isinstance(value, _ATOMS):
@@ -101,7 +100,7 @@ class _Copier:
                 result = torch.nn.Parameter(result, requires_grad=source.requires_grad)
             elif source.requires_grad:
                 result.requires_grad_()
-        self._objects[id(source)] = result  # its attributes may lead back to it
+        self._objects[id(source)] = result  # before its attributes, which may refer back to it
         if source.is_leaf and source.grad is not None:
             result.grad = self.copy(source.grad)
         for name, mark in source.__dict__.items():
@@ -114,7 +113,7 @@ class _Copier:
             return self.copy(mark)
         try:
             return copy.copy(mark)
-        except Exception:  # what classes of tensors keep for themselves can be anything
+        except Exception:  # tensor subclasses may have attributes of any kind
             return mark
 
     def _detached(self, source: Tensor) -> Tensor:
@@ -140,7 +139,7 @@ class _Copier:
 
 
 def has_plain_storage(tensor: Tensor) -> bool:
-    """Whether a tensor is laid over a storage of its own or others' and nothing else, so that its copy can share as it does."""
+    """Whether a tensor is a plain strided view of a storage, so that its copy can share storages in the same way."""
     with torch._C.DisableTorchFunctionSubclass():
         return (
             type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
@@ -160,7 +159,7 @@ def _describe(tensor: Tensor) -> str:
 
 
 class _NonLeaf(torch.autograd.Function):
-    """Gives a tensor a history without making it a view: in-place ops are as free on it as on its source."""
+    """Gives a tensor an autograd history without making it a view, so that the same in-place ops are allowed as on its source."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, result: Callable[[], Tensor]) -> Tensor:
@@ -177,7 +176,7 @@ def _as_non_leaf(detached: Tensor) -> Tensor:
 
 
 def rng_state() -> dict[str, Any]:
-    """Every random stream a script can draw from: torch on CPU and CUDA, ``random``, and numpy where it is loaded."""
+    """The states of all global random generators: torch on CPU and CUDA, ``random``, and numpy if it is loaded."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -187,7 +186,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Put the streams back to where ``rng_state`` found them."""
+    """Restore the states that ``rng_state`` returned."""
     torch.set_rng_state(state["torch"])
     random.setstate(state["random"])
     if "cuda" in state:
@@ -198,7 +197,7 @@ def set_rng_state(state: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Autocast:
-    """Autocast of one device type."""
+    """Autocast settings of one device type."""
 
     device_type: str
     enabled: bool
@@ -207,29 +206,29 @@ class Autocast:
 
 @dataclass(frozen=True)
 class GlobalState:
-    """The switches outside of a program that change what it computes."""
+    """Global switches that change what a program computes: grad mode, autocast, precision and others."""
 
     grad: bool
     inference: bool
     autocast: tuple[Autocast, ...]
     autocast_cache: bool
     torch_function: bool
-    """Off while Dynamo runs a graph: what a class of tensors does there is in the graph by then."""
+    """Whether ``__torch_function__`` of subclasses is on; off while Dynamo runs a graph, which already contains its effect."""
     default_dtype: torch.dtype
     default_device: torch.device
     deterministic: bool
     deterministic_warn_only: bool
     matmul_precision: str | None
-    """None where the backends differ in it."""
+    """None if the backends' precisions differ."""
     precisions: tuple[str, ...]
-    """Of float32 in each of ``PRECISIONS``."""
+    """The float32 precision of each place in `PRECISIONS`."""
     threads: int
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Run the body under these switches; afterwards they are as they were before.
+        """Run the body under these switches, and restore the previous ones.
 
-        Compiled autograd is off meanwhile: it would compile the backward passes that eager is judged by.
+        Compiled autograd is off for the body: it would compile the backward passes that serve as eager's side.
         """
         before = global_state()
         with contextlib.ExitStack() as stack:
@@ -258,11 +257,11 @@ def _no_compiled_autograd() -> Iterator[None]:
     was_disabled = compiled_autograd.active_disable_ctx
     with compiled_autograd._disable():
         yield
-    compiled_autograd.active_disable_ctx = was_disabled  # which torch takes for False at the end of any such block
+    compiled_autograd.active_disable_ctx = was_disabled  # torch resets it to False at the end of any such block
 
 
 def global_state() -> GlobalState:
-    """The switches as they are now."""
+    """The current global switches."""
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     return GlobalState(
         grad=torch.is_grad_enabled(),
@@ -281,15 +280,15 @@ def global_state() -> GlobalState:
 
 
 def state_of_a_graph() -> GlobalState:
-    """The switches for the graph of Dynamo that is called now.
+    """The switches for a Dynamo graph called now: `global_state` with ``__torch_function__`` of subclasses off.
 
-    What a class of tensors does is in the graph by then, and must not happen again; torch 2.11 leaves it on.
+    Its effect is already part of the graph, and must not happen twice; torch 2.11 leaves it on.
     """
     return replace(global_state(), torch_function=False)
 
 
 def matmul_precision() -> str | None:
-    """``torch.get_float32_matmul_precision()``, which raises where the backends were set one by one; then None."""
+    """``torch.get_float32_matmul_precision()``, or None if it raises, since the backends were set one by one."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -302,7 +301,7 @@ def _set_plain_switches(state: GlobalState) -> None:
     if state.matmul_precision not in (None, matmul_precision()):
         torch.set_float32_matmul_precision(state.matmul_precision)
     for place, precision in zip(PRECISIONS, state.precisions, strict=True):
-        # One that is not set has that of its backend: setting it to the same would cut it off from there.
+        # An operator without its own setting inherits its backend's; setting it to the same value would end that.
         if torch._C._get_fp32_precision_getter(*place) != precision:
             torch._C._set_fp32_precision_setter(*place, precision)
     if torch.get_num_threads() != state.threads:

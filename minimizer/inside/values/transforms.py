@@ -1,6 +1,6 @@
-"""The levels of ``torch.func``, which a graph of Dynamo enters and leaves by calls of its own.
+"""Restores the levels of ``torch.func`` transforms, which a Dynamo graph enters and leaves by explicit calls.
 
-A run that ends halfway leaves none of them, and whatever the process does next happens inside of them.
+A run that raises halfway leaves none of them, and everything that the process does next would happen inside them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _functorch: Any = torch._C._functorch
 
 @contextlib.contextmanager
 def left_again() -> Iterator[None]:
-    """Leave, after the body, what it has entered and not left."""
+    """Leave, after the body, all transform levels that it entered and did not leave."""
     depth, was_dual = _functorch.get_dynamic_layer_stack_depth(), _is_in_dual_level()
     forward = torch._C._is_fwd_grad_enabled()
     try:
@@ -29,7 +29,7 @@ def left_again() -> Iterator[None]:
 
 
 def _is_in_dual_level() -> bool:
-    """There is one at a time, and nothing tells of it but that no other can be entered."""
+    """Whether a dual level is open. Only one can be, and the only way to detect it is that no other can be entered."""
     try:
         level = torch._C._enter_dual_level()
     except RuntimeError:

@@ -1,1 +1,1 @@
-"""What is seen of a script while it runs: its calls, exceptions and processes, and how much of it was compared."""
+"""Observation of a running script: its compiled calls, exceptions and child processes, and how much of it was compared."""

@@ -1,6 +1,6 @@
-"""Whether Dynamo was ever given a frame to compile: without that the compiler is to blame for nothing, whatever a script says.
+"""Detects whether Dynamo was ever given a frame. If not, the compiler cannot be to blame (verdict `nothing_compiled`).
 
-An attempt counts from its first moment: one that ends in an error of Dynamo's, or in no graph, is one.
+An attempt counts from the moment Dynamo is called, even if it ends in a Dynamo error or captures no graph.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from torch._dynamo import convert_frame
 
 ENTRIES = ("_compile", "compile_frame")
-"""Where frames come in that Dynamo does not skip: those that are called, and those that are only captured."""
+"""Functions of `convert_frame` that receive every frame Dynamo does not skip: frames that are called, and frames only captured."""
 
 
 class Attempts:
-    """Watches this process from now on; ``on_first`` is called at the first attempt, before Dynamo looks at the frame."""
+    """Wraps Dynamo's entry points for the rest of this process; calls ``on_first`` once, before Dynamo sees the first frame."""
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first

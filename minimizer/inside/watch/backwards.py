@@ -1,8 +1,8 @@
-"""Backward passes of the script: which of them belong to a compared call, and what they hand to it.
+"""Matches the script's backward passes to compared calls, and collects the cotangents that they pass in.
 
 A compared call is kept until the script has run a backward through its outputs; then that backward is replayed on both sides. It
-is kept no longer than one can still come: hooks on the outputs hold what collects their cotangents, and nothing else does, so
-that it goes with the last of the outputs' autograd graph.
+is dropped as soon as no backward can come any more: only the hooks on the outputs own the objects that collect cotangents, so
+these die with the outputs' autograd graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..values.snapshot import has_plain_storage
 from .captured import CapturedGraph
 
 MOST_BACKWARD = 256
-"""Calls that are kept because their backward may still come: a step of as many graphs is checked, a long evaluation costs no more."""
+"""Calls kept while waiting for their backward: enough for a training step of as many graphs, and bounds memory in a long evaluation."""
 
 
 class BackwardCall:
@@ -30,11 +30,11 @@ class BackwardCall:
         self._call, self._compiled = call, compiled
         self._cotangents: dict[int, torch.Tensor] = {}
         self.ran_unseen = False
-        """Whether compiled autograd has run its backward, without our hooks; cotangents of one are then as good as any."""
+        """Whether compiled autograd ran its backward without our hooks; the replay then takes ones as cotangents."""
         outputs = [output for output in tensors(actual) if output.requires_grad]
         self._outputs = [(_outline(output), output.device) for output in outputs]
         self.setup = graph.setup_lines() if outputs else ([], [])
-        """The configs that it ran under, where a backward may come."""
+        """`state.setup_lines` at the time of the call; empty if no backward can come."""
         self._keepers: list[weakref.ref[Any]] = []
         for index, output in enumerate(outputs):
             keeper = self._keeper(index)
@@ -48,11 +48,11 @@ class BackwardCall:
 
     @property
     def ran(self) -> bool:
-        """Whether the script ran a backward through it."""
+        """Whether the script ran a backward through this call."""
         return bool(self._cotangents) or self.ran_unseen
 
     def replay(self) -> GradientCall:
-        """The call with this backward. Its cotangents are what the script's backward gave, zeros where it gave nothing."""
+        """The call with its backward: cotangents from the script's backward, zeros for outputs without one (ones if it ran unseen)."""
         missing = torch.zeros_like if self._cotangents else torch.ones_like
         return self._call.behind(
             [
@@ -62,14 +62,14 @@ class BackwardCall:
         )
 
     def compiled(self, replay: GradientCall) -> Side:
-        """The gradients of compiled code in that replay."""
+        """Run the replay compiled; its gradients."""
         return self.graph.lifted.run(replay, self._compiled)
 
     def _keeper(self, index: int) -> Callable[[torch.Tensor | None], None]:
         cotangents = self._cotangents
 
         def keep(cotangent: torch.Tensor | None) -> None:
-            # Compiled autograd traces hooks: this one must leave nothing in its graphs.
+            # Compiled autograd traces hooks: this one must add no operations to its graphs.
             if not torch.compiler.is_compiling() and cotangent is not None:
                 cotangents[index] = cotangent.detach().clone()
 
@@ -77,7 +77,7 @@ class BackwardCall:
 
 
 def _outline(output: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and type that holds none of the memory, which CUDA graphs use again once nobody does."""
+    """A meta tensor of the same shape and dtype: holding the output itself would keep CUDA graphs from reusing its memory."""
     return torch.empty_like(output, device="meta") if has_plain_storage(output) else output.detach()
 
 
@@ -88,10 +88,10 @@ class Backwards:
         self._calls: list[BackwardCall] = []
         self._with: set[int | None] = set()
         self._without: set[int | None] = set()
-        """Keys of calls that had a backward, and of those that were gone without one."""
+        """Keys of calls that had a backward, and keys of calls whose outputs died without one."""
 
     def keep(self, call: BackwardCall) -> None:
-        """Remember a call, if it can have a backward."""
+        """Keep a call if it can have a backward; beyond `MOST_BACKWARD` the oldest are given up."""
         if call.can_run:
             self._calls.append(call)
             for early in self._calls[:-MOST_BACKWARD]:
@@ -99,7 +99,7 @@ class Backwards:
             del self._calls[:-MOST_BACKWARD]
 
     def take(self) -> list[BackwardCall]:
-        """Those whose backward the script ran since the last look. One whose outputs are gone without one is dropped."""
+        """Remove and return the calls whose backward the script has run. Calls whose outputs died without one are dropped."""
         pending, self._calls = self._calls, []
         ran = []
         for call in pending:
@@ -113,12 +113,12 @@ class Backwards:
         return ran
 
     def run_unseen(self) -> None:
-        """Compiled autograd has run a backward: that of the calls that wait for one, as far as can be told."""
+        """Record that compiled autograd ran a backward; it is taken to be that of all calls that wait for one."""
         for call in self._calls:
             call.ran_unseen = True
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a call was compared whose backward may be about to come, the first of its key."""
+        """Whether a compared call still waits for its backward, and no earlier call of its key was seen to have or to lack one."""
         known = self._with | self._without
         return any(call.can_run and not call.ran and call.key not in known for call in self._calls)

@@ -1,6 +1,6 @@
-"""Counts the processes that a script starts: what they compile is seen by nobody here.
+"""Counts the processes that a script starts, whose compiled code we cannot observe.
 
-Those that torch starts for itself do not count, such as compilers and their workers; its data loaders and launchers do.
+Processes that torch starts for itself, such as compilers and compile workers, do not count; data loaders and launchers do.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FOR_THEMSELVES = (TORCH, OF_OURS, os.path.join(os.path.dirname(os.path.dirname(T
 
 
 class Children:
-    """Watches this process from now on."""
+    """Counts processes from now on, by an audit hook and by wrapping `multiprocessing`'s ``start``; cannot be undone."""
 
     def __init__(self) -> None:
         self.count = 0
         self._starting = threading.local()
-        """Set in a thread that starts a process of `multiprocessing`, whatever that does for it."""
+        """Set in a thread while it starts a `multiprocessing` process: the forks and spawns inside are not counted again."""
         process: Any = multiprocessing.process.BaseProcess
         process.start = self._started(process.start)
         sys.addaudithook(self._on_event)
@@ -55,11 +55,11 @@ class Children:
             return
         caller = sys._getframe(1)
         if event != "subprocess.Popen" and caller.f_code.co_filename == subprocess.__file__:
-            return  # its own way of starting the process that it has announced
+            return  # `subprocess` has already announced this process by its own event
         self._count(caller)
 
     def _count(self, frame: types.FrameType | None) -> None:
-        """Count a process by the innermost code that is not the standard library's."""
+        """Count a process, unless the innermost code outside the standard library belongs to torch, Triton or us."""
         while frame is not None and _is_standard(frame.f_code.co_filename):
             frame = frame.f_back
         file = frame.f_code.co_filename if frame is not None else ""

@@ -1,9 +1,9 @@
-"""Comparison of a call with eager, in the script's own process and on the script's own values.
+"""Compares compiled calls with eager, in the script's own process and on the script's own values.
 
-Eager runs on a copy, compiled code on the values themselves: the script goes on with what compiled code made of them, and both
-sides begin in the same state at each call, so that training never amplifies rounding into an alarm. The gradients of a call
-are compared once the script has run a backward through it. Nothing of ours may reach the script: what cannot be compared is
-noted and left out.
+Eager runs on a copy, compiled code on the values themselves, and the script goes on with the compiled results. Both sides start
+from the same state at each call, so that training never amplifies rounding into an alarm. The gradients of a call are compared
+once the script has run a backward through it. No exception of ours may reach the script: a call that cannot be compared is noted
+and left out.
 """
 
 from __future__ import annotations
@@ -31,17 +31,15 @@ from .line import Line
 from .lost import LostGpu
 from .survey_log import Told
 
-HOOKED = (
-    "hands hooks to compiled autograd, which alone can run its backward: gradients are compared in the graphs of that"
-)
+HOOKED = "passes hooks to compiled autograd, which has to run its backward: gradients are compared in the graphs of compiled autograd"
 
 
 class Comparer:
-    """Compares calls and their gradients, and has the first one held that fails.
+    """Compares calls and their gradients, and holds the first call that fails.
 
-    ``values``: whether they are compared; else only exceptions count. ``tolerance``: the script's own, which then decides.
-    ``measure``: time both sides of each graph at its first call. ``stops_at_layout``: hold a call that differs in nothing but memory
-    layout too. ``each``: takes note of the calls that fail, and the run goes on behind them; None where the first one is held.
+    ``values``: if False, only exceptions count. ``tolerance``: the script's own, which then decides.
+    ``measure``: time both sides of each graph at its first call. ``stops_at_layout``: also hold a call that differs only in memory
+    layout. ``each``: counts failing calls while the script continues; if None, the first failing call is held.
     """
 
     def __init__(
@@ -66,10 +64,10 @@ class Comparer:
         self.backwards, self.kept = Backwards(), KeptOutputs()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
-        """What compiled code answers to a call of the script, compared with eager.
+        """Run a call of the script compiled, compare it with eager, and return the compiled result.
 
         Raises:
-            Exception: what compiled code raises.
+            Exception: whatever compiled code raises.
         """
         self.check_gradients()
         inputs = graph.lifted.inputs(args)
@@ -107,7 +105,7 @@ class Comparer:
         if self._measure and number == 0:
             self._time(graph, call, compiled)
         if self._values:
-            # Backends answer with lists.
+            # Backends return lists, whatever the graph's own container is.
             answer = type(expected.result)(actual) if isinstance(expected.result, (tuple, list)) else actual
             self._judge(graph, number, call, expected, Side(answer, inputs))
             if call.switches.grad:
@@ -116,9 +114,9 @@ class Comparer:
         return actual
 
     def check_gradients(self, *, is_over: bool = False) -> None:
-        """Replay, on both sides, every backward that the script ran since the last look; see `Backwards.take`.
+        """Replay, on both sides, every backward that the script ran since the last check; see `Backwards.take`.
 
-        ``is_over``: the script has raised, so that a replay that raises may do what the script's own backward did.
+        ``is_over``: the script has raised, so an exception in the replay may be the one that the script's own backward raised.
         """
         for backward in self.backwards.take():
             self._check_gradient(backward, is_over)
@@ -140,7 +138,7 @@ class Comparer:
             self._told.note(f"graph {graph.index} could not be timed: {type(error).__name__}: {error}")
 
     def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
-        """Judge a call by what either side returned and what it made of its inputs; one that fails is held."""
+        """Judge a call by both sides' results and inputs afterwards, and hold it if it fails."""
         try:
             verdict = referee.judge(call, expected, actual, graph.rounded)
         except Exception as error:
@@ -162,18 +160,18 @@ class Comparer:
         self._told.suspect(graph, number, verdict)
         if verdict.note:
             self._told.note(verdict.note)
-        with contextlib.suppress(Exception):  # a figure for the reader, that no verdict hangs on
+        with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
             self._coverage.largest.look(graph.module.graph, expected, actual, verdict)
 
     def _keep_for_backward(
         self, graph: CapturedGraph, number: int, call: Call, compiled: Function, actual: Any
     ) -> None:
         if graph.random and graph.recomputes:
-            # What is drawn a second time in a replayed backward is not what the first one drew.
+            # A replayed backward would draw other random numbers than the first one.
             self._told.note(
-                f"graph {graph.index} computes random numbers once more in its backward: gradients are not compared"
+                f"graph {graph.index} recomputes random numbers in its backward: gradients are not compared"
             )
-            self._coverage.also(f"gradients of graph {graph.index}: its backward draws its random numbers anew")
+            self._coverage.also(f"gradients of graph {graph.index}: its backward recomputes random numbers")
             return
         if any(isinstance(value, BackwardState) for value in call.inputs):
             self._told.note(f"graph {graph.index} {HOOKED}")
@@ -206,7 +204,7 @@ class Comparer:
     def _replayed(
         self, backward: BackwardCall, replay: GradientCall, is_over: bool
     ) -> tuple[list[str], Failure] | None:
-        """How the replay of a backward fails and where its gradients differ; None if it does not, or eager cannot replay it."""
+        """The places where the replay's gradients differ, and the failure; None if it passes, or if eager cannot replay it."""
         graph, last = backward.graph, backward.graph.calls - 1
         self._line.phase("compare", graph, last)
         try:
@@ -224,7 +222,7 @@ class Comparer:
             raise
         except Exception as error:
             self._lost.end_if(error, graph, backward.number, "backward")
-            if not is_over:  # the script's own went through: the replay is at fault
+            if not is_over:  # the script's own backward succeeded: the replay is at fault
                 raise
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
             return [], Failure("backward", kind, exception=describe(error))
@@ -241,7 +239,7 @@ class Comparer:
         return wrong, Failure("backward", "wrong_gradient", verdict=verdict)
 
     def _is_steady(self, graph: CapturedGraph, call: Call, wrong: Collection[str]) -> bool:
-        """Whether eager does the same every time: else the failure is no fault of the compiler, and that is noted."""
+        """Whether eager is deterministic here; if not, the compiler is not to blame, and the nondeterminism is recorded."""
         is_steady = steadiness.is_steady(call, wrong)
         if not is_steady:
             self._told.is_unsteady(graph)

@@ -17,20 +17,21 @@ from .largest import Largest
 from .python_state import PythonState
 
 MOST_LEFT_OUT = 20
-"""Lines of what was left out; more of them tell nobody more."""
+"""Lines in the report about calls that were left out; a longer list adds nothing for a reader."""
 EARLY = 8
-"""Calls of a key that a first run compares without leaving any out; and calls of a graph after which a script that compiles nothing new
-may be stopped."""
+"""A first run compares this many calls of each key without gaps. Once every graph was called this often, a script that compiles
+nothing new may be stopped."""
 LEAST_SECONDS = 20.0
-"""What comparing may take in any run; beyond that it takes no longer than the script itself."""
+"""Seconds that comparing may take in any run; beyond that, comparing may take no longer than the script itself."""
 
 
 class Coverage:
-    """Counts of one run.
+    """Decides which calls of one run are compared, and counts calls made, compared and left out.
 
-    Which calls are compared: ``steps`` of each key where the user says so; else those in ``listed`` (numbers of calls, by graph, as
-    they were chosen from the counts of an earlier run); else, in a first run, the first eight of each key, the 16th, 32nd and so on.
-    ``ranks``: of the job; where there are several, no clock has a say in what is compared. ``values``: whether they are.
+    Compared are: the first ``steps`` calls of each key, if the user set it; else the calls in ``listed`` (call numbers by graph, chosen
+    from the counts of an earlier run); else, in a first run, the first eight calls of each key, the 16th, the 32nd and so on.
+    ``ranks``: number of ranks of the job; with several, time does not limit what is compared, so that all ranks choose the same calls.
+    ``values``: False if no values are compared at all.
     """
 
     def __init__(
@@ -42,22 +43,22 @@ class Coverage:
         self.graphs: list[CapturedGraph] = []
         self.keys = Keys()
         self.seconds = 0.0
-        """What comparing has taken."""
+        """Seconds spent on comparing so far."""
         self.largest = Largest()
         self._frames: set[Any] = set()
         self._state = PythonState()
         self._reasons: Counter[tuple[int, str]] = Counter()
-        """Calls that were to be compared and could not be, by graph and reason."""
+        """Number of calls that should have been compared and could not be, by graph and reason."""
         self._facts: dict[str, None] = {}
 
     def add(self, graph: CapturedGraph, frame: Any) -> None:
-        """Take note of a new graph and of the frame that it is being compiled for."""
+        """Record a new graph and the frame that it is being compiled for."""
         self.graphs.append(graph)
         self._frames.add(graph.index if frame is None else frame)
         self._state.add_frame()
 
     def takes(self, graph: CapturedGraph, args: Sequence[Any]) -> bool:
-        """Take note of a call before it is made; whether it is to be compared."""
+        """Count a call before it is made. Returns whether it should be compared."""
         number, graph.calls = graph.calls, graph.calls + 1
         graph.key, times = self.keys.take(graph, args)
         is_due = self._is_due(graph.index, number, times)
@@ -80,7 +81,7 @@ class Coverage:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the time of the body as spent on comparing."""
+        """Count the time of the ``with`` body as spent on comparing."""
         begun = time.monotonic()
         try:
             yield
@@ -88,15 +89,15 @@ class Coverage:
             self.seconds += time.monotonic() - begun
 
     def left_out(self, graph: CapturedGraph, why: str) -> None:
-        """A call of a graph was not compared."""
+        """Count a call of a graph that was not compared, with the reason."""
         self._reasons[graph.index, why[:300]] += 1
 
     def also(self, what: str) -> None:
-        """Something else that is not compared, in a sentence."""
+        """Add a sentence about something else that is not compared."""
         self._facts[what[:400]] = None
 
     def counts(self) -> Checked:
-        """The figures that are known at any time."""
+        """The counts so far; available at any time."""
         return Checked(
             frames=len(self._frames),
             graphs=len(self.graphs),
@@ -107,7 +108,7 @@ class Coverage:
         )
 
     def checked(self) -> Checked:
-        """All figures, at the end of the run."""
+        """The final figures: counts, module instances, the largest difference, and what was not compared."""
         return replace(
             self.counts(),
             instances=len(self.keys.instances.names) or None,
@@ -117,7 +118,7 @@ class Coverage:
         )
 
     def calls(self) -> list[GraphCalls]:
-        """The calls of each graph."""
+        """Keys and call numbers of each graph, from which the next run's plan is made."""
         keys = self.keys.of_graph
         return [
             GraphCalls(

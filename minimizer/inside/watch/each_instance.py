@@ -1,4 +1,4 @@
-"""Calls by module instance: in which of several equal modules some fail, and in which all that were compared are right."""
+"""Counts failing calls by module instance: which of several equal modules fail, and which passed every comparison."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ..messages import InstanceCalls
 from .coverage import Coverage
 
 MOST_INSTANCES = 2000
-"""More of them are left out."""
+"""Rows that are reported; more are left out, to bound the message."""
 
 
 class EachInstance:
-    """Takes note of the calls that fail in a run that goes on behind them."""
+    """Counts the failing calls of a run that does not stop at the first one."""
 
     def __init__(self, coverage: Coverage) -> None:
         self._coverage = coverage
         self._failed: Counter[tuple[int, str]] = Counter()
-        """By key and kind of failure."""
+        """Number of failing calls, by key and kind of failure."""
 
     def fails(self, key: int | None, kind: str) -> None:
-        """A call with this key fails."""
+        """Count a failing call with this key."""
         if key is not None:
             self._failed[key, kind] += 1
 
     def rows(self) -> list[InstanceCalls]:
-        """A row for each instance that has a name and each form of graph: its calls that were compared, and that failed by kind.
+        """One row for each named instance and form of graph: its compared calls, and its failing calls by kind.
 
-        Graphs have the same form that call the same operators in the same order, as those of equal modules do.
+        Two graphs have the same form if they call the same operators in the same order, like those of equal modules.
         """
         keys, rows, of_key = self._coverage.keys, dict[Any, InstanceCalls](), dict[int, InstanceCalls]()
         of_form: dict[Any, list[int]] = {}
@@ -51,7 +51,7 @@ class EachInstance:
 
 
 def _rows(numbers: Sequence[int], made: Sequence[int], of_key: Mapping[int, InstanceCalls]) -> Iterator[InstanceCalls]:
-    """The row of each of these calls of a graph that has one."""
+    """The rows of these calls of a graph; calls without a row are left out."""
     for number in numbers:
         if number < len(made) and made[number] in of_key:
             yield of_key[made[number]]

@@ -1,6 +1,6 @@
-"""How healthy the compiled code is: graph breaks, recompiles, and whether compiling pays. Watched, never judged.
+"""Health of the compiled code: graph breaks, recompiles, and whether compiling pays. Reported, never judged.
 
-Dynamo keeps the books; this reads them when the script is over.
+Graph breaks and recompiles come from Dynamo's own metrics, read when the script is over; call times are measured here.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from .. import messages
 from ..values import snapshot
 
 TIMED_CALLS = 30
-"""How often each side of a graph is called anew to be timed, in turns so that both meet the same machine; the fastest counts."""
+"""Most timed calls of each side of a graph. The sides alternate, so that both see the same machine load; the fastest call counts."""
 TIMED_SECONDS = 1.0
-"""No further turn is begun once the turns of a graph have taken that long."""
-CROWDED = "other processes wanted the cores in every turn"
-UNRUN = "no call of a compiled graph came back"
+"""Seconds after which no further pair of timed calls of a graph begins."""
+CROWDED = "other processes used the cores during every measurement"
+UNRUN = "no call of a compiled graph returned"
 MOST = 50
+"""Distinct lines of each list that are reported."""
 MOST_COMPILATIONS = 10_000
-"""How many Dynamo is to keep in its books; by default it forgets all but the last 64."""
+"""Compilations that Dynamo keeps metrics of; by default it keeps the last 64 only."""
 
 
 class Health:
-    """The times of one run; `found` adds what Dynamo has noted."""
+    """Call times of one run; `found` adds Dynamo's metrics."""
 
     def __init__(self, script: str) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
@@ -41,14 +42,14 @@ class Health:
         self._compiled: dict[int, float] = {}
 
     def ours(self, seconds: float) -> None:
-        """Time that went by inside of a compilation, and was none of the compiler's."""
+        """Subtract seconds that we spent inside a compilation from the compile time."""
         self._ours += seconds
 
     def measure(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
-        """Time both sides of a graph on copies of its arguments; the random state is left as it was.
+        """Time both sides of a graph on copies of its arguments; the random state is restored.
 
-        A turn in which somebody else wanted our cores does not count: threads that wait for each other can take a thousand times
-        as long then, on one side only.
+        A pair of calls during which other processes competed for the cores does not count: threads that wait for each other can
+        then take a thousand times as long, on one side only.
         """
         self._has_tried = True
         rng = snapshot.rng_state()
@@ -68,7 +69,7 @@ class Health:
         snapshot.set_rng_state(rng)
 
     def found(self) -> messages.Health:
-        """Times and notes, as far as they are known now."""
+        """Call times and Dynamo's metrics so far."""
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
         seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
@@ -92,14 +93,14 @@ class Health:
                     :500
                 ]
                 for m in metrics
-                if hasattr(builtins, m.fail_type or "")  # what Dynamo raises on purpose has types of its own
+                if hasattr(builtins, m.fail_type or "")  # exceptions that Dynamo raises on purpose have its own types
             ),
             eager_seconds=sum(self._eager[graph] for graph in both) if both else None,
             compiled_seconds=sum(self._compiled[graph] for graph in both) if both else None,
         )
 
     def _break(self, reason: Any) -> str:
-        """The first line of the reason, and the innermost line of the user's script that it comes from."""
+        """One line for a graph break: the innermost line of the user's script, and Dynamo's reason with its explanation."""
         own = [frame for frame in reason.user_stack if frame.filename == self._script]
         frame = (own or list(reason.user_stack) or [None])[-1]
         where = (
@@ -111,13 +112,13 @@ class Health:
 
 
 def is_crowded() -> bool:
-    """Whether more tasks than there are cores want to run at this moment."""
+    """Whether more tasks are runnable at this moment than there are cores."""
     running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
     return int(running) > (os.cpu_count() or 1)
 
 
 def trace_to(folder: str) -> None:
-    """From now on write what ``TORCH_TRACE`` writes, for a process that has imported torch long ago."""
+    """Turn on ``TORCH_TRACE`` output into ``folder``, in a process that has already imported torch."""
     from torch._logging import _internal as logs
 
     handler = logs.LOG_TRACE_HANDLER
@@ -131,7 +132,7 @@ def trace_to(folder: str) -> None:
 
 
 def _told(lines: Any) -> list[str]:
-    """Each once, with how often, in the order of the first time."""
+    """The distinct lines in order of first appearance, with a count if a line repeats; at most `MOST`."""
     counts: dict[str, int] = {}
     for line in lines:
         counts[line] = counts.get(line, 0) + 1

@@ -1,6 +1,6 @@
-"""The failing call, held: the script stops there for good, and the process answers questions about it.
+"""Holds the failing call: the script stops there for good, and the process answers questions about the call.
 
-The values of the call stay where they are; only what a question asks for is written out.
+The call's values stay in memory; only values that a question asks for are written to a file.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ from .line import Line
 from .survey_log import Told, end_with
 
 MOST_EARLIER = 8
-"""Calls that are remembered of those that led to a failure."""
+"""Earlier calls of the failing graph that are remembered: the first one and the latest."""
 
 
 class Holder:
-    """Holds the first call that fails, or the one that it is told to.
+    """Holds the first failing call, or the call that ``at`` names.
 
-    ``at``: graph and call of an earlier run at which to stop before compiled code gets there, ``call`` being None before the graph
-    is compiled (how a crash is held), and its ``phase``, ``backward`` for its gradients; None if there is none.
+    ``at``: graph and call from an earlier run; the script is stopped before compiled code runs there, which is how a crash is held.
+    Its ``call`` is None to stop before the graph is compiled, its ``phase`` is ``backward`` for the call's gradients. None: hold the
+    first call that fails.
     """
 
     def __init__(self, line: Line, told: Told, health: Health, at: Message | None) -> None:
         self._line, self._told, self._health, self._at = line, told, health, at
         self._earlier: list[Recipe] = []
-        """How the inputs of the calls are made that led to the one to be held: of the first, and of the last few."""
+        """Recipes for the inputs of the calls before the held one: the first call, and the last few."""
 
     def is_at(self, graph: CapturedGraph, number: int | None, phase: str = "run") -> bool:
-        """Whether this is the call to be held, or the backward of it, whatever comes of it."""
+        """Whether ``at`` names this call in this phase, so that it is held before its outcome is known."""
         return self.needs(graph, number) and self._at is not None and self._at.get("phase", "run") == phase
 
     def needs(self, graph: CapturedGraph, number: int | None) -> bool:
-        """Whether a call is the one to be held, or that of the backward to be held."""
+        """Whether ``at`` names this call, in either phase."""
         return self._at is not None and (self._at["graph"], self._at["call"]) == (graph.index, number)
 
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
-        """Remember how the inputs of a call are made that comes before the one to be held.
+        """Keep the recipe of a call's inputs, if the call belongs to the graph that ``at`` names.
 
-        One whose inputs have no source text is left out.
+        A call whose inputs have no source text is left out.
         """
         if self._at is None or self._at["graph"] != graph.index or self._at["call"] is None:
             return
@@ -66,10 +67,7 @@ class Holder:
             self._earlier.append(recipe(graph.lifted.inputs(args)))
 
     def hold(self, graph: CapturedGraph, call: Call, failure: Failure, backward: BackwardCall | None = None) -> None:
-        """Stop the script here: answer questions about a call, or about its ``backward``, until the other end hangs up.
-
-        Does not return.
-        """
+        """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes. Does not return."""
         self._line.take_last_word()
         number = graph.calls - 1 if backward is None else backward.number
         instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
@@ -86,7 +84,7 @@ class Holder:
 
 
 class HeldCall:
-    """A captured call and the questions it answers: its program, golden values, literals, the calls that led to it."""
+    """A captured call, and the questions it answers: its program, golden values, literals, the calls before it."""
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class HeldCall:
         self._golden: GoldenGraph | None = None
 
     def serve(self, failure: Failure, channel: Channel) -> None:
-        """Answer until the other end hangs up, or until the GPU with the values is lost."""
+        """Answer questions until the pipe closes, or until the GPU with the values is lost."""
         try:
             program: Message | None = self._program("auto")
         except Exception:
@@ -141,14 +139,14 @@ class HeldCall:
         raise ValueError(f"no such question: {what}")
 
     def _recipe(self, made: Recipe) -> Message:
-        """How the inputs of a call are made, by the names that they have in the program."""
+        """The recipe of a call's inputs, by their names in the program."""
         assert self._golden is not None
         places = {node: index for index, node in enumerate(self._graph.module.graph.find_nodes(op="placeholder"))}
         named = {name: places[node] for name, node in self._golden.names.items() if node in places}
         return {"statements": made.statements, "values": {name: made.values[at] for name, at in named.items()}}
 
     def _program(self, level: str) -> Message:
-        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` takes dynamo where it can); golden values follow it."""
+        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` prefers dynamo); later golden values refer to this graph."""
         try:
             module, inputs, body = write_down(
                 self._graph.module,
@@ -168,7 +166,7 @@ class HeldCall:
         return {**body, **self._surroundings(body["level"])}
 
     def _surroundings(self, level: str) -> Message:
-        """What a program needs around it."""
+        """The program's context: setup statements, settings without source text, ``torch.compile`` arguments, grad mode."""
         backend = self._graph.backend
         return {
             "setup": self._setup,

@@ -1,8 +1,8 @@
-"""Module instances: which of several equal modules a call of a shared graph belongs to, and where that one lies in the model.
+"""Module instances: which of several equal modules a call of a shared graph belongs to, and its path in the model.
 
-Equal layers that are compiled one by one share one compiled graph, and each brings its own parameters. The instance is the
-``self`` of the compiled frame: what FSDP does to parameters, or freezing, changes nothing there. A compiled function has none; the
-parameters and buffers that the graph takes then stand for it. Both are held weakly, as nothing may live longer for our sake.
+Equal layers that are compiled one by one share one compiled graph, and each passes its own parameters. The instance is the
+``self`` of the compiled frame, which neither FSDP nor freezing changes. A compiled function has no ``self``; it is identified by
+the parameters and buffers that the graph takes. Both are held by weak references, so that we prolong no object's life.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from torch.nn import Module
 from ..graph.graphs import WRAPPED, WRAPPERS
 
 MOST_INSTANCES = 100_000
+"""Instances that are told apart, to bound memory; all further ones share one number."""
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _WRAPPERS = (_OURS, os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep)
 
 
 class Instances:
-    """Numbers the instances that graphs are called for, in the order of their first call."""
+    """Numbers the module instances that graphs are called for, in the order of their first call."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[weakref.ref[Any], int]] = {}
-        """By identity, which is given out anew once an object is gone: hence a reference to tell by, and the number."""
+        """By ``id()``: a weak reference, since Python reuses ids of dead objects, and the instance's number."""
         self.names: list[str] = []
-        """Where each lies, from the root of the model; empty where that is not known."""
+        """Path of each instance from the root of the model; empty if it is not known."""
 
     def number(self, tensors: Sequence[torch.Tensor], within: str = "") -> int | None:
-        """The number of the instance that is called now; None where a graph belongs to none.
+        """The number of the instance that is called now; None if the graph has neither ``self`` nor parameters nor buffers.
 
         Args:
             tensors: the parameters and buffers that the graph takes.
-            within: where the first of them lies, from what was compiled.
+            within: path of the module that owns the first of them, relative to the compiled module.
         """
         frame = _compiled_frame()
         owner = frame.f_locals.get("self") if frame is not None else None
@@ -58,7 +59,7 @@ class Instances:
 
 
 def _compiled_frame() -> FrameType | None:
-    """The frame that Dynamo has compiled, and which calls the graph."""
+    """The compiled frame that calls the graph: the first one on the stack that is not a wrapper of torch or of ours."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_WRAPPERS):
         frame = frame.f_back
@@ -66,7 +67,7 @@ def _compiled_frame() -> FrameType | None:
 
 
 def _name(what: Module | torch.Tensor, frame: FrameType | None) -> str:
-    """The path of a module, or of the module that owns a parameter, from the first root in which it lies."""
+    """The path of a module, or of the module that owns a tensor, from the first root that contains it; empty if none does."""
     for root in _roots(frame):
         for path, module in root.named_modules():
             if module is what or any(what is own for own in _own(module)):
@@ -75,9 +76,9 @@ def _name(what: Module | torch.Tensor, frame: FrameType | None) -> str:
 
 
 def _above(name: str, within: str) -> str:
-    """Where what was compiled lies, if what is ``within`` of it has this name; empty where the two do not fit.
+    """The path of the compiled module: ``name`` without the suffix ``within``; empty if ``name`` does not end with it.
 
-    A function that is given a parameter by itself, as the step of an optimizer is, has nothing ``within``: it stands for the owner.
+    A function that takes a parameter itself, such as an optimizer's step, has an empty ``within`` and gets the owner's path.
     """
     if not within:
         return name
@@ -85,7 +86,7 @@ def _above(name: str, within: str) -> str:
 
 
 def shown_path(root: Module, path: str) -> str:
-    """A path without the steps into what only wraps a module: for the compiler, ranks, shards, or checkpoints."""
+    """A module path without the steps into wrappers: ``torch.compile``'s, DDP's, FSDP's and those of checkpointing."""
     shown: list[str] = []
     module: Any = root
     for step in filter(None, path.split(".")):
@@ -101,7 +102,7 @@ def _own(module: Module) -> Iterator[Any]:
 
 
 def _roots(frame: FrameType | None) -> Iterator[Module]:
-    """Where a model may begin: the outermost module that is ``self`` on the caller's stack, else a global of the script."""
+    """Possible roots of a model: the outermost module that is ``self`` on the stack, then the script's global modules."""
     outermost = None
     while frame is not None:
         owner = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None

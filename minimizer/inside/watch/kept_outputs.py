@@ -1,8 +1,8 @@
-"""Outputs of earlier calls that the script still holds, and whether a later call of compiled code writes over one.
+"""Detects a compiled call that overwrites an output of an earlier call while the script still holds it.
 
-A comparison of each call by itself cannot see that: every output is right when it is returned. CUDA graphs hand out memory that the
-next replay uses again, and a loop that keeps only the last output is right to let them; so this explains a failing check of the
-script's own, and is no failure by itself.
+Comparing call by call cannot see this: every output is right when it is returned. CUDA graphs reuse the memory of an output in the
+next replay, which is fine for a loop that keeps only the last output. So an overwritten output explains a failing check of the
+script; it is not a failure on its own.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..values.elements import EXACT, diff_elements
 from ..values.rounding import tensors
 
 MOST_KEPT, MOST_BYTES = 8, 1 << 24
-"""Outputs that are looked at, the latest ones, and the largest of them: a copy of each is made for every call."""
+"""How many outputs are tracked (the latest ones), and the most bytes of each: every one is copied at every call."""
 Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
-"""The name of an output, the output itself (CUDA graphs go by what is alive: nothing here keeps it so), and a copy."""
+"""The name of an output, a weak reference to it (CUDA graphs reuse memory by liveness, so we must not keep it alive), and a copy."""
 
 
 class KeptOutputs:
-    """``overwritten`` says which call wrote over which output, of the first that did; empty if none has."""
+    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, weakref.ref[torch.Tensor]]] = deque(maxlen=MOST_KEPT)
         self.overwritten = ""
 
     def keep(self, call: str, returned: Any) -> None:
-        """Remember the outputs of a call, for as long as the script holds them."""
+        """Track the outputs of a call, by weak references."""
         for index, output in enumerate(tensors(returned)):
             if snapshot.has_plain_storage(output) and output.nbytes <= MOST_BYTES:
                 self._kept.append((f"output {index} of {call}", weakref.ref(output)))
 
     def before(self, inputs: Collection[Any]) -> list[Held]:
-        """The outputs that are still held, each with a copy, less those that share memory with an input: eager may write there too."""
+        """Copies of the outputs that are still alive, except those that share memory with an input: eager may write there too."""
         found: list[Held] = []
-        # The script must not see our trouble, such as CUDA graphs that refuse what they have taken back.
+        # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
             used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
             for name, reference in () if self.overwritten else self._kept:
@@ -51,7 +51,7 @@ class KeptOutputs:
         return found
 
     def after(self, call: str, held: list[Held]) -> None:
-        """Compare what `before` has found with its copies, after the compiled code of a call has run."""
+        """Compare the outputs found by `before` with their copies, after the compiled code of a call has run."""
         with torch.no_grad(), contextlib.suppress(Exception):
             for name, reference, copy in held:
                 output = reference()

@@ -1,8 +1,8 @@
-"""Keys of calls: two calls with the same key run the same code under the same circumstances, and differ in their values only.
+"""Keys of calls: two calls with the same key run the same code under the same conditions, and differ in their values only.
 
-A key is a graph, a module instance, a bucket of symbolic sizes (each by whole powers of two, 0 and 1 apart), and what guards do
-not see: where inputs lie to the boundary of 64 bytes that vectorised kernels care for, and which of them overlap. Strides,
-``requires_grad`` and the grad mode are guarded: they are part of the graph.
+A key consists of the graph, the module instance, a bucket of symbolic sizes (by powers of two, with 0 and 1 apart), and two facts
+that Dynamo does not guard: the inputs' addresses modulo 64 bytes, which vectorised kernels depend on, and which inputs overlap.
+Strides, ``requires_grad`` and grad mode are guarded, so they are already part of the graph.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from .captured import CapturedGraph
 from .instances import Instances
 
 MOST_CALLS = 200_000
-"""Calls of which the key is kept, of all graphs together: what is behind them can be counted, but not planned."""
+"""Calls whose key is kept, over all graphs, to bound memory; later calls are counted, but cannot be planned."""
 _ALIGNED = 64
+"""Bytes; the alignment that vectorised kernels depend on."""
 
 
 class Keys:
@@ -29,15 +30,15 @@ class Keys:
         self.instances = Instances()
         self._numbers: dict[Hashable, int] = {}
         self._times: list[int] = []
-        """How often each key came."""
+        """Number of calls of each key."""
         self._instances: list[int | None] = []
         """The instance of each key."""
         self._kept = 0
         self.of_graph: list[array[int]] = []
-        """By graph, the key of each of its calls."""
+        """For each graph, the keys of its calls in order."""
 
     def take(self, graph: CapturedGraph, args: Sequence[Any]) -> tuple[int, int]:
-        """Take note of a call before it is made: its key, and how often that came, this time included."""
+        """Count a call before it is made. Returns its key, and the number of calls of that key so far, this one included."""
         places = graph.state_places
         instance = self.instances.number([args[place] for place in places if place < len(args)], graph.state_owner)
         seen = _circumstances([arg for place, arg in enumerate(args) if place not in places])
@@ -54,11 +55,11 @@ class Keys:
         return number, self._times[number]
 
     def up_to(self, times: int) -> int:
-        """Calls made, at most so many of each key."""
+        """Number of calls made, counting at most ``times`` of each key."""
         return sum(min(times, made) for made in self._times)
 
     def name(self, key: int | None) -> str:
-        """The path of the module instance of a key; empty where it is not known, or the root itself."""
+        """The path of a key's module instance; empty if it is not known, or is the root itself."""
         instance = None if key is None else self._instances[key]
         names = self.instances.names
         return names[instance] if instance is not None and instance < len(names) else ""
@@ -76,7 +77,7 @@ def _bucket(size: int) -> int:
 
 
 def _overlaps(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
-    """The pairs of tensors, by position, whose bytes overlap or lie between each other's."""
+    """The pairs of tensors, by position, whose address ranges overlap."""
     if len(tensors) < 2:
         return ()
     spans = sorted((tensor.data_ptr(), place) for place, tensor in enumerate(tensors) if tensor.numel())
@@ -89,6 +90,6 @@ def _overlaps(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
 
 
 def _extent(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to behind the last."""
+    """Bytes from the start of the first element to the end of the last."""
     steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (steps + 1) * tensor.element_size()

@@ -1,4 +1,4 @@
-"""The largest difference between compiled and eager among all values that were compared, and why it is legal."""
+"""Finds the largest difference between compiled and eager among all compared values, and the reason why it is legal."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ..values.elements import PIECE, plain, short
 from ..values.snapshot import has_plain_storage
 
 _REASONS = {
-    "fp64": "float64 shows eager as far off",
-    "ulps": "no farther than eager's own roundings explain",
+    "fp64": "eager is as far from float64",
+    "ulps": "no larger than eager's own roundings explain",
     "discrete": "behind a jump: a fault only where a part of the graph is wrong on eager's inputs",
     "random stream": "random values come from another stream",
-    "undefined": "it comes of a value that is undefined",
+    "undefined": "it depends on an undefined result",
     "nondeterministic": "eager differs from eager as well",
 }
-"""Why a difference beyond the tolerance is legal, by the rule of the referee."""
+"""Why a difference beyond the tolerance is legal, by the referee's rule."""
 
 
 class Largest:
-    """Keeps the largest difference that it was shown; one between numbers only, so not of NaN or Inf."""
+    """Keeps the largest difference seen so far, between finite numbers only."""
 
     def __init__(self) -> None:
         self._looked = False
@@ -41,17 +41,17 @@ class Largest:
 
     @property
     def found(self) -> Found | None:
-        """What was found; None where nothing was compared."""
+        """The largest difference; None if nothing was compared."""
         return self._found if self._looked else None
 
     def look(self, graph: fx.Graph, expected: Side, actual: Side, verdict: Verdict) -> None:
-        """Look at what a call returned on either side, and at its inputs afterwards."""
+        """Take in the results of both sides of a call, and its inputs afterwards."""
         self._look(graph, expected.places(), actual.places(), verdict, _maker)
 
     def look_at_gradients(
         self, graph: fx.Graph, before: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any], verdict: Verdict
     ) -> None:
-        """Look at the gradients of the inputs that require one, in order."""
+        """Take in the gradients of the inputs that require one, in order."""
         leaves = [where for where, leaf in places(list(before)).items() if leaf.requires_grad]
         owners = dict(zip((f"grad[{i}]" for i in range(len(leaves))), leaves, strict=True))
 
@@ -66,7 +66,7 @@ class Largest:
         for where, tensor in expected.items():
             other = actual.get(where)
             if other is None or other.shape != tensor.shape or not has_plain_storage(tensor):
-                continue  # to look at a tensor that is spread over ranks would wait for those
+                continue  # reading a distributed tensor would wait for the other ranks
             self._looked = True
             absolute, relative = farthest(tensor, other)
             if absolute > self._found.absolute:
@@ -77,7 +77,7 @@ class Largest:
 
 
 def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:
-    """The largest absolute difference of two tensors of one shape, and how large that is against eager's value there."""
+    """The largest absolute difference of two tensors of equal shape, and its ratio to eager's value there (None if not finite)."""
     worst, at = 0.0, 0.0
     with torch.no_grad():
         flat = [plain(tensor).reshape(-1).split(PIECE) for tensor in (expected, actual)]
@@ -97,7 +97,7 @@ def _reason(verdict: Verdict, where: str, dtype: torch.dtype) -> str:
 
 
 def _maker(graph: fx.Graph, where: str) -> tuple[str, str]:
-    """Module and operator of the node that a visible value comes from."""
+    """Module path and operator of the node that computes a visible value; empty for a graph input that is returned."""
     if where.startswith("input"):
         return _of_input(graph, where)
     node: Any = graph.output_node().args[0]
@@ -111,7 +111,7 @@ def _maker(graph: fx.Graph, where: str) -> tuple[str, str]:
 
 
 def _of_input(graph: fx.Graph, where: str) -> tuple[str, str]:
-    """The path of an input of a graph, or its name; no operator of the graph has made it."""
+    """The path or name of a graph input, and no operator."""
     index = re.search(r"\[(\d+)\]", where)
     holders = graph.find_nodes(op="placeholder")
     if index is None or int(index[1]) >= len(holders):
@@ -120,7 +120,7 @@ def _of_input(graph: fx.Graph, where: str) -> tuple[str, str]:
 
 
 def op_of(node: fx.Node) -> str:
-    """The name of what a node calls: the aten packet where there is one of its name, such as ``aten.relu``."""
+    """The name of a node's target: the aten packet of that name if there is one, such as ``aten.relu``."""
     target = node.target
     if node.op == "call_method":
         dotted = f"torch.Tensor.{target}"

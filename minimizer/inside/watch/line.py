@@ -1,4 +1,4 @@
-"""What a survey says while it runs: phases, so that a crash or a hang can be attributed, and one last word."""
+"""The survey's end of the pipe: reports phases, so that a crash or a hang can be attributed, and sends one last message."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .coverage import Coverage
 
 
 class Line:
-    """The survey's end of the pipe. Threads of the script may come to speak at once; the one with the last word keeps it."""
+    """Sends the survey's messages. Several threads of the script may send; the one that takes the last word keeps the lock for good."""
 
     def __init__(self, channel: Channel, coverage: Coverage) -> None:
         self.channel, self._coverage = channel, coverage
         self.doing = "script"
-        """What the process does; see `Phase`."""
+        """The current phase; see `Phase.doing`."""
         self._turn = threading.RLock()
 
     def phase(self, doing: str, graph: CapturedGraph, call: int | None) -> None:
-        """Say what comes next, and how much was seen until now."""
+        """Report the phase that begins now, with the counts so far."""
         self.doing = doing
         self._say(
             Phase(
@@ -34,11 +34,11 @@ class Line:
         )
 
     def attempted(self, attempted: bool) -> None:
-        """Say whether Dynamo has tried a frame, so that what ends the process before that is not laid at its door."""
+        """Report whether Dynamo has tried a frame: a death of the process before that is not the compiler's fault."""
         self._say(Phase(self.doing, attempted=attempted))
 
     def take_last_word(self) -> None:
-        """From now on only the calling thread can speak: no other ends the process or says more."""
+        """Lock out all other threads for good: only the calling thread can send messages or end the process."""
         self._turn.acquire()
 
     def _say(self, phase: Phase) -> None:

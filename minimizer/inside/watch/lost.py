@@ -1,4 +1,4 @@
-"""A GPU that is lost to the process: after such an error every later call of CUDA fails, so the run ends there."""
+"""Ends a run whose CUDA context is lost: after such an error every later CUDA call of the process fails."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .captured import CapturedGraph
 
 
 class LostGpu:
-    """Where the GPU was lost in a run, and the end of the run there, before what fails next is taken for a failure.
+    """Records where the GPU was lost and ends the run there, before later CUDA errors are taken for failures.
 
-    ``end``: ends the run, with the script's own error, or None where a run of ours lost the GPU; does not return.
+    ``end``: ends the run with the script's own error, or with None if a run of ours lost the GPU; does not return.
     """
 
     def __init__(self, end: Callable[[BaseException | None], None]) -> None:
         self._end = end
         self.is_lost = False
         self.where: Lost | None = None
-        """The call whose compiled code lost it; None where it was elsewhere, or is not lost."""
+        """The call whose compiled code lost the GPU; None if other code did, or if it is not lost."""
 
     def end_if(
         self,
@@ -30,10 +30,10 @@ class LostGpu:
         *,
         by_us: bool = False,
     ) -> None:
-        """End the run if this error has lost the GPU. The values of the call cannot be read any more: another process holds it.
+        """End the run if this error has lost the GPU. Values can no longer be read here, so another run has to hold the call.
 
-        ``graph``, ``call`` and ``phase`` name compiled code that is to blame; None where eager is. ``by_us``: it was a run of ours,
-        and no fault of the script, which cannot go on here.
+        ``graph``, ``call`` and ``phase`` name the compiled code to blame; None if eager is. ``by_us``: the error came from a run of
+        ours and not from the script, which cannot continue here either way.
         """
         if is_lost(error):
             self.is_lost = True
@@ -42,5 +42,5 @@ class LostGpu:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether this error has left CUDA unusable."""
+    """Whether this error has left CUDA unusable for the process."""
     return error is not None and device_error(error) == LOST

@@ -1,7 +1,7 @@
-"""Python state that a frame reads or changes while it is traced, by the books that Dynamo keeps of side effects.
+"""Names the Python state that a frame reads or changes while it is traced, from Dynamo's record of side effects.
 
-Dynamo replays such changes behind the graph, and guards what was read. Neither is part of a graph's call, so that comparing the
-calls of graphs says nothing of it.
+Dynamo replays such changes after the graph, and guards the state that was read. Neither is part of a graph's call, so comparing
+calls of graphs cannot check them; the report says so.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from ..graph.origins import name_of
 
 UNKNOWN = "Python state that traced code reads or changes: this torch does not say which"
 MOST_NAMES = 4
+"""Names that one sentence of the report lists."""
 _BOOKKEEPING = re.compile(
     r"^L\['k?w?args'\]$|_(parameters|modules|buffers)\b|_hooks\b|__import_|__mro__|__class__|__closure__"
 )
-"""What ``nn.Module.__call__`` and ``__setattr__`` look at in every model, and the arguments of a call."""
+"""Names that are ignored: state that ``nn.Module.__call__`` and ``__setattr__`` read in every model, and a call's arguments."""
 _NO_STATE = re.compile(r"Tensor|NNModule|PythonModule|SymNode|Stream|Event|ProcessGroup|DeviceMesh|Opaque|ScriptObject")
-"""Variables of Dynamo that stand for what a graph computes with, or for modules, whose attributes have variables of their own."""
+"""Dynamo variable types that are ignored: values that graphs compute with, and modules, whose attributes have their own variables."""
 
 
 class PythonState:
-    """What the frames of a run read and change, by name."""
+    """Names of the Python state that the frames of a run read and change."""
 
     def __init__(self) -> None:
         self._changed: set[str] = set()
@@ -30,7 +31,7 @@ class PythonState:
         self._is_known = True
 
     def add_frame(self) -> None:
-        """Add what the frame touches that is being compiled; to be called by its backend."""
+        """Add the state that the frame being compiled reads or changes; call this from within its backend."""
         try:
             from torch._dynamo.symbolic_convert import InstructionTranslator
 
@@ -42,7 +43,7 @@ class PythonState:
         self._read |= read
 
     def sentences(self) -> list[str]:
-        """What is not compared for that."""
+        """Sentences for the report about Python state that is not compared."""
         found = [
             f"Python state that traced code {what} ({_some(names)}): only what graphs compute is compared"
             for what, names in (("changes", self._changed), ("reads", self._read - self._changed))
@@ -73,7 +74,7 @@ def _touched(effects: Any) -> tuple[set[str], set[str]]:
 
 
 def _plain(name: str) -> str:
-    """``self.log`` for ``L['self'].log``."""
+    """A source name as a user writes it: ``self.log`` for ``L['self'].log``."""
     name = re.sub(r"^[LG]\['(\w+)'\]", r"\1", name)
     return re.sub(r"\.__dict__\['(\w+)'\]|\._modules\['(\w+)'\]", lambda found: f".{found[1] or found[2]}", name)
 

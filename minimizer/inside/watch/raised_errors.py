@@ -1,4 +1,4 @@
-"""The exceptions that calls of torch raise while a script runs, also those that it catches."""
+"""Records exceptions raised by torch calls while a script runs, including those that the script catches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch.overrides import TorchFunctionMode
 from ..failures import ExceptionInfo, describe
 
 MOST = 50
-"""How many are kept."""
+"""Exceptions that are kept; a script may catch thousands."""
 
 
 class Raised(TorchFunctionMode):
-    """Read ``seen`` afterwards: descriptions, in the order in which they were raised."""
+    """Records exceptions while it is active. ``seen`` holds their descriptions, in the order in which they were raised."""
 
     def __init__(self) -> None:
         super().__init__()

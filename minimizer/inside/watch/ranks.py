@@ -1,6 +1,6 @@
-"""The other ranks of a script that torchrun would start: plain processes beside the one that is watched.
+"""Starts the other ranks of a distributed script, as torchrun would: plain processes next to the watched one.
 
-The others run the same text as the watched one, like it with or without the compiler, and end with it.
+They run the same text as the watched rank, with the same compiler setting, and are killed when it ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUN = (
     "import os, sys; path, file, *args = sys.argv[1:]; sys.argv = [path, *args]; sys.path[0] = os.path.dirname(path); "
     "__file__ = path; exec(compile(open(file, 'rb').read(), path, 'exec'))"
 )
-"""Runs the text in a file under the name of another one, as ``run_script`` does."""
+"""Program for ``python -c``: runs the text of one file under another file's name, as ``run_script`` does."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What a survey tells of a script, gathered while it runs."""
+"""The survey's log: coverage, notes and findings, gathered while the script runs."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ class Told:
         self._checks = tolerances.watch()
         self._notes: dict[str, None] = {}
         self.unsteady = ""
-        """The first call at which eager was seen to differ from eager."""
+        """The first call at which eager differed from eager; empty if none did."""
 
     @property
     def checks(self) -> list[dict[str, float]]:
-        """The last of the script's own that failed."""
+        """The last five failing ``assert_close`` calls of the script; see `tolerances.watch`."""
         return self._checks[-5:]
 
     def note(self, text: str) -> None:
-        """Something that the report says once."""
+        """Add a note for the report; a repeated note is kept once."""
         self._notes[text[:300]] = None
 
     def cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
-        """A call, its gradients, or the whole graph: by a fault of ours, or of what it is given."""
+        """Record why a call, its gradients or the whole graph cannot be compared."""
         graph.obstacle = f"{type(error).__name__}: {error}"
         self.note(f"graph {graph.index} could not be compared: {graph.obstacle}")
 
     def is_unsteady(self, graph: CapturedGraph) -> None:
-        """Eager itself does not do the same every time."""
+        """Record that eager itself is nondeterministic at the graph's latest call."""
         self.unsteady = self.unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
     def suspect(self, graph: CapturedGraph, call: int, verdict: Verdict, phase: str = "run") -> None:
-        """A call whose values differ behind a jump, or its gradients; of each graph and phase the one with most of them is kept."""
+        """Record a suspect: a call whose values or gradients differ behind a jump. Of each graph and phase, the call with the largest
+        fraction of mismatched elements is kept."""
         moved = max(
             (d.mismatched / d.elements for d in verdict.differences if d.mismatched and d.elements), default=0.0
         )
@@ -62,36 +63,36 @@ class Told:
             self._suspects[key] = Seen(graph.index, call, verdict, phase)
 
     def layout(self, graph: CapturedGraph, call: int, verdict: Verdict) -> None:
-        """A call whose values are right and whose memory layout is another; of each graph the first one is kept."""
+        """Record a call that differs in memory layout only; `Comparer` passes the first one of each graph."""
         self._layouts[graph.index] = Seen(graph.index, call, verdict)
 
     def knows_layout_of(self, graph: CapturedGraph) -> bool:
-        """Whether an earlier call of a graph had another memory layout."""
+        """Whether an earlier call of this graph differed in memory layout only."""
         return graph.index in self._layouts
 
     @property
     def notes(self) -> list[str]:
-        """What the report says once."""
+        """The notes for the report, each once."""
         return list(self._notes)
 
     @property
     def suspects(self) -> list[Seen]:
-        """One of each graph and phase."""
+        """The suspects, one for each graph and phase."""
         return list(self._suspects.values())
 
     @property
     def layouts(self) -> list[Seen]:
-        """One of each graph."""
+        """The calls that differ in memory layout only, one for each graph."""
         return list(self._layouts.values())
 
     def uncompared(self) -> list[Uncompared]:
-        """The graphs that ran, and of which no call could be compared, each with the reason."""
+        """The graphs of which no call could be compared, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
         return [Uncompared(graph.index, graph.obstacle[:300]) for graph in graphs]
 
 
 def end_with(last: Callable[[], None]) -> NoReturn:
-    """Do this, and end the process, whatever comes of it: the user's script, which may catch anything, must not go on."""
+    """Call ``last`` and end the process, even if it raises: the user's script may catch any exception, and must not continue."""
     status = FAILED
     try:
         last()

@@ -1,4 +1,4 @@
-"""The tolerances of a script's own comparisons that fail: its idea of wrong, and whether any tolerance would do."""
+"""Records the script's own ``assert_close`` calls that fail: their tolerances, and whether any tolerance would pass."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 WIDEST = {"rtol": 0.0, "atol": sys.float_info.max}
+"""A tolerance that accepts any finite difference."""
 
 
 def watch() -> list[dict[str, float]]:
-    """From now on every ``torch.testing.assert_close`` that fails adds what it was given to the list: ``rtol`` and ``atol`` if it
-    was; ``tolerable``, 0 where it fails with any: by a shape, a type, something missing, or NaN; and ``of_values``, 1 where the two
-    differ in nothing but values, NaN and infinities among them."""
+    """Wrap ``torch.testing.assert_close`` for the rest of this process; every call that fails appends a dict to the returned list.
+
+    Its keys: ``rtol`` and ``atol``, if they were passed; ``tolerable``, 0 if no tolerance would pass (shape, type, NaN, a missing
+    value); ``of_values``, 1 if the two differ in values only, NaN and infinities included.
+    """
     failed: list[dict[str, float]] = []
     original = torch.testing.assert_close
 
@@ -42,7 +45,7 @@ def _passes(compare: Callable[[], None]) -> bool:
 
 
 def _zeros(values: Any) -> Any:
-    """The same with zero in the place of every value."""
+    """A copy of nested containers with every number and tensor element set to zero."""
     return pytree.tree_map_only(
         (torch.Tensor, int, float, complex),
         lambda value: torch.zeros_like(value) if isinstance(value, torch.Tensor) else type(value)(0),

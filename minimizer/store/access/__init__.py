@@ -1,1 +1,1 @@
-"""Users and projects: who may come in, whose a job is, and who changed what."""
+"""Users, tokens and sessions, projects with their members, and the audit log."""

@@ -1,7 +1,7 @@
-"""Who may come in: users, their tokens, and the browsers that are signed in.
+"""Authentication data: users, their tokens, and sessions of signed-in browsers.
 
-A secret is 256 random bits, so a plain digest of it is as good as a slow one; passwords are another matter, and come here
-already hashed by whoever knows them.
+A secret has 256 random bits, so a fast digest of it is as safe as a slow one. Passwords are not like that, and arrive here already
+hashed by the caller.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from minimizer.store.tables.models import MembershipRow, ProjectRow, SessionRow,
 from minimizer.store.views import Identity, Token, User
 from minimizer.vocabulary import Role, Scope
 
-# Recognised by scanners that look for secrets where none should be.
+# A fixed prefix, so that secret scanners recognise leaked tokens.
 TOKEN_PREFIX = "mnz_"
-# Often enough to see that a token is in use; not a write for every request.
+# Interval of updates of a token's last use: enough to see that it is in use, without a write for every request.
 _USED_EVERY = timedelta(minutes=1)
 _SESSION = timedelta(days=14)
+"""Lifetime of a browser session."""
 
 
 class Access:
-    """The part of the store that knows people and their keys."""
+    """The part of the store for users, tokens and sessions."""
 
     _database: Database
 
@@ -65,7 +66,7 @@ class Access:
             raise NameTaken("user", name) from None
 
     def create_first_admin(self, name: str = "admin") -> str | None:
-        """The token of a new admin if there are no users yet; of several processes that ask, one gets it."""
+        """Create an admin if there are no users yet, and return the secret of its token; of several callers only one gets it."""
         with self._database.read() as session:
             if session.scalars(select(UserRow.number).limit(1)).one_or_none() is not None:
                 return None
@@ -99,10 +100,10 @@ class Access:
         join: Collection[str] = (),
         leave: Collection[str] = (),
     ) -> User:
-        """Change what is given. Whoever is no longer active, or has a new password, is signed out everywhere.
+        """Change the given fields. A user who is deactivated or gets a new password is signed out everywhere.
 
         Raises:
-            UnknownUser, UnknownProject: there is none of this name.
+            UnknownUser, UnknownProject: there is no user or project of this name.
         """
         with self._database.write() as session:
             row = _find_user(session, name)
@@ -124,7 +125,7 @@ class Access:
             return _user(session, row)
 
     def password_hash(self, name: str) -> str | None:
-        """What the password of an active user is checked against; ``None`` if there is nothing to check."""
+        """The password hash of an active user; ``None`` if there is no such user or the user has no password."""
         with self._database.read() as session:
             query = select(UserRow.password_hash).where(UserRow.name == bounds.text(name, 64), UserRow.active)
             return session.scalars(query).one_or_none()
@@ -132,10 +133,10 @@ class Access:
     def create_token(
         self, user: str, name: str, scope: Scope, expires_at: datetime | None = None, *, asked_with: str | None = None
     ) -> tuple[Token, str]:
-        """A new token of a user and its secret, which nobody can ever read again.
+        """Create a token; returns it and its secret, which cannot be read again.
 
         Args:
-            asked_with: the token that asks for it. It is not outlived.
+            asked_with: id of the token with which this one is requested; the new one expires no later.
 
         Raises:
             UnknownUser: there is no such user.
@@ -157,7 +158,7 @@ class Access:
             return _token(row, user), secret
 
     def tokens(self, user: str | None = None) -> list[Token]:
-        """The tokens of a user, or of all, the newest first."""
+        """The tokens of a user, or of all users, newest first."""
         query = select(TokenRow, UserRow.name).join(UserRow, UserRow.number == TokenRow.user_number)
         if user is not None:
             query = query.where(UserRow.name == user)
@@ -166,13 +167,13 @@ class Access:
             return [_token(row, name) for row, name in session.execute(ordered)]
 
     def revoke_token(self, token_id: str, user: str | None = None) -> None:
-        """End a token and the sessions it has opened; one that was revoked before stays as it is.
+        """Revoke a token and end its sessions; a token that is already revoked is unchanged.
 
         Args:
-            user: only if it is this user's.
+            user: if given, the token must belong to this user.
 
         Raises:
-            UnknownToken: there is none, or it is somebody else's.
+            UnknownToken: there is no such token, or it belongs to another user.
         """
         with self._database.write() as session:
             query = select(TokenRow).join(UserRow, UserRow.number == TokenRow.user_number)
@@ -184,7 +185,7 @@ class Access:
             session.execute(delete(SessionRow).where(SessionRow.token_id == row.id))
 
     def identify_token(self, secret: str) -> Identity | None:
-        """Whose token this is, if it is one that still counts."""
+        """The identity of a valid token's user; None if the token is unknown, expired or revoked, or the user inactive."""
         query = (
             select(TokenRow, UserRow)
             .join(UserRow, UserRow.number == TokenRow.user_number)
@@ -204,7 +205,7 @@ class Access:
         return identity
 
     def create_session(self, user: str, token_id: str | None = None) -> str:
-        """Sign a browser in; returns the secret for its cookie. Sessions that are over are swept out on the way.
+        """Sign a browser in; returns the secret for its cookie. Also deletes expired sessions.
 
         Raises:
             UnknownUser: there is no such user.
@@ -225,7 +226,7 @@ class Access:
         return secret
 
     def identify_session(self, secret: str) -> Identity | None:
-        """Whose browser this is, if it is still signed in."""
+        """The identity of a session's user; None if the session has ended, or its user or token is no longer valid."""
         query = (
             select(SessionRow, UserRow, TokenRow)
             .join(UserRow, UserRow.number == SessionRow.user_number)

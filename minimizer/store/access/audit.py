@@ -1,4 +1,4 @@
-"""The audit log: who changed what, when, and from where. It is only ever added to."""
+"""The audit log: who changed what, when, and from where. Append-only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minimizer.store.views import AuditEntry
 
 
 class Audit:
-    """The part of the store that remembers changes."""
+    """The part of the store for the audit log."""
 
     _database: Database
 
@@ -29,7 +29,7 @@ class Audit:
             )
 
     def audit(self, limit: int = 100) -> list[AuditEntry]:
-        """The newest entries first."""
+        """The latest entries, newest first."""
         query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
         with self._database.read() as session:
             return [

@@ -1,4 +1,4 @@
-"""Projects: they own jobs, say how long jobs are kept, and let their members in."""
+"""Projects: own jobs, set their retention, and give access to their members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FINAL = tuple(status for status in Status if status.is_final)
 
 
 class Projects:
-    """The part of the store that knows projects."""
+    """The part of the store for projects."""
 
     _database: Database
 
@@ -57,7 +57,7 @@ class Projects:
             return [_project(row, members.get(row.number, ())) for row in rows]
 
     def keep(self, name: str, *, days: int | None, size: int | None) -> Project:
-        """Say how long (in days) and how much (in bytes of scripts and artifacts) a project keeps; ``None`` is for ever, all.
+        """Set a project's retention: ``days`` that ended jobs are kept, ``size`` in bytes of scripts and artifacts; ``None``: no limit.
 
         Raises:
             UnknownProject: there is no such project.
@@ -68,10 +68,10 @@ class Projects:
             return _project(row, ())
 
     def delete_project(self, name: str) -> None:
-        """Forget a project that has no jobs.
+        """Delete a project that has no jobs.
 
         Raises:
-            ProjectNotEmpty: it still has some, or it is the default one.
+            ProjectNotEmpty: it still has jobs, or is the default project.
             UnknownProject: there is no such project.
         """
         try:
@@ -84,7 +84,7 @@ class Projects:
             raise ProjectNotEmpty(name) from None
 
     def project_of(self, job_id: str) -> str | None:
-        """The project of a job, or ``None`` if there is no such job."""
+        """The name of a job's project, or ``None`` if there is no such job."""
         if not is_id(job_id):
             return None
         query = select(ProjectRow.name).join(JobRow, JobRow.project_number == ProjectRow.number)
@@ -92,9 +92,9 @@ class Projects:
             return session.scalars(query.where(JobRow.id == job_id)).one_or_none()
 
     def retire(self, limit: int = 100) -> list[str]:
-        """Delete jobs that are older, or take more room, than their project keeps; returns their ids.
+        """Delete jobs beyond their project's retention in days or bytes; returns their ids.
 
-        What is pinned or has not ended stays, whatever it takes. Of what is too much the oldest goes first.
+        Pinned and open jobs are never deleted. To meet the limit in bytes, the oldest jobs go first.
         """
         limited = ProjectRow.keep_days.is_not(None) | ProjectRow.keep_bytes.is_not(None)
         with self._database.read() as session:
@@ -106,7 +106,7 @@ class Projects:
             for project in session.scalars(select(ProjectRow).where(limited)).all():
                 mine = select(JobRow).where(JobRow.project_number == project.number)
                 disposable = mine.where(JobRow.pinned.is_(False), JobRow.status.in_(_FINAL)).order_by(JobRow.number)
-                # Held until it is gone, or somebody could pin it or run it again in between; what is being changed stays.
+                # Locked until deleted, so that nobody can pin or retry a job in between; jobs that others have locked are skipped.
                 disposable = disposable.with_for_update(of=JobRow, skip_locked=True)
                 if project.keep_days is not None:
                     before = now - timedelta(days=project.keep_days)
@@ -133,7 +133,7 @@ class Projects:
         return ids
 
     def collect_garbage(self, limit: int = 1000) -> int:
-        """Delete content that nothing refers to, because whoever let go of it last was killed on the way; returns how much."""
+        """Delete unreferenced blobs, which remain if a process is killed between two transactions; returns their number."""
         with self._database.read() as session:
             shas = blobs.unused(session, limit)
         blobs.collect(self._database, shas)
@@ -144,7 +144,7 @@ def find_project(session: Session, name: str) -> ProjectRow:
     """The row of a project.
 
     Raises:
-        UnknownProject: there is none of this name.
+        UnknownProject: there is no project of this name.
     """
     row = None
     if _NAME.fullmatch(name):
@@ -155,10 +155,10 @@ def find_project(session: Session, name: str) -> ProjectRow:
 
 
 def check_name(name: str) -> None:
-    """Make sure that a user or a project may have this name.
+    """Check that a user or a project may have this name.
 
     Raises:
-        InvalidName: it may not.
+        InvalidName: the name is not allowed.
     """
     if not _NAME.fullmatch(name):
         raise InvalidName(name)
@@ -169,7 +169,7 @@ def _project(row: ProjectRow, members: tuple[str, ...] | list[str]) -> Project:
 
 
 def _sizes(session: Session, project_number: int) -> dict[int, int]:
-    """Bytes that each job of a project holds; what two jobs share counts for both."""
+    """Bytes of scripts and artifacts by job number; a blob that two jobs share counts for both."""
     made = (
         select(ArtifactRow.job_number, func.sum(BlobRow.size))
         .join(BlobRow, BlobRow.sha256 == ArtifactRow.sha256)

@@ -1,1 +1,1 @@
-"""A job as its owner sees it, with its files, the group of its failure, and the word that is left when it ends."""
+"""The owner's side of jobs: the jobs themselves, their artifacts, the grouping of failures, and messages at a job's end."""

@@ -1,4 +1,4 @@
-"""The files of a job as rows, and the report that has to say what the job's own row says."""
+"""Artifacts of a job as rows, and keeping the stored report consistent with the job's row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEDIA_TYPES = {
 
 
 def put(session: Session, row: JobRow, name: str, content: blobs.Packed, now: datetime) -> list[str]:
-    """Keep a file; returns the blobs that may be of no use any more."""
+    """Store an artifact; returns the hashes of blobs that may be unused now."""
     name = bounds.text(name, 255)
     sha = blobs.put(session, content)
     known = session.get(ArtifactRow, (row.number, name))
@@ -39,7 +39,7 @@ def put(session: Session, row: JobRow, name: str, content: blobs.Packed, now: da
 
 
 def discard(session: Session, row: JobRow, name: str) -> list[str]:
-    """Forget a file, if there is one of this name; returns the blobs that may be of no use any more."""
+    """Delete an artifact, if it exists; returns the hashes of blobs that may be unused now."""
     known = session.get(ArtifactRow, (row.number, bounds.text(name, 255)))
     if known is None:
         return []
@@ -54,10 +54,10 @@ def report_of(session: Session, row: JobRow) -> dict[str, Any] | None:
 
 
 def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
-    """Bring the report in line with a job that ended, or waits again, without its worker.
+    """Update the stored report of a job that ended, or was queued again, without its worker.
 
-    What was found so far stays. The texts for people cannot be written here, so those that say something else go.
-    Returns the blobs that may be of no use any more.
+    Results so far are kept. The report's texts cannot be rendered here, so texts that no longer match are deleted.
+    Returns the hashes of blobs that may be unused now.
     """
     report = report_of(session, row)
     if report is None:

@@ -1,7 +1,7 @@
-"""Which group a failure belongs to: that of its fingerprint, else the most similar one, else a new one.
+"""Assigns a failure to a group: the group of its fingerprint, else the most similar one, else a new one.
 
-Similar is: the same kind, and close enough in what was reduced (operators), what was said (message), and the graph around the
-culprit (its operators in order). What does not say anything on either side is left out of the average.
+Similarity requires the same kind, and averages over the operators of the culprit, the message, and the operators of the reduced graph
+in order. A feature that is empty on both sides is left out of the average.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from minimizer.store.tables.models import FailureGroupRow, FailureHistoryRow, Fa
 from minimizer.vocabulary import Status
 
 ALIKE = 0.85
-"""Failures below that are told apart. People merge more easily than they notice what was mixed up."""
+"""Least similarity for one group. Rather too high: merging two groups is easy, noticing a wrong merge is not."""
 CANDIDATES = 200
-"""The newest groups of its kind that a failure is compared with."""
+"""Number of groups of its kind, the newest, with which a failure is compared."""
 BY_ITSELF = "minimizer"
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """From 0 to 1; ``None`` where both sides say nothing."""
+    """Similarity by feature, from 0 to 1; ``None`` if the feature is empty on both sides."""
 
     operators: float | None
     message: float | None
@@ -47,16 +47,16 @@ class Similarity:
 
 
 def features(report: dict[str, Any]) -> dict[str, Any]:
-    """What a failure is compared by."""
+    """The features by which a failure is compared with others."""
     failure = report["failure"]
-    # The message of a difference is its numbers, which say nothing of the fault.
+    # The message of a numerical difference consists of its values, which do not identify the fault.
     message = failure.get("message", "") if failure.get("exception_type") else ""
     graph = [node.get("op", "") for node in report.get("graph") or ()]
     return {"operators": root_operators(report), "message": message[:500], "graph": graph[:200]}
 
 
 def similarity(one: dict[str, Any], other: dict[str, Any]) -> Similarity:
-    """How alike two failures of one kind are."""
+    """The similarity of two failures of the same kind, from their features."""
     ours, theirs = set(one["operators"]), set(other["operators"])
     return Similarity(
         len(ours & theirs) / len(ours | theirs) if ours | theirs else None,
@@ -66,12 +66,12 @@ def similarity(one: dict[str, Any], other: dict[str, Any]) -> Similarity:
 
 
 def assign(session: Session, row: JobRow, report: dict[str, Any], now: datetime) -> None:
-    """Put a job that has ended into its group, and tell the group that is retested by it."""
+    """Assign an ended job to its group, and record its result in the group that it retests, if any."""
     _tell_retest(session, row, report, now)
     name = fingerprint(report)
     known = session.get(FailureMemberRow, row.number)
     if known is not None and known.fingerprint == name:
-        return  # a second run: where it was put, perhaps by hand, it stays
+        return  # a second run: it stays in its group, which a user may have chosen
     session.execute(delete(FailureMemberRow).where(FailureMemberRow.job_number == row.number))
     session.flush()
     if name is None:
@@ -88,7 +88,7 @@ def assign(session: Session, row: JobRow, report: dict[str, Any], now: datetime)
 def new_group(
     session: Session, project: int, name: str, kind: str, compared_by: dict[str, Any], now: datetime
 ) -> FailureGroupRow:
-    """Add a group under a free name."""
+    """Add a group under its fingerprint, with a number appended if that name is taken."""
     taken = set(
         session.scalars(
             select(FailureGroupRow.signature).where(
@@ -131,7 +131,7 @@ def _find(session: Session, row: JobRow, name: str, mine: dict[str, Any]) -> tup
     forgotten = select(FailureGroupRow).where(in_project, FailureGroupRow.signature == name)
     if (
         group := session.scalars(forgotten).one_or_none()
-    ) is not None:  # its jobs were deleted; what is known of it was not
+    ) is not None:  # its jobs were deleted, but the group was kept, with its notes
         return group, "the same fingerprint"
     newest = select(FailureGroupRow).where(in_project, FailureGroupRow.kind == name.rpartition("-")[0])
     found: Iterable[FailureGroupRow] = session.scalars(newest.order_by(FailureGroupRow.number.desc()).limit(CANDIDATES))
@@ -154,7 +154,7 @@ def _tell_retest(session: Session, row: JobRow, report: dict[str, Any], now: dat
     elif report.get("failure"):
         note(session, group.number, BY_ITSELF, f"still fails in torch {torch}: job {row.id}", now)
     else:
-        note(session, group.number, BY_ITSELF, f"the retest in torch {torch} could not tell: job {row.id}", now)
+        note(session, group.number, BY_ITSELF, f"the retest in torch {torch} was inconclusive: job {row.id}", now)
 
 
 def _ratio(one: list[str], other: list[str]) -> float | None:

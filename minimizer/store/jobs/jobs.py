@@ -1,4 +1,4 @@
-"""The owner's side of a job: look, cancel, pin, delete. `submissions` has how it comes in."""
+"""The owner's side of a job: read, cancel, pin, delete. Submission is in `submissions`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ Found = TypeVar("Found", bound=Part)
 log = logging.getLogger(__name__)
 
 MAX_PAGE = 200
+"""Most jobs of one page."""
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
 
 
 class Jobs:
-    """The part of the store that the web side uses."""
+    """The part of the store for the owners of jobs."""
 
     _database: Database
 
     def job(self, job_id: str) -> Job:
-        """A job as it stands.
+        """The current state of a job.
 
         Raises:
             UnknownJob: no job has this id.
@@ -60,13 +61,13 @@ class Jobs:
         cursor: str | None = None,
         limit: int = 50,
     ) -> tuple[list[Job], str | None]:
-        """A page of jobs, the newest first, and the cursor of the next page if there is one.
+        """A page of jobs, newest first, and the cursor of the next page if there is one.
 
-        ``q`` is looked for in the file name, the id, the summary and the failure's signature. Only jobs of the
-        ``projects`` are found, unless these are ``None``.
+        ``q`` is searched in the file name, the id, the summary and the failure's signature. ``projects`` restricts the
+        search to these projects; ``None``: all.
 
         Raises:
-            InvalidCursor: the cursor is not one that an earlier page has given.
+            InvalidCursor: the cursor is not from an earlier page.
         """
         query = select(JobRow).order_by(JobRow.number.desc())
         if status is not None:
@@ -87,13 +88,13 @@ class Jobs:
             return page, _encode_cursor(rows[limit - 1].number) if more else None
 
     def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
-        """The versions of those of the jobs that exist: one cheap query for everybody who waits for a change."""
+        """Versions by id of those of these jobs that exist; one cheap query for all who wait for a change."""
         query = select(JobRow.id, JobRow.version).where(JobRow.id.in_(filter(is_id, job_ids)))
         with self._database.read() as session:
             return {row.id: row.version for row in session.execute(query)}
 
     def counts(self, projects: Collection[str] | None = None) -> dict[Status, int]:
-        """How many jobs (of these projects) there are in each status, zeros included."""
+        """Number of jobs (of these projects) in each status, zeros included."""
         query = select(JobRow.status, func.count()).group_by(JobRow.status)
         if projects is not None:
             query = query.where(_in(projects))
@@ -107,19 +108,19 @@ class Jobs:
             return blobs.get(session, find(session, job_id).script_sha)
 
     def archive(self, job_id: str) -> bytes | None:
-        """The archive that the script came in, if it came in one."""
+        """The archive that the script was submitted in; None if it was not."""
         with self._database.read() as session:
             sha = find(session, job_id).archive_sha
             return None if sha is None else blobs.get(session, sha)
 
     def request_cancel(self, job_id: str) -> Job:
-        """Cancel a job that no worker is at, and ask for the end of a running one; a job that has ended stays as it is."""
+        """Cancel a waiting job, or request the cancellation of a running one; an ended job is unchanged."""
         replaced: list[str] = []
         with self._changing(job_id) as (session, row, now):
             match Status(row.status):
                 case Status.QUEUED:
                     replaced = close_cancelled(session, row, now)
-                case Status.RUNNING if has_expired(row, now):  # whoever would tell its worker may be gone too
+                case Status.RUNNING if has_expired(row, now):  # a silent worker would not see a request
                     replaced = close_cancelled(session, row, now)
                 case Status.RUNNING if not row.cancel_requested:
                     row.cancel_requested = True
@@ -145,7 +146,7 @@ class Jobs:
         return view(row)
 
     def pin(self, job_id: str, pinned: bool) -> Job:
-        """Keep a job whatever the retention of its project says, or no longer."""
+        """Exempt a job from its project's retention, or end the exemption."""
         with self._changing(job_id) as (_, row, now):
             if row.pinned != pinned:
                 row.pinned = pinned
@@ -153,7 +154,7 @@ class Jobs:
         return view(row)
 
     def delete(self, job_id: str) -> None:
-        """Delete a job and all that it has made.
+        """Delete a job and all its results.
 
         Raises:
             JobActive: it is running; cancel it first.
@@ -174,7 +175,7 @@ class Jobs:
 
 
 def is_id(job_id: str) -> bool:
-    """Whether a job may have this id."""
+    """Whether a text has the form of a job id."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 
@@ -185,7 +186,7 @@ def find(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
         UnknownJob: no job has this id.
     """
     row = None
-    # An id from outside may hold what PostgreSQL does not even take as a parameter.
+    # An untrusted id may contain characters that PostgreSQL does not accept even as a parameter.
     if is_id(job_id):
         query = select(JobRow).where(JobRow.id == job_id)
         row = session.scalars(query.with_for_update(of=JobRow) if lock else query).one_or_none()
@@ -195,7 +196,7 @@ def find(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
 
 
 def view(row: JobRow) -> Job:
-    """The row as a value."""
+    """The row as a `Job`."""
     return Job(
         id=row.id,
         status=Status(row.status),
@@ -227,7 +228,7 @@ def view(row: JobRow) -> Job:
 
 
 def _part(part: type[Found], kept: dict[str, Any] | None, row: JobRow) -> Found | None:
-    """What a job has found; None too where that is not of the form that this version knows."""
+    """A stored part of a job's result; None if there is none, or if its form is not that of this version."""
     if kept is None:
         return None
     try:
@@ -238,18 +239,18 @@ def _part(part: type[Found], kept: dict[str, Any] | None, row: JobRow) -> Found 
 
 
 def has_expired(row: JobRow, now: datetime) -> bool:
-    """Whether the worker of a running job has been silent for so long that the job is taken from it."""
+    """Whether the lease of a running job has expired."""
     return row.lease_until is not None and row.lease_until < now
 
 
 def touch(row: JobRow, now: datetime) -> None:
-    """Mark a change that readers can see."""
+    """Mark a change that is visible to readers: raise the version."""
     row.version += 1
     row.updated_at = now
 
 
 def close_cancelled(session: Session, row: JobRow, now: datetime) -> list[str]:
-    """End a job that its owner has cancelled and that no worker is at; returns blobs that may be of no use any more."""
+    """End a cancelled job that no worker holds; returns the hashes of blobs that may be unused now."""
     found = "what it has found so far is kept" if row.failure else "it had found nothing yet"
     return close(
         session, row, now, Status.CANCELLED, Reason.INTERRUPTED, row.summary or f"The job was cancelled; {found}."
@@ -257,13 +258,13 @@ def close_cancelled(session: Session, row: JobRow, now: datetime) -> list[str]:
 
 
 def close(session: Session, row: JobRow, now: datetime, status: Status, reason: Reason, summary: str) -> list[str]:
-    """End a job that no worker is at; returns blobs that may be of no use any more."""
+    """End a job that no worker holds; returns the hashes of blobs that may be unused now."""
     row.status, row.reason, row.summary = status, reason, summary
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)
     replaced = artifacts.restate(session, row, now)
-    # The row is ahead of the report where the worker died between the two.
+    # The row is newer than the report if the worker died between writing the two.
     found = {"failure": row.failure, "culprits": [row.culprit] if row.culprit else [], "status": status}
     grouping.assign(session, row, {**(artifacts.report_of(session, row) or {}), **found}, now)
     announce_end(session, row, now)

@@ -1,4 +1,4 @@
-"""What is said to others when a job ends. `webhooks` has who they are and how it is sent."""
+"""Messages to webhooks when a job ends. `webhooks` has the addresses, `webhook_retries` hands messages out for sending."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from minimizer.store.tables.models import DeliveryRow, FailureGroupRow, FailureM
 
 
 def announce_end(session: Session, job: JobRow, now: datetime) -> None:
-    """Leave a message for every webhook of the job's project; called in the transaction that ends the job."""
+    """Add a message for every webhook of the job's project; called in the transaction that ends the job."""
     hooks = session.scalars(select(WebhookRow.id).where(WebhookRow.project_number == job.project_number)).all()
     if not hooks:
         return
-    # A job that did not fail this time may still have its place in the group of an earlier run.
+    # A job that did not fail this time may still be in the group of an earlier run.
     group = (
         select(FailureGroupRow.signature)
         .join(FailureMemberRow, FailureMemberRow.group_number == FailureGroupRow.number)

@@ -1,1 +1,1 @@
-"""The tables, the connection to them, and how their content is kept small and shared."""
+"""The tables, the database connection and migrations, bounds on stored data, and shared compressed blobs."""

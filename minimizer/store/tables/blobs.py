@@ -1,4 +1,4 @@
-"""Content by its hash: every script and artifact is stored once, compressed, however many jobs have it."""
+"""Content-addressed storage: every script and artifact is stored once, compressed, however many jobs have it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import ArtifactRow, BlobRow, JobRow
 
 _PIECE = 1 << 16
-# One for each column: the database has an index to ask, and need not look at every row for every blob.
+"""Bytes of one piece of a streamed blob."""
+# One condition for each column, so that the database can use each column's index instead of scanning all rows.
 _UNUSED = [
     ~exists().where(column == BlobRow.sha256) for column in (JobRow.script_sha, JobRow.archive_sha, ArtifactRow.sha256)
 ]
 
 
 class Packed(NamedTuple):
-    """Content as it is stored."""
+    """Compressed content with its hash and its uncompressed size in bytes."""
 
     sha256: str
     size: int
@@ -31,29 +32,29 @@ class Packed(NamedTuple):
 
 
 def pack(content: bytes) -> Packed:
-    """Make content ready for `put`, outside of the transaction: nobody else can write to SQLite while one lasts."""
+    """Hash and compress content for `put`; do this outside the transaction, which blocks all other writers of SQLite."""
     return Packed(hashlib.sha256(content).hexdigest(), len(content), zlib.compress(content))
 
 
 def put(session: Session, packed: Packed) -> str:
-    """Store content and return its sha256. The row is locked, so nobody collects it before we have referred to it."""
+    """Store content and return its sha256. The row is locked, so that it is not collected before a reference is written."""
     sha = packed.sha256
     if session.get(BlobRow, sha, with_for_update={"read": True, "key_share": True}) is not None:
         return sha
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     statement = dialect.insert(BlobRow).values(packed._asdict())
-    # Another job may store the same content at this moment; the update that changes nothing waits for it and takes the lock.
+    # Another transaction may be storing the same content; the no-op update waits for it and takes the row lock.
     session.execute(statement.on_conflict_do_update(index_elements=["sha256"], set_={"size": statement.excluded.size}))
     return sha
 
 
 def get(session: Session, sha: str) -> bytes:
-    """The content of a blob that something refers to."""
+    """The content of a referenced blob."""
     return zlib.decompress(session.get_one(BlobRow, sha).compressed)
 
 
 def stream(session: Session, sha: str) -> Iterator[bytes]:
-    """The same in pieces, which can be read when the session has ended: the whole may be far larger than what is stored."""
+    """The content in pieces, which can be read after the session has ended; it may be far larger than its compressed form."""
     compressed = session.get_one(BlobRow, sha).compressed
     return _unpacked(compressed)
 
@@ -67,15 +68,15 @@ def _unpacked(compressed: bytes) -> Iterator[bytes]:
 
 
 def unused(session: Session, limit: int) -> list[str]:
-    """Some of the blobs that nothing refers to. One that a transaction under way will refer to is none for `collect`."""
+    """Hashes of unreferenced blobs, at most ``limit``. `collect` checks again, since a transaction in progress may reference one."""
     return list(session.scalars(select(BlobRow.sha256).where(*_UNUSED).limit(limit)))
 
 
 def collect(database: Database, shas: Iterable[str]) -> None:
-    """Delete those of the blobs that nothing refers to any more."""
+    """Delete those of these blobs that are unreferenced."""
     for sha in shas:
         try:
             with database.write() as session:
                 session.execute(delete(BlobRow).where(BlobRow.sha256 == sha, *_UNUSED))
         except IntegrityError:
-            pass  # somebody began to refer to it while we looked: it stays
+            pass  # referenced meanwhile: it stays

@@ -1,7 +1,7 @@
-"""What the engine says comes, in the end, from a hostile script: made small, and fit for either database.
+"""Bounds and cleans data before it is stored, since results ultimately come from a hostile script.
 
-PostgreSQL takes no NUL in text and neither JSON nor UTF-8 knows NaN or a lone surrogate. All of them occur in the messages
-and figures of a failing script, and none may cost us the result.
+PostgreSQL rejects NUL in text, JSON has no NaN, and UTF-8 has no lone surrogates. All of them occur in the messages and figures of
+failing scripts, and none may make a write fail.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ import math
 from typing import Any
 
 MAX_TEXT = 8 << 10
+"""Characters of a stored string."""
 MAX_ITEMS = 500
+"""Items of a stored list or dict."""
 MAX_DEPTH = 12
+"""Levels of nesting in stored JSON."""
 MAX_JSON_BYTES = 64 << 10
+"""Bytes of the JSON of one event's data."""
 
 
 def text(value: str, limit: int = MAX_TEXT) -> str:
-    """The string without what a database refuses, cut to a length."""
+    """The string without characters that a database rejects, cut to ``limit`` characters."""
     clean = value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def plain(value: Any, items: int = MAX_ITEMS, depth: int = MAX_DEPTH) -> Any:
-    """The value as strict JSON: strings cleaned and cut, lists cut, a float that is no number as ``None``."""
+    """The value as strict JSON: strings cleaned and cut, containers cut in length and depth, NaN and infinities as ``None``."""
     match value:
         case str():
             return text(value)

@@ -1,4 +1,4 @@
-"""The connection: how SQLite and PostgreSQL are opened, and what a transaction is on each."""
+"""The database connection: opens SQLite and PostgreSQL, and defines read and write transactions on both."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from sqlalchemy.orm import Session
 from minimizer.errors import InvalidOption
 
 _BUSY_SECONDS = 30
+"""Longest wait for SQLite's write lock."""
 _PATIENCE = {"connect_timeout": 10, "keepalives_idle": 15, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
-"""Of libpq: a PostgreSQL that falls silent is an error before long, and not a thread that waits for ever."""
+"""libpq's timeouts (seconds; the last in milliseconds), so that a silent PostgreSQL raises an error and does not block a thread."""
 
 
 class Database:
-    """An engine with two kinds of transaction: `read`, and `write`, which holds the locks that it needs."""
+    """An engine with two kinds of transaction: `read`, on a snapshot, and `write`, with locks."""
 
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
-        # A transaction of SQLite is a snapshot as it comes.
+        # In SQLite a transaction is a snapshot by default.
         is_postgres = self.engine.dialect.name == "postgresql"
         self._reader = self.engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else self.engine
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that sees one state of everything, whatever others write and delete meanwhile."""
+        """A transaction on one consistent snapshot, whatever others write meanwhile."""
         with Session(self._reader) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction that is committed at the end of the block, or rolled back when the block raises."""
+        """A transaction that is committed at the end of the block, or rolled back if the block raises."""
         with Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
     def now(self, session: Session) -> datetime:
-        """The time by one clock for all: leases are set and judged on machines whose own clocks differ."""
+        """The time by the database's clock, since leases are set and checked on machines whose clocks differ."""
         if self.engine.dialect.name == "sqlite":
-            return datetime.now(UTC)  # a file: everybody is on this machine
+            return datetime.now(UTC)  # SQLite: all processes share this machine's clock
         moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return moment.astimezone(UTC)
 
@@ -55,10 +56,10 @@ class Database:
 def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
     """An engine for SQLite or PostgreSQL; ``postgresql://`` means psycopg 3.
 
-    Its errors end in logs and reports, so they name no parameters: scripts and the secrets of webhooks are among them.
+    Errors hide statement parameters, since they end up in logs and reports, and scripts and webhook secrets are among them.
 
     Raises:
-        InvalidOption: the address is of neither, or of a file in a folder that cannot be.
+        InvalidOption: the URL is for neither, or for a file in a folder that cannot be made.
     """
     parsed = parse_url(url)
     if parsed.drivername == "postgresql":
@@ -75,19 +76,19 @@ def open_engine(url: str, *, foreign_keys: bool = True) -> Engine:
 
 
 def parse_url(url: str) -> URL:
-    """The address of a database.
+    """Parse a database URL.
 
     Raises:
-        InvalidOption: it is none, or of a database that we do not know.
+        InvalidOption: it is not a URL, or for an unsupported database.
     """
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # the latter is a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         parsed = None
-    # A host with an @ in it is the end of a password, and would be told as a host that cannot be found.
+    # An @ in the host means an unescaped password, part of which would be shown in "host not found" errors.
     if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql") or "@" in (parsed.host or ""):
-        raise InvalidOption(  # without the address itself: it may hold a password
-            "MINIMIZER_DATABASE_URL is not the address of a database of ours: it looks like sqlite:////folder/file.db or "
+        raise InvalidOption(  # without the URL itself, which may contain a password
+            "MINIMIZER_DATABASE_URL is not the URL of a supported database. Expected is sqlite:////folder/file.db or "
             "postgresql+psycopg://user:password@host/name (@ in a password is written as %40)"
         )
     return parsed
@@ -103,7 +104,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _configure_sqlite(connection: Any, foreign_keys: bool) -> None:
-    # We say BEGIN ourselves (below); the driver's own idea of a transaction leaves reads and DDL outside.
+    # We issue BEGIN ourselves (below); the driver's implicit transactions do not include reads and DDL.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -112,6 +113,6 @@ def _configure_sqlite(connection: Any, foreign_keys: bool) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes the lock at once. A transaction that reads first and then wants to write fails on a database that
-    # somebody else has written to in between, and no timeout helps against that.
+    # A writer takes the lock at once. A transaction that reads first and writes later fails if another process has
+    # written in between, and no timeout helps against that.
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

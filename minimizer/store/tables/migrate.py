@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this version, with the Alembic scripts that are installed beside us."""
+"""Migrates a database to the schema of this version, with the Alembic scripts of the installed package."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sqlalchemy import func, select
 from minimizer.store.errors import SchemaOutdated
 from minimizer.store.tables.database import open_engine
 
-# Any number will do, as long as nothing else in the database locks it.
+# Id of an advisory lock: any number that nothing else in the database uses.
 _LOCK = 0x6D696E
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Upgrade to a revision. Safe to call from several processes at once, and when there is nothing to do."""
+    """Upgrade to a revision. Safe to call from several processes at once, and if there is nothing to do."""
     with _config(url) as config:
         command.upgrade(config, revision)
 
@@ -32,7 +32,7 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def require_current(url: str) -> None:
-    """Make sure that the database fits this version.
+    """Check that the database has the schema of this version.
 
     Raises:
         SchemaOutdated: it has another schema, or none.
@@ -46,8 +46,8 @@ def require_current(url: str) -> None:
 
 @contextmanager
 def _config(url: str) -> Iterator[Config]:
-    """Alembic's configuration with a connection in a transaction: a migration happens as a whole or not at all."""
-    # Batch mode copies a table and drops the old one, and with foreign keys on SQLite would empty those that refer to it.
+    """Alembic's configuration with a connection in a transaction, so that a migration is all or nothing."""
+    # Batch mode copies a table and drops the old one; with foreign keys on, SQLite would then delete the rows that refer to it.
     engine = open_engine(url, foreign_keys=False).execution_options(begin="BEGIN IMMEDIATE")
     try:
         with as_file(files("migrations")) as folder, engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""The tables. Read and written in this package only; what leaves it are the values of `views`."""
+"""The tables. Rows are used inside this package only; callers get the values of `views`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from sqlalchemy.types import TypeDecorator
 
 from minimizer.vocabulary import Role, Scope, Status
 
-# SQLite numbers rows by itself only in a column that is exactly INTEGER.
+# SQLite auto-numbers rows only in a column of exactly the type INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, aware on the Python side on either database (SQLite drops the zone)."""
+    """A UTC time, timezone-aware in Python on both databases (SQLite drops the zone)."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -51,7 +51,7 @@ def _one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
 
 
 class Base(DeclarativeBase):
-    """Names every constraint, so that a later migration can drop it by name on either database."""
+    """Base of the tables; names every constraint, so that a later migration can drop it by name on both databases."""
 
     metadata = MetaData(
         naming_convention={
@@ -66,7 +66,7 @@ class Base(DeclarativeBase):
 
 
 class BlobRow(Base):
-    """Content by its sha256, compressed, shared by all jobs that have it."""
+    """Compressed content by its sha256, shared by all jobs that have it."""
 
     __tablename__ = "blobs"
 
@@ -76,7 +76,7 @@ class BlobRow(Base):
 
 
 class ProjectRow(Base):
-    """Owns jobs and keeps those who are no members out. The first one, ``default``, is made by the migration."""
+    """A project: owns jobs, which only its members may see. The migration creates the first one, ``default``."""
 
     __tablename__ = "projects"
 
@@ -85,12 +85,12 @@ class ProjectRow(Base):
     created_at: Mapped[datetime]
     keep_days: Mapped[int | None]
     keep_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    # When a worker last took a job of it: projects take turns.
+    # When a worker last claimed one of its jobs: projects take turns.
     served_at: Mapped[datetime | None]
 
 
 class JobRow(Base):
-    """A job: what was asked, where it stands, who works on it, and the gist of the answer."""
+    """A job: its script and options, status, worker and lease, and the main results."""
 
     __tablename__ = "jobs"
 
@@ -99,9 +99,9 @@ class JobRow(Base):
     filename: Mapped[str] = mapped_column(String(255))
     options: Mapped[dict[str, Any]]
     script_sha: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
-    # The archive that the script came in, its other files included.
+    # The archive with the script and its other files, if it was submitted as one.
     archive_sha: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"), index=True)
-    # Script, name and options as a digest: the same question needs no second job while torch stays the same.
+    # Digest of script, name and options: the same question needs no second job while torch is the same.
     question_sha: Mapped[str | None] = mapped_column(String(64), index=True)
 
     project_number: Mapped[int] = mapped_column(ForeignKey("projects.number"), index=True)
@@ -109,7 +109,7 @@ class JobRow(Base):
     submitted_by: Mapped[str] = mapped_column(String(100), index=True)
     pinned: Mapped[bool] = mapped_column(Boolean)
     priority: Mapped[int]
-    # What a worker must have to take it; None where any worker will do.
+    # Device and interpreter that a worker must have; None: any.
     device: Mapped[str | None] = mapped_column(String(16))
     toolchain: Mapped[str | None] = mapped_column(String(200))
 
@@ -124,7 +124,7 @@ class JobRow(Base):
     last_event: Mapped[int]
 
     worker: Mapped[str | None] = mapped_column(String(255))
-    # The last worker whose machine could not do it: others come first.
+    # The last worker that handed it back, its machine being unfit: other workers come first.
     shuns: Mapped[str | None] = mapped_column(String(255))
     fence: Mapped[int]
     attempt: Mapped[int]
@@ -139,7 +139,7 @@ class JobRow(Base):
 
     kind: Mapped[str | None] = mapped_column(String(32), index=True)
     signature: Mapped[str | None] = mapped_column(String(255), index=True)
-    # None as SQL NULL, not as the JSON value null, which would answer "is not null" with yes.
+    # None is stored as SQL NULL, not as JSON null, for which "is not null" is true.
     failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     culprit: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     reduction: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -148,7 +148,7 @@ class JobRow(Base):
     __table_args__ = (
         _one_of("status", Status),
         Index("ix_jobs_status_queued_at", "status", "queued_at"),
-        # A number is never given twice: cursors and the order of the queue lean on it.
+        # Numbers are never reused: cursors and the order of the queue depend on that.
         {"sqlite_autoincrement": True},
     )
 
@@ -178,7 +178,7 @@ class ArtifactRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A key a client has sent with a job, as a digest (keys may be long and may hold anything)."""
+    """Digest of an idempotency key (keys may be long and hold any text), and the job it created."""
 
     __tablename__ = "idempotency_keys"
 
@@ -204,7 +204,7 @@ class WorkerRecord(Base):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Beside the CPU, which every worker has: it is no need that a job could name."""
+        """Devices other than the CPU, which every worker has."""
         return tuple(name for name in self.device.split(", ") if name != "cpu")
 
     @property
@@ -213,7 +213,7 @@ class WorkerRecord(Base):
 
 
 class UserRow(Base):
-    """Somebody who may sign in, or a robot that only has tokens."""
+    """A person who may sign in, or a service account that has only tokens."""
 
     __tablename__ = "users"
 
@@ -228,7 +228,7 @@ class UserRow(Base):
 
 
 class MembershipRow(Base):
-    """Lets a user into a project."""
+    """Membership of a user in a project."""
 
     __tablename__ = "memberships"
 
@@ -239,7 +239,7 @@ class MembershipRow(Base):
 
 
 class TokenRow(Base):
-    """A personal API token, by the digest of its secret."""
+    """A personal API token; only the digest of its secret is stored."""
 
     __tablename__ = "tokens"
 
@@ -257,20 +257,20 @@ class TokenRow(Base):
 
 
 class SessionRow(Base):
-    """A browser that is signed in, by the digest of its cookie."""
+    """A signed-in browser session, by the digest of its cookie."""
 
     __tablename__ = "sessions"
 
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
     user_number: Mapped[int] = mapped_column(ForeignKey("users.number", ondelete="CASCADE"), index=True)
-    # Signed in with a token: the session can do what the token can, for as long as the token can.
+    # If signed in with a token: the session has the token's scope, and ends with the token.
     token_id: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
 
 
 class AuditRow(Base):
-    """Who changed what, and from where."""
+    """An audit entry: who changed what, and from where."""
 
     __tablename__ = "audit"
 
@@ -283,20 +283,20 @@ class AuditRow(Base):
 
 
 class WebhookRow(Base):
-    """An address that is told when a job of its project ends."""
+    """A webhook: an address that gets a message when a job of its project ends."""
 
     __tablename__ = "webhooks"
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True)
     project_number: Mapped[int] = mapped_column(ForeignKey("projects.number", ondelete="CASCADE"), index=True)
     url: Mapped[str] = mapped_column(Text)
-    # In the clear, since every message is signed with it.
+    # In plain text, since it is needed to sign every message.
     secret: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
 
 
 class DeliveryRow(Base):
-    """A message to a webhook, kept with the job's end in one transaction, and what became of it."""
+    """A message to a webhook, written in the transaction that ends the job, and its delivery state."""
 
     __tablename__ = "deliveries"
 
@@ -306,26 +306,26 @@ class DeliveryRow(Base):
     body: Mapped[str] = mapped_column(Text)
     attempts: Mapped[int]
     created_at: Mapped[datetime]
-    # When it is to be sent (again); None once it has arrived or was given up.
+    # Time of the next attempt; None once it was delivered or given up.
     next_at: Mapped[datetime | None] = mapped_column(index=True)
     delivered_at: Mapped[datetime | None]
     answer: Mapped[str] = mapped_column(String(255))
 
-    # Receivers know by its number what they have had already.
+    # Receivers recognise a repeated message by its number.
     __table_args__ = ({"sqlite_autoincrement": True},)
 
 
 class FailureGroupRow(Base):
-    """Jobs of a project that failed in the same way, and what people know of that failure."""
+    """A group of jobs of a project that failed in the same way, with users' notes on the failure."""
 
     __tablename__ = "failure_groups"
 
     number: Mapped[int] = mapped_column(_Number, primary_key=True)
     project_number: Mapped[int] = mapped_column(ForeignKey("projects.number", ondelete="CASCADE"), index=True)
-    # The fingerprint of its first job; with a number behind it where that is another group's.
+    # The fingerprint of its first job, with a number appended if another group has that name.
     signature: Mapped[str] = mapped_column(String(80))
     kind: Mapped[str] = mapped_column(String(32))
-    # What the next failure is compared with: operators, message, graph.
+    # The features with which later failures are compared: operators, message, graph.
     features: Mapped[dict[str, Any]]
     note: Mapped[str] = mapped_column(Text)
     issue_url: Mapped[str] = mapped_column(Text)
@@ -336,7 +336,7 @@ class FailureGroupRow(Base):
 
 
 class FailureMemberRow(Base):
-    """A job in its group, and why it is there."""
+    """Membership of a job in a group, and the reason for it."""
 
     __tablename__ = "failure_members"
 
@@ -347,7 +347,7 @@ class FailureMemberRow(Base):
 
 
 class FailureHistoryRow(Base):
-    """What was done to a group, by whom."""
+    """A change of a group, and who made it."""
 
     __tablename__ = "failure_history"
 
@@ -359,7 +359,7 @@ class FailureHistoryRow(Base):
 
 
 class RetestRow(Base):
-    """A job that runs the best repro of a group again, to see whether another torch still fails."""
+    """Link from a job to the group that it retests: it reruns the best repro, to see whether another torch still fails."""
 
     __tablename__ = "retests"
 

@@ -1,1 +1,1 @@
-"""The side of the workers: who they are, which job is whose, and what they say about it."""
+"""The workers' side: worker records, claims and leases of jobs, results, and the retries of webhook messages."""

@@ -1,7 +1,7 @@
-"""The worker's side of the queue: take a job, keep it, give it back; and take it from a worker that fell silent.
+"""The worker's side of the queue: claim a job, renew its lease, give it back; and requeue the jobs of silent workers.
 
-A claim is one conditional update: of all who try, one finds the job still queued. It raises the job's fence, and every
-later write names the fence it was made under, so a worker that was thought dead and wakes up changes nothing.
+A claim is one conditional update: of concurrent claimants only one finds the job still queued. It raises the job's fence token, and
+every later write names the token, so that a worker that was thought dead and wakes up changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minimizer.vocabulary import Reason, Status
 
 
 class Leases:
-    """The part of the store that hands jobs to workers."""
+    """The part of the store for claims and leases."""
 
     _database: Database
 
@@ -35,14 +35,15 @@ class Leases:
         devices: Collection[str] | None = None,
         toolchains: Collection[str] | None = None,
     ) -> Claim | None:
-        """Take the next job, or ``None`` if none waits that this worker can do.
+        """Claim the next job, or return ``None`` if no job waits that this worker can run.
 
-        Projects take turns: the one with the fewest jobs running, then the one that was served longest ago. Within a
-        project the higher priority goes first, then what has waited longer. A job that this worker has handed back waits for
-        others, and for a lease's time at most.
+        Projects take turns: first the one with the fewest running jobs, then the one served longest ago. Within a
+        project the higher priority goes first, then the longer wait. A job that this worker has handed back is left to
+        others for the duration of a lease.
 
         Args:
-            devices, toolchains: what the worker has beyond a CPU and the default interpreter; ``None``: whatever it takes.
+            devices, toolchains: the worker's devices other than the CPU, and its interpreters other than the default;
+                ``None``: no restriction.
         """
         while True:
             with self._database.read() as session:
@@ -51,12 +52,12 @@ class Leases:
                 job_id = session.scalars(following.limit(1)).one_or_none()
             if job_id is None:
                 return None
-            # Somebody may be quicker; then another one is next.
+            # Another worker may be faster; then look for the next job.
             if (claim := self.claim_job(job_id, worker, lease_seconds=lease_seconds)) is not None:
                 return claim
 
     def claim_job(self, job_id: str, worker: str, *, lease_seconds: float) -> Claim | None:
-        """Take this job, or ``None`` if it does not wait: taken, ended, or deleted."""
+        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted)."""
         if not is_id(job_id):
             return None
         with self._database.write() as session:
@@ -83,10 +84,10 @@ class Leases:
             return Claim(view(row), worker, row.fence)
 
     def heartbeat(self, claim: Claim, lease_seconds: float) -> Wish:
-        """Keep the job; returns what its owner wants.
+        """Renew the lease; returns what the job's owner has requested.
 
         Raises:
-            LeaseLost: it belongs to somebody else by now, or to nobody.
+            LeaseLost: the job was requeued, ended, or claimed by another worker.
         """
         with self._database.write() as session:
             lease_until = self._database.now(session) + timedelta(seconds=lease_seconds)
@@ -102,7 +103,7 @@ class Leases:
         return Wish(*wish)
 
     def release(self, claim: Claim) -> None:
-        """Put the job back into its place in the queue, as if it had not been taken: the worker is going away.
+        """Return the job to its place in the queue, as if it had not been claimed; for a worker that shuts down.
 
         Raises:
             LeaseLost: there is nothing left to give back.
@@ -113,15 +114,15 @@ class Leases:
             if row.cancel_requested:
                 replaced = close_cancelled(session, row, now)
             else:
-                # Going away in good order is not the job's fault.
+                # An orderly shutdown of the worker is not the job's fault, and does not count as an attempt.
                 row.attempt -= 1
                 replaced = _requeue(session, row, now)
         blobs.collect(self._database, replaced)
 
     def hand_back(self, claim: Claim, max_attempts: int) -> bool:
-        """Put the job back for another worker, its attempt counted: this one's machine is not fit for it.
+        """Return the job to the queue for another worker, since this machine is unfit for it; the attempt counts.
 
-        Returns whether that was done. A job that was tried ``max_attempts`` times stays with the worker, to be ended by it.
+        Returns whether that was done. After ``max_attempts`` the job stays with the worker, which has to end it.
 
         Raises:
             LeaseLost: there is nothing left to give back.
@@ -140,16 +141,17 @@ class Leases:
         return True
 
     def pass_on(self, *, devices: Collection[str], toolchains: Collection[str]) -> None:
-        """Have the jobs rung for anew that a worker with these could take and does not: it may have taken their messages."""
+        """Mark jobs that a worker with these devices and interpreters could take as not rung, so that the reaper rings again. For a worker
+        that takes no jobs at present, and may have consumed their messages."""
         with self._database.write() as session:
             long_ago = self._database.now(session) - timedelta(days=1)
             waiting = update(JobRow).where(JobRow.status == Status.QUEUED, *_can_take(devices, toolchains))
             session.execute(waiting.values(rung_at=long_ago), execution_options={"synchronize_session": False})
 
     def requeue_expired(self, max_attempts: int) -> list[Job]:
-        """Take the jobs of silent workers from them; returns those that wait again and should be rung for.
+        """Requeue jobs with an expired lease; returns those that wait again and should be rung for.
 
-        A job that has silenced ``max_attempts`` workers ends as failed, and a cancelled one as cancelled.
+        A job that was claimed ``max_attempts`` times ends as failed, and a cancelled one as cancelled.
         """
         with self._database.write() as session:
             now = self._database.now(session)
@@ -168,13 +170,13 @@ class Leases:
         return waiting
 
     def stale_queued(self, older_than: float, worker: str | None = None) -> list[Job]:
-        """Of each queue that nobody has rung in this many seconds the job that waits longest, marked as rung for now.
+        """The longest-waiting job of each queue that was not rung for ``older_than`` seconds; these are marked as rung now.
 
-        The message may have been lost; or all workers are busy, and one more does no harm. It is enough for the whole
-        queue: whoever hears it goes on until nothing is left.
+        Their message may have been lost; if all workers are just busy, one more does no harm. One message is enough for a
+        queue, since a worker goes on until no job is left.
 
         Args:
-            worker: only queues that it listens to, since where nobody does, messages would pile up.
+            worker: restrict to queues that this worker listens to; in others messages would pile up.
         """
         waits = JobRow.status == Status.QUEUED
         with self._database.write() as session:
@@ -205,7 +207,7 @@ def _is_welcome(worker: str) -> ColumnElement[bool]:
 def _in_turn(
     devices: Collection[str] | None, toolchains: Collection[str] | None, further: ColumnElement[bool]
 ) -> Select[str]:
-    """The ids of the jobs that wait and meet a ``further`` condition, in the order in which they should be taken."""
+    """Query for the ids of waiting jobs that meet a ``further`` condition, in the order in which they should be claimed."""
     other = aliased(JobRow)
     running = (
         select(func.count())
@@ -237,7 +239,7 @@ def held(session: Session, claim: Claim) -> JobRow:
     """The row of a claimed job, locked.
 
     Raises:
-        LeaseLost: the claim does not hold any more.
+        LeaseLost: the claim is no longer valid.
     """
     query = select(JobRow).where(
         JobRow.id == claim.job_id, JobRow.fence == claim.fence, JobRow.status == Status.RUNNING
@@ -252,7 +254,7 @@ def _requeue(session: Session, row: JobRow, now: datetime) -> list[str]:
     row.status = Status.QUEUED
     row.worker = row.lease_until = None
     row.rung_at = now
-    # A worker that was told to stop has said that the job ends, and it does not; nor is it at any step now.
+    # Reset the step, and the summary, which may be that of a worker that reported the job's end when it was stopped.
     row.summary, row.step, row.progress, row.skip_requested = "", None, {}, None
     touch(row, now)
     return artifacts.restate(session, row, now)

@@ -1,4 +1,4 @@
-"""What a worker says about a job it holds (events, artifacts, the report), and how others read it."""
+"""Results of jobs: written by the worker that holds the claim (events, artifacts, report), and read by others."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ from minimizer.vocabulary import Kind
 log = logging.getLogger(__name__)
 
 MAX_ARTIFACT_BYTES = 256 << 20
+"""Bytes of the largest accepted artifact."""
 MAX_EVENTS = 20_000
+"""Events that are stored of one job."""
 MAX_SEQ = 2**31 - 1
+"""The largest integer that PostgreSQL's INTEGER takes."""
 MAX_REPORT_ITEMS = 10_000
+"""Items of each list or dict in a stored report."""
 
 _KINDS = frozenset(str(kind) for kind in Kind)
 
 
 class Results:
-    """The part of the store that holds what jobs have found."""
+    """The part of the store for the results of jobs."""
 
     _database: Database
 
     def record_event(self, claim: Claim, type_: str, data: dict[str, Any]) -> None:
-        """Add an event, and keep what it says of step, progress, failure, culprit and reduction with the job.
+        """Add an event, and copy its step, progress, failure, culprit and reduction to the job's row.
 
-        A job that has said too much goes on without being heard, but its columns still follow.
+        Beyond the limit on a job's events no more are stored, but the row is still updated.
 
         Raises:
             LeaseLost: the job is not this worker's any more.
@@ -63,10 +67,10 @@ class Results:
             touch(row, now)
 
     def put_artifact(self, claim: Claim, name: str, content: bytes) -> None:
-        """Keep a file; a later one of the same name replaces it.
+        """Store an artifact; one of the same name is replaced.
 
         Raises:
-            ArtifactTooLarge: it is larger than the store takes.
+            ArtifactTooLarge: it is larger than the store accepts.
             LeaseLost: the job is not this worker's any more.
         """
         if len(content) > MAX_ARTIFACT_BYTES:
@@ -80,7 +84,7 @@ class Results:
         blobs.collect(self._database, replaced)
 
     def discard_artifact(self, claim: Claim, name: str) -> None:
-        """Forget a file, if there is one of this name.
+        """Delete an artifact, if it exists.
 
         Raises:
             LeaseLost: the job is not this worker's any more.
@@ -93,7 +97,7 @@ class Results:
         blobs.collect(self._database, discarded)
 
     def put_report(self, claim: Claim, report: Report) -> None:
-        """Keep the report so far. The job stays running, whatever status the report has.
+        """Store the report so far. The job stays running, whatever the report's status is.
 
         Raises:
             LeaseLost: the job is not this worker's any more.
@@ -107,7 +111,7 @@ class Results:
         blobs.collect(self._database, replaced)
 
     def finish(self, claim: Claim, report: Report) -> None:
-        """End the job with the status of its report: the last write of a claim.
+        """End the job with the status of its report; the last write under a claim.
 
         Raises:
             LeaseLost: the job is not this worker's any more.
@@ -133,20 +137,20 @@ class Results:
         """The events of a job after a sequence number, in order."""
         with self._database.read() as session:
             number = find(session, job_id).number
-            # A number from outside may be larger than any database knows; so is no event's.
+            # An untrusted number may exceed the database's integers; no event has such a number.
             query = select(EventRecord).where(EventRecord.job_number == number, EventRecord.seq > min(after, MAX_SEQ))
             rows = session.scalars(query.order_by(EventRecord.seq).limit(limit))
             return [EventRow(row.seq, row.type, row.time, row.data) for row in rows]
 
     def artifacts(self, job_id: str) -> list[ArtifactInfo]:
-        """The files of a job by name."""
+        """The artifacts of a job, ordered by name."""
         with self._database.read() as session:
             number = find(session, job_id).number
             query = _ARTIFACTS.where(ArtifactRow.job_number == number).order_by(ArtifactRow.name)
             return [_info(row, size) for row, size in session.execute(query)]
 
     def artifact(self, job_id: str, name: str) -> tuple[ArtifactInfo, bytes]:
-        """One file of a job.
+        """An artifact with its content.
 
         Raises:
             UnknownArtifact: the job has none of this name.
@@ -156,7 +160,7 @@ class Results:
             return info, blobs.get(session, info.sha256)
 
     def artifact_info(self, job_id: str, name: str) -> ArtifactInfo:
-        """What is known of a file without its content.
+        """An artifact without its content.
 
         Raises:
             UnknownArtifact: the job has none of this name.
@@ -165,7 +169,7 @@ class Results:
             return _find_artifact(session, job_id, name)
 
     def artifact_stream(self, job_id: str, name: str) -> tuple[ArtifactInfo, Iterator[bytes]]:
-        """One file of a job, in pieces.
+        """An artifact with its content in pieces.
 
         Raises:
             UnknownArtifact: the job has none of this name.
@@ -175,7 +179,7 @@ class Results:
             return info, blobs.stream(session, info.sha256)
 
     def report(self, job_id: str) -> Report | None:
-        """The report so far; ``None`` before the first one, and where another version has written it in a form that is not known."""
+        """The report so far; ``None`` before the first one, or if another version wrote it in an unknown form."""
         try:
             _, content = self.artifact(job_id, REPORT)
         except UnknownArtifact:
@@ -191,7 +195,7 @@ _ARTIFACTS = select(ArtifactRow, BlobRow.size).join(BlobRow, BlobRow.sha256 == A
 
 
 class _Written(NamedTuple):
-    """A report as it is kept: as a file, and what of it the job's own row has."""
+    """A report as it is stored: the artifact, and the values for the job's row."""
 
     whole: dict[str, Any]
     packed: blobs.Packed

@@ -1,7 +1,7 @@
-"""Messages of webhooks that wait to be sent: which is due, when it is tried again, and after how many attempts no more.
+"""The queue of webhook messages: which message is due, when it is retried, and when it is given up.
 
-A message is stored in the transaction that ends its job (`outbox`), so that none is lost. Taking one to send it pushes its next attempt
-into the future: if the sender dies, another one tries again. A receiver may hence see a message twice, under the same number.
+A message is stored in the transaction that ends its job (`outbox`), so none is lost. Taking a message for sending schedules its next
+attempt, so that another sender retries it if this one dies. A receiver may therefore see a message twice, under the same number.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from minimizer.store.tables.models import DeliveryRow, WebhookRow
 from minimizer.store.views import Message
 
 MAX_ATTEMPTS = 8
+"""Attempts after which a message is given up."""
 _FIRST_PAUSE = 10
 """Seconds to the second attempt; each later one takes three times as long, the last comes after three hours."""
 _KEPT = timedelta(days=30)
+"""Age at which messages are deleted."""
 
 
 class WebhookRetries:
-    """The part of the store that hands out messages to be sent."""
+    """The part of the store for the queue of webhook messages."""
 
     _database: Database
 
     def take_message(self, to_none_of: Collection[str] = ()) -> Message | None:
-        """A message that is due, counted as one more attempt. With nothing due it writes nothing, not even a lock.
+        """Take a due message, and count the attempt; ``None`` if none is due, without a write or a lock.
 
-        One at a time: it is due again after a pause that is measured for one to be sent.
+        Take one at a time: the pause until its next attempt only allows for sending one message.
 
         Args:
-            to_none_of: webhooks whose messages stay where they are.
+            to_none_of: ids of webhooks whose messages are not taken.
         """
         with self._database.read() as session:
             now = self._database.now(session)
@@ -52,10 +54,10 @@ class WebhookRetries:
             return Message(row.number, hook.id, hook.url, hook.secret, row.body)
 
     def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
-        """Say what became of an attempt. What has not arrived is tried again, up to `MAX_ATTEMPTS` times."""
+        """Record the result of an attempt. A message that did not arrive is retried, up to `MAX_ATTEMPTS` attempts."""
         with self._database.write() as session:
             row = session.get(DeliveryRow, number)
-            if row is None:  # its webhook was deleted meanwhile
+            if row is None:  # the webhook was deleted meanwhile
                 return
             row.answer = bounds.text(answer, 255)
             if arrived:

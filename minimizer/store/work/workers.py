@@ -1,4 +1,4 @@
-"""Who works: a row per worker process, for the status page and for `minimizer doctor`."""
+"""Worker records: a row for each worker process, for the status page and for `minimizer doctor`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from minimizer.store.views import NO_GPU, Hardware, Waiting, WorkerRow
 from minimizer.vocabulary import Status
 
 _FORGET_AFTER = timedelta(days=1)
+"""Silence after which a worker's row is deleted."""
 SILENCE = timedelta(minutes=1)
-"""A worker that was not seen for longer counts as gone, though its row is kept for a day."""
+"""A worker not seen for longer counts as gone, although its row is kept for a day."""
 
 
 def can_take(devices: Collection[str], toolchains: Collection[str], needs: tuple[str | None, str | None]) -> bool:
-    """Whether a worker that has these can take a job that needs this device and this toolchain; ``None``: any will do."""
+    """Whether a worker with these devices and interpreters meets a job's ``needs`` (device, interpreter); ``None`` there: any."""
     device, toolchain = needs
     return device in (None, *devices) and toolchain in (None, *toolchains)
 
 
 class Workers:
-    """The part of the store that knows the worker processes."""
+    """The part of the store for worker processes."""
 
     _database: Database
 
     def register_worker(
         self, name: str, *, device: str, torch: str, toolchains: Collection[str] = (), hardware: Hardware = NO_GPU
     ) -> None:
-        """Say that a worker has started, and forget those that have been silent for a day."""
+        """Record that a worker has started, and delete rows of workers that have been silent for a day."""
         with self._database.write() as session:
             now = self._database.now(session)
             session.execute(delete(WorkerRecord).where(WorkerRecord.last_seen < now - _FORGET_AFTER))
@@ -51,7 +52,7 @@ class Workers:
             )
 
     def worker_seen(self, name: str, trouble: str = "") -> bool:
-        """Say that a worker is alive; returns whether it is known. One that was cut off for a day may have been forgotten.
+        """Record that a worker is alive; returns whether it is registered. One that was cut off for a day may have been deleted.
 
         Args:
             trouble: why it takes no jobs at present; empty if it does.
@@ -62,12 +63,12 @@ class Workers:
             return session.scalars(seen.values(values)).one_or_none() is not None
 
     def remove_worker(self, name: str) -> None:
-        """Say that a worker has gone in good order."""
+        """Delete the row of a worker that has shut down."""
         with self._database.write() as session:
             session.execute(delete(WorkerRecord).where(WorkerRecord.name == name))
 
     def workers(self) -> list[WorkerRow]:
-        """The workers that have registered, by name. Whether one is alive shows in ``last_seen``."""
+        """The registered workers by name, dead ones included; see ``last_seen``."""
         running = (JobRow.worker == WorkerRecord.name) & (JobRow.status == Status.RUNNING)
         query = (
             select(WorkerRecord, ProjectRow.name, JobRow.id, JobRow.filename, JobRow.step)
@@ -96,7 +97,7 @@ class Workers:
             ]
 
     def waiting(self) -> list[Waiting]:
-        """The jobs that wait, counted by what a worker must have to take them."""
+        """Numbers of waiting jobs by the device and interpreter that they need."""
         query = (
             select(JobRow.device, JobRow.toolchain, func.count(), func.min(JobRow.queued_at))
             .where(JobRow.status == Status.QUEUED)

@@ -110,7 +110,7 @@ with compiled_autograd._enable(torch.compile):
 def test_hooks_of_all_kinds_and_gradients_that_add_up_are_no_alarm(child: Executor, home: Path) -> None:
     found = finished(child, home, AROUND)
     assert found.checked.calls >= 6
-    assert any("hands hooks to compiled autograd" in note for note in found.notes)
+    assert any("passes hooks to compiled autograd" in note for note in found.notes)
 
 
 CONVERTS = """

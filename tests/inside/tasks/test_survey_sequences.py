@@ -65,7 +65,7 @@ second(torch.ones(2))
     seen = finished(survey(child, path, passed_by=[0, 1]))
     assert seen.checked.calls == 0
     assert seen.checked.not_compared == [
-        f"1 call of graph {graph}: a failure of it was seen, and another is looked for" for graph in (0, 1)
+        f"1 call of graph {graph}: it has failed before, and this run looks for another failure" for graph in (0, 1)
     ]
 
 

@@ -243,7 +243,7 @@ def test_processes_of_the_script_are_named_and_arguments_of_a_call_are_no_state(
     torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2)), backend="eager")(torch.ones(2))
     """
     assert checked(child, home, text).not_compared == [
-        "processes that the script started, 1 of them: only its own is looked at"
+        "child processes of the script (1): only its own process is observed"
     ]
 
 
@@ -288,7 +288,7 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     verdict = judge(call, expected, actual)
     largest = Largest()
     largest.look(graph.graph, expected, actual, verdict)
-    assert largest.found == messages.Largest("", "aten.sub", 0.25, 0.25, "float64 shows eager as far off")
+    assert largest.found == messages.Largest("", "aten.sub", 0.25, 0.25, "eager is as far from float64")
 
 
 def test_what_no_number_says_is_no_largest_difference() -> None:

@@ -91,14 +91,14 @@ def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -
     seen = times.found()
     assert seen.eager_seconds is None
     assert seen.compiled_seconds is None
-    assert seen.untimed == "other processes wanted the cores in every turn"
+    assert seen.untimed == "other processes used the cores during every measurement"
 
 
 def test_what_was_not_compiled_took_no_time_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health.books, "get_compilation_metrics", list)
     seen = health.Health("script.py").found()
     assert seen.compile_seconds is None
-    assert seen.untimed == "no call of a compiled graph came back"
+    assert seen.untimed == "no call of a compiled graph returned"
 
 
 HIDDEN = """

@@ -94,11 +94,11 @@ def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path)
     found = survey(child, script(home, text), nproc=2)
     assert found.finished is not None, found.log
     assert (found.finished.exception, found.finished.checked.frames) == (None, 1)
-    assert any("talks to other ranks" in note for note in found.finished.notes)
+    assert any("communicates with other ranks" in note for note in found.finished.notes)
     seen = found.finished.checked
     assert (seen.calls, seen.planned, seen.calls_made) == (0, 2, 2)
     assert seen.not_compared == [
-        "2 calls of graph 0: it talks to other ranks, which do not run it a second time",
+        "2 calls of graph 0: it communicates with other ranks, which do not rerun it",
     ]
 
 

@@ -52,7 +52,7 @@ HEALTHY = Report(
     status=Status.HEALTHY,
     summary=COVERAGE,
     checked=Checked(
-        largest=Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off"),
+        largest=Largest(module="layers.3", op="aten.add", absolute=0.125, reason="eager is as far from float64"),
         not_compared=["184 calls: --steps"],
     ),
 )
@@ -251,7 +251,7 @@ def test_a_healthy_script_is_told_with_its_coverage_in_terminal_junit_and_step_s
     lines = [
         "HEALTHY",
         COVERAGE,
-        "largest    0.125 in the output of layers.3 (aten.add); float64 shows eager as far off",
+        "largest    0.125 in the output of layers.3 (aten.add); eager is as far from float64",
         "left out   184 calls: --steps",
     ]
     assert verdict_lines(HEALTHY.to_json()) == lines

@@ -257,12 +257,12 @@ def test_every_ending_without_a_failure_has_a_verdict(reason: Reason | None) -> 
 
 def test_a_healthy_report_begins_with_its_coverage_and_lists_what_was_left_out() -> None:
     sentence = "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all."
-    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off")
+    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="eager is as far from float64")
     checked = Checked(frames=1, graphs=1, calls=8, calls_made=192, largest=largest, not_compared=["184 calls: *why*"])
     report = Report(status=Status.HEALTHY, summary=sentence, checked=checked)
     plain = render(report, script_name="a.py", repro=None).replace("\\", "")
     assert plain.startswith(f"**No failure was found.** {sentence}\n")
-    assert "Largest difference: 0.125 in the output of layers.3 (aten.add); float64 shows eager as far off." in plain
+    assert "Largest difference: 0.125 in the output of layers.3 (aten.add); eager is as far from float64." in plain
     assert "- not compared: 184 calls: *why*\n" in plain
     assert "*why*" not in render(report, script_name="a.py", repro=None)
 

@@ -66,9 +66,9 @@ def test_lines_before_and_after_are_of_the_same_thing() -> None:
 
 def test_a_time_says_on_what_machine_and_a_missing_one_says_why() -> None:
     report = sample_reports.value()
-    report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes wanted the cores")
+    report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes used the cores")
     assert "compile time: 121.9 s (too long: the machine had more to do than it has cores)" in text(report)
-    assert "time of a call: not measured, since other processes wanted the cores" in text(report)
+    assert "time of a call: not measured, since other processes used the cores" in text(report)
     report.health = Health(compile_seconds=2.0, eager_seconds=0.5, compiled_seconds=0.25)
     assert "compile time: 2.0 s\n" in text(report) and "not measured" not in text(report)
 

@@ -69,7 +69,7 @@ def test_a_mig_instance_is_named_by_its_uuid(smi: FakeSmi) -> None:
     assert (instance.uuid, instance.card, instance.minor, instance.instance) == ("MIG-bbbb", "GPU-77", 2, (5, 0))
     assert instance.name == "NVIDIA A100 MIG 2g.10gb"
     assert instance.memory_mib == 20096
-    assert "GPU 1 is divided" in own_gpus({"CUDA_VISIBLE_DEVICES": "1"}).trouble
+    assert "GPU 1 is partitioned" in own_gpus({"CUDA_VISIBLE_DEVICES": "1"}).trouble
     assert "one MIG instance" in own_gpus({"CUDA_VISIBLE_DEVICES": "MIG-aaaa,MIG-bbbb"}).trouble
 
 

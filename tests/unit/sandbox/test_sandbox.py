@@ -373,7 +373,7 @@ def test_a_torch_without_bytecode_is_noticed(tmp_path: Path) -> None:
 def test_what_is_no_interpreter(tmp_path: Path) -> None:
     with pytest.raises(MissingTool, match=r"runs: No such file or directory\. Name another one\."):
         runtime_paths(tmp_path / "python")
-    with pytest.raises(MissingTool, match="its answer is not that of one"):
+    with pytest.raises(MissingTool, match="its output is not that of a Python interpreter"):
         runtime_paths(Path("/usr/bin/true"))
 
 

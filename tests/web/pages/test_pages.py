@@ -367,7 +367,7 @@ def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Ha
     report = minimized_report()
     report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
     report.layers = [Layer(path="blocks.7", order=0, local_error=1.03, verdict="bad")]
-    report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes wanted the cores")
+    report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes used the cores")
     hands.finish(report)
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert (
@@ -375,7 +375,7 @@ def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Ha
     )
     assert "1 in the repro (1 of 1 element wrong)" in page and "Wrong elements" not in page
     assert "<dt>Script fails</dt>" in page
-    assert "not measured, since other processes wanted the cores" in page
+    assert "not measured, since other processes used the cores" in page
     assert "too long: the machine had more to do than it has cores" in page
 
 
@@ -536,13 +536,13 @@ def test_a_job_shows_the_stack_of_its_failure_and_of_an_error_of_the_scripts_own
 
 def test_a_healthy_job_is_told_with_its_coverage(client: FlaskClient, hands: Hands) -> None:
     sentence = "No difference in the 8 of 192 calls that were compared (1 graph); --steps 200 compares all."
-    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="float64 shows eager as far off")
+    largest = Largest(module="layers.3", op="aten.add", absolute=0.125, reason="eager is as far from float64")
     checked = Checked(frames=1, graphs=1, calls=8, calls_made=192, largest=largest, not_compared=["184 calls: <steps>"])
     hands.finish(Report(status=Status.HEALTHY, summary=sentence, checked=checked))
     assert client.get(f"/api/v1/jobs/{hands.claim.job_id}").json["summary"] == sentence
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert sentence in page and "184 calls: &lt;steps&gt;" in page
-    assert "0.125 in the output of layers.3 (aten.add); float64 shows eager as far off" in page
+    assert "0.125 in the output of layers.3 (aten.add); eager is as far from float64" in page
 
 
 def test_another_memory_layout_is_told_as_that(client: FlaskClient, hands: Hands) -> None:
