@@ -16,7 +16,8 @@ from minimizer.engine.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.from_backend import write_script
 from minimizer.options import parse_options
-from minimizer.report.model import Checked, Report
+from minimizer.report.examined import Checked
+from minimizer.report.model import Report
 from minimizer.script_text import check_script
 from minimizer.settings import Settings
 from minimizer.sink import Event, FolderSink, require_apart

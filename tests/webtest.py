@@ -10,7 +10,8 @@ from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 from werkzeug.test import TestResponse
 
-from minimizer.report.model import Culprit, Failure, HistoryStep, Reduction, Report, Source, Verification
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.model import Failure, HistoryStep, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.store import Claim, Job, Store
 from minimizer.vocabulary import Kind, Stage, Status

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minimizer.report.model import operators_of
+from minimizer.report.culprit import operators_of
 from minimizer.sink import Event
 from minimizer.vocabulary import Step
 

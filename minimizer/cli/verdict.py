@@ -13,9 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from minimizer.cli.progress import printable
+from minimizer.report.culprit import line_of, module_of, operators_of
+from minimizer.report.examined import Largest
 from minimizer.report.figures import differences
 from minimizer.report.instances import others
-from minimizer.report.model import Largest, Report, line_of, module_of, operators_of
+from minimizer.report.model import Report
 from minimizer.vocabulary import Status
 
 NAME = 11

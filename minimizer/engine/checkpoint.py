@@ -26,7 +26,8 @@ from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
-from minimizer.report.model import HistoryStep, Layer
+from minimizer.report.culprit import Layer
+from minimizer.report.model import HistoryStep
 from minimizer.sink import Sink
 
 NAME = "checkpoint.json"

@@ -7,7 +7,8 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.routes import checked_of
 from minimizer.engine.survey.cases import Settled
-from minimizer.report.model import Failure, Report, Reproducibility, ScriptError, Source
+from minimizer.report.culprit import Source
+from minimizer.report.model import Failure, Report, Reproducibility, ScriptError
 from minimizer.vocabulary import Reason, Status
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minimizer.engine.child import protocol
-from minimizer.report import model
+from minimizer.report import examined
 from minimizer.vocabulary import counted
 
-Counts = protocol.Checked | model.Checked
+Counts = protocol.Checked | examined.Checked
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from minimizer.engine.child.protocol import Phase
 from minimizer.engine.coverage import rounded_up
 from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
-from minimizer.report.model import Report, operators_of
+from minimizer.report.culprit import operators_of
+from minimizer.report.model import Report
 from minimizer.vocabulary import Step
 
 DOING = {

@@ -11,7 +11,8 @@ from minimizer.engine.emit import Details
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
-from minimizer.report.model import Culprit, Error, Failure, Report, Source
+from minimizer.report.culprit import Culprit, Error, Source
+from minimizer.report.model import Failure, Report
 from minimizer.vocabulary import Stage, counted
 
 BOOKKEEPING = {

@@ -36,7 +36,8 @@ from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
-from minimizer.report.model import AlsoSeen, HistoryStep, Layer, Reduction, Reproducibility
+from minimizer.report.culprit import Layer
+from minimizer.report.model import AlsoSeen, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")

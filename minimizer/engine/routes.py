@@ -32,7 +32,8 @@ from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, 
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
-from minimizer.report.model import OF_THE_FAULT, Attempt, Checked, Failure, Report, Reproducibility, Workaround
+from minimizer.report.examined import Attempt, Checked
+from minimizer.report.model import OF_THE_FAULT, Failure, Report, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")

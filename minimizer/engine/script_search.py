@@ -36,7 +36,8 @@ from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.syntax import full_name, imported
-from minimizer.report.model import AlsoSeen, Culprit, Failure, HistoryStep, Reduction, Reproducibility, Rung, Source
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.model import AlsoSeen, Failure, HistoryStep, Reduction, Reproducibility, Rung
 from minimizer.vocabulary import Kind, Reason, Step
 
 STAGE = re.compile(

@@ -17,7 +17,8 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.routes import Made, Routes, checked_of
 from minimizer.engine.survey.cases import Case, ScriptCase
 from minimizer.engine.survey.triage import Triage
-from minimizer.report.model import AlsoSeen, Culprit, Failure, Report
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import AlsoSeen, Failure, Report
 from minimizer.sink import REPROS
 from minimizer.vocabulary import Step
 

@@ -28,8 +28,9 @@ from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, verify
+from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
-from minimizer.report.model import Culprit, Report, Reproducibility
+from minimizer.report.model import Report, Reproducibility
 from minimizer.vocabulary import Kind
 
 MOST = 3

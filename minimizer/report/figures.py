@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minimizer.report.model import Error, Layer, Report
+from minimizer.report.culprit import Error, Layer
+from minimizer.report.model import Report
 from minimizer.vocabulary import Kind, counted
 
 

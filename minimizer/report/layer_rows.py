@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minimizer.report.model import Culprit, Layer, module_of
+from minimizer.report.culprit import Culprit, Layer, module_of
 
 
 @dataclass(frozen=True)

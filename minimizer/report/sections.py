@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable
 
 from minimizer.report.confidence import confidence
+from minimizer.report.culprit import Culprit, Error, Source, SourceLine
 from minimizer.report.figures import differences
 from minimizer.report.instances import compared
-from minimizer.report.model import Culprit, Error, Failure, Report, ScriptError, Source, SourceLine
+from minimizer.report.model import Failure, Report, ScriptError
 from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion
 from packaging.version import Version as Number
 
-from minimizer.report.model import Version
+from minimizer.report.examined import Version
 
 
 @dataclass(frozen=True)

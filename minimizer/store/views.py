@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Failure, Reduction
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reduction
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status, Step
 
 

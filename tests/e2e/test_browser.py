@@ -15,7 +15,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
 
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Failure, Flag, GraphNode, Layer, Report, Witness, Workaround
+from minimizer.report.culprit import Culprit, GraphNode, Layer
+from minimizer.report.model import Failure, Flag, Report, Witness, Workaround
 from minimizer.store import Claim, NewJob, Store
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
 

@@ -10,7 +10,8 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.output_code import generated_code
-from minimizer.report.model import Culprit, Failure, Report
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Report
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Stage
 

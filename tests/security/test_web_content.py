@@ -12,7 +12,8 @@ from flask.testing import FlaskClient
 from webtest import Hands, client_of
 
 from minimizer.options import Options
-from minimizer.report.model import AlsoSeen, Culprit, Failure, Report, Rung, Source, Workaround
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.model import AlsoSeen, Failure, Report, Rung, Workaround
 from minimizer.settings import Settings
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Status

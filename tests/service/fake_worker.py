@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Failure, Report, Source, Verification
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.model import Failure, Report, Verification
 from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import Sink

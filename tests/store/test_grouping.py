@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from minimizer.report.model import Culprit, Failure, GraphNode, Report
+from minimizer.report.culprit import Culprit, GraphNode
+from minimizer.report.model import Failure, Report
 from minimizer.store.jobs.grouping import ALIKE, Similarity, features, similarity
 from minimizer.vocabulary import Kind
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Error, Failure, Layer, Reduction, Report
+from minimizer.report.culprit import Culprit, Error, Layer
+from minimizer.report.model import Failure, Reduction, Report
 from minimizer.store import ArtifactTooLarge, Claim, LeaseLost, NewJob, Store, UnknownArtifact
 from minimizer.store.jobs import grouping
 from minimizer.store.tables import bounds

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from minimizer.report.culprit import Culprit, Error, Layer, Source
+from minimizer.report.examined import Observed
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import (
     Blame,
-    Culprit,
-    Error,
     Failure,
     Flag,
-    Layer,
-    Observed,
     Reduction,
     Report,
     Reproducibility,
     Rung,
-    Source,
     Verification,
     Workaround,
 )

@@ -15,8 +15,9 @@ from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options
+from minimizer.report.culprit import Culprit, GraphNode
 from minimizer.report.identity import fingerprint
-from minimizer.report.model import Culprit, Failure, GraphNode, Report
+from minimizer.report.model import Failure, Report
 from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.store import Job, NewJob, Store

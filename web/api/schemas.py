@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from minimizer.errors import InvalidOption
 from minimizer.options import MAX_BUDGET, Options, parse_options
-from minimizer.report.model import Culprit, Failure, Reduction, Report
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reduction, Report
 from minimizer.store import ArtifactInfo, Job, WorkerRow
 from minimizer.vocabulary import Kind, Reason, Status, Step
 from web.formats import PYTHON, Cursor, ProjectName

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from minimizer.report.model import operators_of
+from minimizer.report.culprit import operators_of
 from minimizer.store import EventRow, Job, Store
 from minimizer.vocabulary import Step, counted
 from web.job_page.charts import Point

@@ -11,8 +11,9 @@ from typing import Literal
 from markupsafe import Markup
 
 from minimizer.options import MAX_BUDGET
+from minimizer.report.culprit import Culprit
 from minimizer.report.issue import Issue, issue_of
-from minimizer.report.model import Culprit, Failure, Report
+from minimizer.report.model import Failure, Report
 from minimizer.store import ArtifactInfo, FailureGroup, Job, Store, UnknownArtifact, UnknownFailure
 from minimizer.vocabulary import Reason, Status, Step
 from web.job_page.charts import Point, reduction_curve

@@ -27,8 +27,9 @@ from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reducti
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
 from minimizer.engine.reduce.words import said
-from minimizer.report import model
-from minimizer.report.model import Culprit, Failure, HistoryStep, Mechanism, Reduction, Reproducibility
+from minimizer.report import culprit
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
 from minimizer.vocabulary import Stage, Step
 
 FINISH_SECONDS = 60.0
@@ -131,16 +132,16 @@ class BetweenGraphs:
         line = culprit_line(reduced.tree, failure.object)
         lines = self._text.splitlines()
         if line is not None and line <= len(lines):
-            failure.source = model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+            failure.source = culprit.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
             self._report.culprits[0].source = failure.source
 
-    def _source(self, found: Found) -> model.Source | None:
+    def _source(self, found: Found) -> culprit.Source | None:
         """The line of the script that the blamed call stands in."""
         line = found.difference.look.line
         lines = self._text.splitlines()
         if not 0 < line <= len(lines):
             return None
-        return model.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+        return culprit.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
 
     def _reduce(self, found: Found, mechanism: Mechanism) -> tuple[Source, ExactOracle]:
         report = self._report

@@ -7,7 +7,7 @@ import re
 from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.child.exact_log import Entry, Look
-from minimizer.report.model import Observed
+from minimizer.report.examined import Observed
 from minimizer.vocabulary import Kind, counted
 
 MOST_ROWS, SHOWN = 8, 200

@@ -23,7 +23,8 @@ from minimizer.engine.diagnose.trials import Trials
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, changes, first_that_helps
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.report.model import Culprit, Flag, Workaround
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Flag, Workaround
 
 DIAGNOSE_SECONDS = 90.0
 """Most seconds for a diagnosis on a machine with idle cores; a tenth of the budget if that is less."""

@@ -12,7 +12,7 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.user_script.own_operators import own_operators
 from minimizer.engine.user_script.registrations import registration
-from minimizer.report.model import Culprit, Source
+from minimizer.report.culprit import Culprit, Source
 from minimizer.vocabulary import Kind
 
 CHECK_SECONDS = 60.0

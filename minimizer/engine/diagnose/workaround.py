@@ -16,7 +16,8 @@ from minimizer.engine.diagnose.paste import (
     paste,
 )
 from minimizer.engine.diagnose.sets import kind_of
-from minimizer.report.model import Blame, Culprit, Rung
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Blame, Rung
 
 NONE = (
     "None but switching the compiler off: the script fails with every other change that was tried "

@@ -18,7 +18,8 @@ from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import DATA_FILE, DataKey
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Program
-from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind
 
 __all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", "emit"]

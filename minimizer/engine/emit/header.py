@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from minimizer.engine.emit.details import Details
-from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage
 
 VERDICTS = {

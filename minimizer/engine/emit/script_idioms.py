@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
-from minimizer.report.model import Culprit, Failure
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
 
 SAID = "expected no error, as in eager; actual"

@@ -17,7 +17,7 @@ from minimizer.engine.localize.suspects import cuts, first_wrong, is_unclear, ju
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL, Region, common_module, cut, split
-from minimizer.report.model import Layer
+from minimizer.report.culprit import Layer
 
 SINGLE = 64
 """Most nodes of all roots together that are tried one by one when ``--target`` names no failing region."""

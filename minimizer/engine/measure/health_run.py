@@ -20,7 +20,7 @@ from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.journal import Journal
 from minimizer.engine.survey.runs import Surveys
 from minimizer.errors import ChildFailed
-from minimizer.report.model import Health
+from minimizer.report.examined import Health
 
 TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
 """Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""

@@ -21,7 +21,7 @@ from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.program.regions import Region, common_module
-from minimizer.report.model import GraphNode, Layer, LayerVerdict, NonFinite
+from minimizer.report.culprit import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.vocabulary import Kind
 
 MOST_LAYERS = 200

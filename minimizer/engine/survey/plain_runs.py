@@ -33,7 +33,7 @@ from minimizer.engine.survey.cases import (
 )
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.errors import Cancelled, ChildFailed
-from minimizer.report.model import Attempt
+from minimizer.report.examined import Attempt
 from minimizer.sandbox import real_interpreter
 from minimizer.vocabulary import Kind, Reason, Status
 

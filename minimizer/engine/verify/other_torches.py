@@ -13,7 +13,7 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.clean_runs import GONE, PRESENT, Run, run_once
 from minimizer.errors import MissingTool
-from minimizer.report.model import Version
+from minimizer.report.examined import Version
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 ASK = "import torch; print(torch.__version__)"

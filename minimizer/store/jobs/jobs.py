@@ -16,7 +16,8 @@ from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Failure, Reduction
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reduction
 from minimizer.report.part import Part
 from minimizer.store.errors import InvalidCursor, JobActive, NothingToSkip, UnknownJob
 from minimizer.store.jobs import artifacts, grouping

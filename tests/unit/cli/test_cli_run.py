@@ -19,8 +19,9 @@ from minimizer.cli import main
 from minimizer.cli.options import require_place
 from minimizer.cli.progress import KEPT
 from minimizer.options import Options
+from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
-from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification, Workaround
+from minimizer.report.model import Failure, Reduction, Report, Verification, Workaround
 from minimizer.sink import Sink
 from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
 

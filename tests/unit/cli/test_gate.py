@@ -15,18 +15,10 @@ from sarif_pydantic import Sarif
 from minimizer.cli.gate import Gate, conclude
 from minimizer.cli.verdict import verdict_lines
 from minimizer.errors import InvalidOption
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.examined import Checked, Largest
 from minimizer.report.identity import fingerprint
-from minimizer.report.model import (
-    Checked,
-    Culprit,
-    Failure,
-    Largest,
-    Report,
-    ScriptError,
-    Source,
-    Verification,
-    Workaround,
-)
+from minimizer.report.model import Failure, Report, ScriptError, Verification, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)

@@ -28,7 +28,8 @@ from minimizer.engine.program.model import Body, Input, Node, Program, TensorMet
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import Reduced, reduce
 from minimizer.engine.survey.cases import Case
-from minimizer.report.model import Failure, HistoryStep, Layer, Reduction, Report, Reproducibility
+from minimizer.report.culprit import Layer
+from minimizer.report.model import Failure, HistoryStep, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind
 

@@ -11,7 +11,8 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.early_end import doing, larger, summary
 from minimizer.engine.journal import Journal
 from minimizer.options import MAX_BUDGET
-from minimizer.report.model import Culprit, Failure, Reduction, Report
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reduction, Report
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Step
 

@@ -26,7 +26,8 @@ from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.triage import Triage
 from minimizer.options import Options
-from minimizer.report.model import Culprit, Failure, Reduction, Report, Verification
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Status

@@ -12,26 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.report.as_markdown import render
+from minimizer.report.culprit import Culprit, Error, Layer, Source, SourceLine
+from minimizer.report.examined import Attempt, Checked, Largest
 from minimizer.report.instances import Instances
 from minimizer.report.model import (
     AlsoSeen,
-    Attempt,
     Blame,
-    Checked,
-    Culprit,
-    Error,
     Failure,
     Flag,
     HistoryStep,
-    Largest,
-    Layer,
     Reduction,
     Report,
     Reproducibility,
     Rung,
     ScriptError,
-    Source,
-    SourceLine,
     Verification,
     Witness,
     Workaround,

@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 
 from minimizer.report.confidence import confidence
-from minimizer.report.model import (
-    Checked,
-    Culprit,
-    Failure,
-    Layer,
-    Report,
-    Reproducibility,
-    Rung,
-    Verification,
-    Witness,
-)
+from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.examined import Checked
+from minimizer.report.model import Failure, Report, Reproducibility, Rung, Verification, Witness
 from minimizer.vocabulary import Kind, Stage, Status
 
 

@@ -6,9 +6,11 @@ import sample_reports
 
 from minimizer.cli.verdict import verdict_lines
 from minimizer.report.as_markdown import render
+from minimizer.report.culprit import Layer
+from minimizer.report.examined import Health
 from minimizer.report.figures import differences
 from minimizer.report.issue import issue_of
-from minimizer.report.model import Health, Layer, Report
+from minimizer.report.model import Report
 
 HEADLINE = "1.03 in the script's layer blocks.4.act, compiled alone on eager's inputs"
 OTHER = "1 in the repro (1 of 1 element wrong)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances, listed, others
-from minimizer.report.model import Culprit
 
 
 def layers(*numbers: int) -> list[str]:

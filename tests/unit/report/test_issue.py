@@ -12,8 +12,10 @@ import sample_reports
 from sample_reports import REPRO
 
 from minimizer.report.as_markdown import render
+from minimizer.report.culprit import Culprit
+from minimizer.report.examined import Health
 from minimizer.report.issue import MAX_URL, Issue, issue_of
-from minimizer.report.model import Culprit, Failure, Health, Report, Verification
+from minimizer.report.model import Failure, Report, Verification
 from minimizer.vocabulary import Kind, Reason, Stage
 
 TITLES = {

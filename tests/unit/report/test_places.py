@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.report.model import Culprit, Source, SourceLine
+from minimizer.report.culprit import Culprit, Source, SourceLine
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minimizer.report.culprit import Culprit, Layer
 from minimizer.report.layer_rows import layer_rows
-from minimizer.report.model import Culprit, Layer, LayerVerdict
+from minimizer.report.model import LayerVerdict
 
 
 def layers(*rows: tuple[str, LayerVerdict], phase: str = "forward") -> list[Layer]:

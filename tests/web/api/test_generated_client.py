@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.serving import make_server
 
-from minimizer.report.model import Layer
+from minimizer.report.culprit import Layer
 from minimizer.settings import Settings
 from minimizer.store import Store
 

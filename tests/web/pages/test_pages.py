@@ -16,20 +16,10 @@ from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
 
 from minimizer.options import Options
+from minimizer.report.culprit import Culprit, Error, Layer, Source
+from minimizer.report.examined import Checked, Health, Largest
 from minimizer.report.instances import Instances
-from minimizer.report.model import (
-    Checked,
-    Culprit,
-    Error,
-    Failure,
-    Health,
-    Largest,
-    Layer,
-    Report,
-    ScriptError,
-    Source,
-    Workaround,
-)
+from minimizer.report.model import Failure, Report, ScriptError, Workaround
 from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from minimizer.report.model import GraphNode
+from minimizer.report.culprit import GraphNode
 from web.job_page.charts import svg
 
 BOX, TALL = 204, 70

@@ -20,8 +20,9 @@ from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded
+from minimizer.report.culprit import Culprit, Source
 from minimizer.report.instances import Instances
-from minimizer.report.model import Culprit, Failure, Report, Reproducibility, Rung, Source
+from minimizer.report.model import Failure, Report, Reproducibility, Rung
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Stage
 

@@ -13,7 +13,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.model import Program
-from minimizer.report.model import Culprit, Source
+from minimizer.report.culprit import Culprit, Source
 from minimizer.vocabulary import Kind
 
 WINDOW = chain(["torch.relu", "torch.ops.lib.scale.default", "torch.ops.aten.sin.default", "torch.ops.lib.shift"])

@@ -26,7 +26,8 @@ from minimizer.engine.emit.layout import INDENT, LINE, assemble, code_lines
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.report.model import Culprit, Failure, Reproducibility
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage
 
 INJECT = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"'

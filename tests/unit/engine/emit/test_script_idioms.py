@@ -22,7 +22,8 @@ from minimizer.engine.script_search import has_shown_it, together
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
 from minimizer.inside.wire import plain
-from minimizer.report.model import Culprit, Failure
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind, Stage
 
 TORCH = """

@@ -15,7 +15,7 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import cut
-from minimizer.report.model import Layer
+from minimizer.report.culprit import Layer
 
 BLOCK = ("norm", "linear", "relu")
 

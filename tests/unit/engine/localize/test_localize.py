@@ -18,7 +18,7 @@ from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL
 from minimizer.errors import BudgetExceeded
-from minimizer.report.model import Layer
+from minimizer.report.culprit import Layer
 from minimizer.vocabulary import Kind
 
 

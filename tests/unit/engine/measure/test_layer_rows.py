@@ -15,7 +15,7 @@ from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Region
-from minimizer.report.model import Layer
+from minimizer.report.culprit import Layer
 from minimizer.vocabulary import Kind
 
 

@@ -14,7 +14,8 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.other_torches import compare
 from minimizer.errors import Cancelled
-from minimizer.report.model import Report, Version
+from minimizer.report.examined import Version
+from minimizer.report.model import Report
 from minimizer.report.version_span import Span, span
 from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings

@@ -12,16 +12,8 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.adopt import Unusable, take_up, write_script
 from minimizer.errors import Cancelled
-from minimizer.report.model import (
-    Culprit,
-    Failure,
-    Reduction,
-    Report,
-    Reproducibility,
-    Source,
-    Verification,
-    Workaround,
-)
+from minimizer.report.culprit import Culprit, Source
+from minimizer.report.model import Failure, Reduction, Report, Reproducibility, Verification, Workaround
 from minimizer.sink import FolderSink, Sink
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from markupsafe import Markup
 
+from minimizer.report.culprit import GraphNode, Layer, NonFinite
 from minimizer.report.layer_rows import layer_rows
-from minimizer.report.model import GraphNode, Layer, NonFinite
 from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
 from web.job_page.diagnosis import drawn
 
