@@ -34,7 +34,7 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
 	@VENV=$(VENV) tests/prepare.sh
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --maxschedchunk 1 --durations=0 -m quality tests/docs tests/inside tests/quality tests/service
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist load --maxschedchunk 1 --durations=0 -m quality
 
 test-gpu: ## The GPU set on PYTHON and the torch it has; no network, nothing installed; at most 8 minutes, resumable
 	@$(PYTHON) tests/gpu run $(ARGS)

@@ -273,12 +273,13 @@ def test_an_unset_environment_is_what_a_trial_sees(tmp_path: Path, home: Path, m
     assert "swordfish" not in outcome.log
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.parametrize(
     ("length", "symptom"),
     [
         (40, "file too short"),
-        pytest.param(100, "cannot read file data", marks=pytest.mark.quality("slow")),
-        pytest.param(4000, "SIGBUS", marks=pytest.mark.quality("slow")),
+        (100, "cannot read file data"),
+        (4000, "SIGBUS"),
     ],
 )
 def test_a_truncated_kernel_is_never_taken_for_the_bug(child: Executor, length: int, symptom: str) -> None:
@@ -322,6 +323,7 @@ def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
     assert works(child)
 
 
+@pytest.mark.quality("slow")
 def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing more, and whoever writes to it would wait for good."""
     monkeypatch.setattr("minimizer.engine.child.wire.WRITE_SECONDS", 1.0)
@@ -367,6 +369,7 @@ def test_garbage_from_a_script_is_a_failed_child(child: Executor, scratch: Path,
     assert works(child)
 
 
+@pytest.mark.quality("slow")
 def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that is held and goes on talking would fill our memory."""
     monkeypatch.setattr("minimizer.engine.child.wire.MAX_WAITING", 1000)

@@ -403,7 +403,12 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return process.returncode, output
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"hang", "crash_of_one_call"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.quality("slow")] if name in SLOW else []) for name in CASES]
+)
 def test_a_repro_fails_with_the_compiler_and_passes_without(
     both: Callable[[str], tuple[Ended, Ended]], name: str
 ) -> None:

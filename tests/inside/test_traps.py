@@ -76,6 +76,7 @@ def test_trap_01_the_witness_that_breaks_a_correct_script_is_not_believed(child:
     assert not any(testimony.sees for testimony in heard)
 
 
+@pytest.mark.quality("slow")
 def test_trap_02_a_fault_of_a_post_grad_pass_is_seen(child: Executor, home: Path) -> None:
     """The reference is the graph before the compiler touched it."""
     found = survey(child, script(home, DROPS_SIN + CALL, "passes.py")).held

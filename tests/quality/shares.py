@@ -13,7 +13,7 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
-    "slow": 3,
+    "slow": 5,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

@@ -123,7 +123,7 @@ def stack(compose: dict[str, Any], tmp_path: Path, database: str, redis_url: str
     return Stack(compose, tmp_path, database, redis_url, port)
 
 
-@pytest.mark.parametrize("worker", ["worker", "worker-gpu"])
+@pytest.mark.parametrize("worker", ["worker", pytest.param("worker-gpu", marks=pytest.mark.quality("slow"))])
 def test_the_services_run_a_job(stack: Stack, worker: str) -> None:
     """Migrate once, then web and a worker; a job handed in over REST comes to its end."""
     assert stack.start("migrate").wait(START_SECONDS) == 0

@@ -298,6 +298,7 @@ def test_healthy_softmax_in_bf16() -> None:
     assert not verdict.fault and not verdict.discrete
 
 
+@pytest.mark.quality("slow")
 def test_one_bad_element_of_16_million_is_a_fault_though_the_norm_is_blind() -> None:
     def bad(x: torch.Tensor) -> torch.Tensor:
         result = x.sin()

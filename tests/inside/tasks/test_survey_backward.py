@@ -50,6 +50,7 @@ f(w).sum().backward()
     assert "torch.ops.aten.cos.default" in [node.target for node in joint.nodes]
 
 
+@pytest.mark.quality("slow")
 def test_a_backward_is_held_that_no_source_text_writes_down(child: Executor, home: Path) -> None:
     """Its operators belong to the modules and the lines of the forward's."""
     text = """

@@ -56,7 +56,8 @@ def triage(child: Executor, home: Path) -> Any:
     return run
 
 
-@pytest.mark.parametrize("wrong", [pytest.param(0, marks=pytest.mark.quality("slow")), 1])
+@pytest.mark.quality("slow")
+@pytest.mark.parametrize("wrong", [0, 1])
 def test_a_fault_of_one_rank_is_held_as_a_program_of_one_process(triage: Any, wrong: int) -> None:
     """The first run watches rank 0, and the next one rank 1."""
     notes: list[str] = []

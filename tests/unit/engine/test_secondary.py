@@ -18,9 +18,9 @@ from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
 from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
 from minimizer.engine.survey.cases import Case
-from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.culprit import Culprit, Layer, LayerVerdict
 from minimizer.report.instances import Instances
-from minimizer.report.model import Failure, LayerVerdict, Report
+from minimizer.report.model import Failure, Report
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind
 

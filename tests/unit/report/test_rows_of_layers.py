@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.culprit import Culprit, Layer, LayerVerdict
 from minimizer.report.layer_rows import layer_rows
-from minimizer.report.model import LayerVerdict
 
 
 def layers(*rows: tuple[str, LayerVerdict], phase: str = "forward") -> list[Layer]:

@@ -394,6 +394,7 @@ def test_why_it_is_no_interpreter_is_said_without_our_code(tmp_path: Path, says:
     assert str(refused.value) == f"{program} is not a Python interpreter that runs: {why}. Name another one."
 
 
+@pytest.mark.quality("slow")
 def test_inductor_compiles_inside(tmp_path: Path) -> None:
     """With no environment but PATH and the caches: user name, compiler, linker and cores are all found."""
     script = (
