@@ -42,6 +42,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.quality("slow")
 def test_it_is_there_and_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(FAILING)
     assert "--minimize-budget" in run_pytest(tmp_path, "--help").stdout

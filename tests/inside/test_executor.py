@@ -457,6 +457,7 @@ def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: E
     assert works(child)
 
 
+@pytest.mark.quality("slow")
 def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits may see that the child is dead before the one who listens knows why."""
     polls = threading.Semaphore(0)

@@ -57,6 +57,7 @@ def run(child: Executor, home: Path) -> Callable[..., Survey]:
 # hangs ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality("slow")
 def test_a_hang_is_held_at_its_graph_and_trials_of_it_hang_in_the_same_place(child: Executor, home: Path) -> None:
     path = script(home, SPIN + COMPILED + "f(torch.ones(3))\n")
     surveys = Surveys(child, path, args=[], steps=None, hang_after=4.0, values=True)

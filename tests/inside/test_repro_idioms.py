@@ -432,6 +432,7 @@ def test_only_functions_that_every_torch_compiles_as_they_are_go_without_a_wrapp
     assert all(isinstance(getattr(torch.nn.functional, name), BuiltinFunctionType) for name in prose.BUILT_IN)
 
 
+@pytest.mark.quality("slow")
 def test_a_repro_passes_once_the_bug_is_gone_and_says_so_where_it_cannot_run(start: Start) -> None:
     wrong, failing = CASES["wrong_output"].repro().source, CASES["compile_error"].repro().source
     bug = [line for line in wrong.splitlines() if "inject" in line]

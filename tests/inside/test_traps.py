@@ -86,6 +86,7 @@ def test_trap_02_a_fault_of_a_post_grad_pass_is_seen(child: Executor, home: Path
     assert found.program["opaque_settings"] == ["torch._inductor.config.post_grad_custom_post_pass"]
 
 
+@pytest.mark.quality("slow")
 def test_trap_03_a_warm_graph_cache_hides_nothing(child: Executor, home: Path) -> None:
     """The same script twice on one cache: the second time nothing is compiled, and the fault is there all the same."""
     path = script(home, DROPS_SIN + CALL, "twice.py")

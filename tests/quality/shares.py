@@ -13,7 +13,7 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
-    "slow": 5,
+    "slow": 6,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

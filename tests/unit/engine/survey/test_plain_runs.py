@@ -212,7 +212,7 @@ def test_trouble_of_the_machine_is_no_verdict(
     assert any("says nothing" in note and says in note for note in notes)
 
 
-@pytest.mark.parametrize("budget", [100.0, 0.5])
+@pytest.mark.parametrize("budget", [pytest.param(100.0, marks=pytest.mark.quality("slow")), 0.5])
 def test_a_script_that_ends_soon_without_the_compiler_and_never_with_it_is_not_healthy(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float
 ) -> None:
