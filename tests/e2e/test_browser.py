@@ -13,6 +13,7 @@ import pytest
 import sample_reports
 from playwright.sync_api import BrowserContext, Page, expect
 from webtest import REPRO, SCRIPT, Hands, minimized_report
+from zips import zipped
 
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, GraphNode, Layer
@@ -786,11 +787,8 @@ def test_edit_and_run_again(page: Page, store: Store, complaints: list[str]) -> 
 
 
 def test_a_project_is_edited_and_run_again(page: Page, store: Store, complaints: list[str]) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("main.py", SCRIPT)
-        archive.writestr("net/model.py", "x = 1\n")
-    ((job, _),) = store.submit_many([NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())])
+    project = zipped({"main.py": SCRIPT, "net/model.py": "x = 1\n"})
+    ((job, _),) = store.submit_many([NewJob(SCRIPT, "main.py", Options(), archive=project)])
     done = Hands(store, job).minimize()
     page.goto(f"/jobs/{done.id}")
     page.get_by_role("button", name="Edit and run again").click()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from zips import zipped
 
 from minimizer.service import archive
 from minimizer.store import Job, Store
@@ -24,14 +23,6 @@ PROJECT = {
     "data/__init__.py": "",
     "data/sizes.json": "[4]\n",
 }
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, text in files.items():
-            file.writestr(name, text)
-    return buffer.getvalue()
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

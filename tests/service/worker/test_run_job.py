@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import io
 import threading
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from zips import zipped
 
 from minimizer.errors import WorkerTrouble
 from minimizer.options import Options
@@ -106,12 +105,8 @@ def test_one_message_is_enough_for_all_that_waits(store: Store) -> None:
 
 
 def test_an_archive_lies_around_its_script(store: Store) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        file.writestr("train/run.py", "import ops")
-        file.writestr("train/ops.py", "x = 1")
-        file.writestr("lib/layers.py", "y = 2")
-    new = NewJob(b"import ops", "train/run.py", Options(), buffer.getvalue())
+    project = zipped({"train/run.py": "import ops", "train/ops.py": "x = 1", "lib/layers.py": "y = 2"})
+    new = NewJob(b"import ops", "train/run.py", Options(), project)
     ((job, _),) = store.submit_many([new])
     seen = []
 

@@ -9,17 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from zips import zipped
 
 from minimizer.errors import InvalidScript
 from minimizer.service import archive
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return buffer.getvalue()
 
 
 def test_files_and_folders_are_unpacked(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -16,6 +15,7 @@ from flask.testing import FlaskClient
 from identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider, identity_provider
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
+from zips import zipped
 
 from minimizer.options import Options
 from minimizer.report.identity import fingerprint
@@ -250,11 +250,7 @@ def test_every_route_opens_to_those_it_should(
 
 def test_files_of_a_foreign_job_go_with_no_script(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
     """The form names the job that files are taken from, and a form is written by whoever sends it."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("main.py", SCRIPT)
-        archive.writestr("secret.py", "key = 1\n")
-    new = NewJob(SCRIPT, "main.py", Options(), archive=buffer.getvalue())
+    new = NewJob(SCRIPT, "main.py", Options(), archive=zipped({"main.py": SCRIPT, "secret.py": "key = 1\n"}))
     ((foreign, _),) = store.submit_many([new], project="theirs")
     sent = {"source": "x = 1", "base": foreign.id, "project": "ours"}
     refused = client.post("/jobs", data=sent, headers=bearer(tokens["owner"]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import threading
-import zipfile
 
 import pytest
 from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, client_of, minimized_report, refused
 from werkzeug.test import TestResponse
+from zips import zipped
 
 from minimizer.report.model import Failure, Report
 from minimizer.settings import Settings
@@ -17,14 +17,6 @@ from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 BODY = {"script": SCRIPT.decode(), "filename": "model.py"}
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return buffer.getvalue()
 
 
 def report_of(store: Store, job_id: str) -> Report:

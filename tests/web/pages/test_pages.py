@@ -14,6 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
+from zips import zipped
 
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, Error, Layer, Source
@@ -118,11 +119,7 @@ def test_a_file_and_a_text_are_not_one_script(client: FlaskClient, store: Store)
 
 
 def send_zip(client: FlaskClient, files: dict[str, str], **fields: str) -> TestResponse:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return client.post("/jobs", data={"script": (io.BytesIO(buffer.getvalue()), "a.zip"), **fields})
+    return client.post("/jobs", data={"script": (io.BytesIO(zipped(files)), "a.zip"), **fields})
 
 
 def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Store) -> None:
