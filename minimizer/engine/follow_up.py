@@ -243,8 +243,8 @@ class FollowUp:
             return
         if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
             return
-        seconds = max(self.share(Step.CODE), min(CODE_SECONDS, self.journal.clock.left))
         with self.adding(Step.CODE, least=CODE_SECONDS):
+            seconds = self.journal.clock.left  # of the step's share
             report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
 
     def describe(self, result: Result) -> list[Region]:
