@@ -217,11 +217,11 @@ class Boundaries:
         roots: list[tuple[str, Any]] = []
         for name in ["__main__", *(name for name in self._own_modules if name in sys.modules and name != "__main__")]:
             front = "" if name == "__main__" else f"{name}."
-            held = list(vars(sys.modules[name]).items())
+            scope = vars(sys.modules[name])
             roots += [
                 (front + key, value)
-                for key, value in held
-                if not (key.startswith("__") or isinstance(value, types.ModuleType))
+                for key, value in list(scope.items())
+                if not (key.startswith("__") or isinstance(value, types.ModuleType) or (id(scope), key) in INSTALLED)
             ]
         return roots
 
@@ -268,16 +268,25 @@ COMPILED = [0]
 """Number of frames that Dynamo was given; counted here, since Dynamo's own counters are off in these runs."""
 
 
-def count_frames() -> None:
-    """Start counting the frames that Dynamo is given."""
+INSTALLED: set[tuple[int, str]] = set()
+"""Globals that Dynamo put into a script's modules for its own code: identity of the scope, and name. Not all have a name that tells:
+the constant result of ``f`` is ``f_0``."""
+
+
+def watch_dynamo() -> None:
+    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one."""
     from torch._dynamo import convert_frame
 
     original = convert_frame._compile
 
     @functools.wraps(original)
-    def compile_(*args: Any, **kwargs: Any) -> Any:
+    def compile_(code: types.CodeType, globals: dict[str, object], *args: Any, **kwargs: Any) -> Any:
         COMPILED[0] += 1
-        return original(*args, **kwargs)
+        before = set(globals)
+        try:
+            return original(code, globals, *args, **kwargs)
+        finally:
+            INSTALLED.update((id(globals), name) for name in globals.keys() - before)
 
     convert_frame._compile = compile_
 

@@ -19,7 +19,7 @@ import torch
 import torch._dynamo
 import torch._dynamo.utils
 
-from ..exact.boundaries import Boundaries, count_frames
+from ..exact.boundaries import Boundaries, watch_dynamo
 from ..exact.observe import Entry
 from ..messages import Phase
 from ..outcome import Ending, Outcome
@@ -80,7 +80,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     log = Log()
     torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
     torch._dynamo.utils.counters.clear()
-    count_frames()
+    watch_dynamo()
     for name, value in request.config.items():
         setattr(torch._dynamo.config, name, value)
     if not request.regions:

@@ -96,6 +96,16 @@ HEALTHY = {
             run.name, run.token = uuid.uuid4().hex, random.random()
             log[id(y)] = hex(id(run))
     """,
+    "constant_result": """
+        import torch
+        @torch._dynamo.assume_constant_result
+        def size():
+            return 2.0
+        @torch.compile
+        def f(x):
+            return x * size()
+        f(torch.ones(1))
+    """,
     "is_compiling": """
         import torch
         ways = []
