@@ -66,15 +66,13 @@ _LITERALS = frozenset(
 """Fields that are no texts."""
 
 
-def check(
-    script: bytes, filename: str | None, options: Options | Mapping[str, object], settings: Settings, priority: int = 0
-) -> Submission:
+def check(script: bytes, filename: str | None, options: Options, settings: Settings, priority: int = 0) -> Submission:
     """Accept a job, or say what is wrong with it.
 
     Raises:
         InvalidScript: empty, not text, not Python, or more than is parsed.
         Busy: too many long scripts are looked at.
-        InvalidOption: unknown, or out of range.
+        InvalidOption: a toolchain that is not configured.
         Problem: too large (413).
     """
     name = clean_filename(filename)
@@ -90,18 +88,19 @@ def check(
             "Cut data out of the script, or raise MINIMIZER_MAX_SCRIPT_BYTES.",
         )
     check_script(script, name, settings.max_script_bytes)
-    return Submission(script, name, _options(options, settings), priority=priority)
+    _check_toolchain(options, settings)
+    return Submission(script, name, options, priority=priority)
 
 
 def check_archive(
-    archive: bytes, main: str | None, options: Options | Mapping[str, object], settings: Settings, priority: int = 0
+    archive: bytes, main: str | None, options: Options, settings: Settings, priority: int = 0
 ) -> Submission:
     """Accept a zip file with a script and what it needs, or say what is wrong with it.
 
     Raises:
         InvalidScript: no zip file, one that cannot be unpacked without harm, or without a script that is Python.
         Busy: too many long scripts are looked at.
-        InvalidOption: unknown, or out of range.
+        InvalidOption: a toolchain that is not configured.
         Problem: too large (413).
     """
     if len(archive) > settings.max_archive_bytes:
@@ -114,7 +113,8 @@ def check_archive(
     files = read(archive)
     name = main_script(files, main)
     check_script(files[name], name, settings.max_script_bytes)
-    return Submission(files[name], name, _options(options, settings), archive, priority)
+    _check_toolchain(options, settings)
+    return Submission(files[name], name, options, archive, priority)
 
 
 def from_upload(
@@ -126,16 +126,9 @@ def from_upload(
     upload, archive = _only(files, "script"), _only(files, "archive")
     if archive is not None and upload is None:
         main = options.pop("main", None)
-        return (
-            check_archive(
-                archive.read(),
-                None if main is None else str(main),
-                parse_options(options, strict=True),
-                settings,
-                handling.priority,
-            ),
-            handling,
-        )
+        parsed = parse_options(options, strict=True)
+        named = None if main is None else str(main)
+        return check_archive(archive.read(), named, parsed, settings, handling.priority), handling
     if upload is None or archive is not None:
         raise Problem(
             HTTPStatus.BAD_REQUEST, "no-script", "The request needs one file field, named 'script' or 'archive'."
@@ -179,12 +172,10 @@ def _value(name: str, text: str) -> object:
         return text  # and refused for what it is
 
 
-def _options(options: Options | Mapping[str, object], settings: Settings) -> Options:
-    parsed = options if isinstance(options, Options) else parse_options(dict(options))
-    if parsed.toolchain is not None and parsed.toolchain not in toolchains(settings):
+def _check_toolchain(options: Options, settings: Settings) -> None:
+    if options.toolchain is not None and options.toolchain not in toolchains(settings):
         known = ", ".join(toolchains(settings)) or "none is configured (MINIMIZER_TOOLCHAINS)"
-        raise InvalidOption(f"option 'toolchain': there is no {parsed.toolchain!r}; known are: {known}")
-    return parsed
+        raise InvalidOption(f"option 'toolchain': there is no {options.toolchain!r}; known are: {known}")
 
 
 def toolchains(settings: Settings) -> list[str]:

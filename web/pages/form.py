@@ -11,7 +11,7 @@ from typing import Literal
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
-from minimizer.options import Options
+from minimizer.options import Options, parse_options
 from minimizer.service.archive import is_zip
 from minimizer.settings import Settings
 from web.examples import EXAMPLES
@@ -162,7 +162,7 @@ def _is_own(typed: bytes) -> bool:
     return bool(text) and all(text != one.source.strip() for one in EXAMPLES)
 
 
-def _options(values: Mapping[str, str]) -> dict[str, object]:
+def _options(values: Mapping[str, str]) -> Options:
     options: dict[str, object] = {name: value.strip() for name, value in values.items() if value.strip()}
     for switch in SWITCHES:  # one that is off sends nothing
         options[switch] = values.get(switch) == "on"
@@ -171,7 +171,7 @@ def _options(values: Mapping[str, str]) -> dict[str, object]:
     except ValueError as error:
         raise InvalidOption(f"option 'args': {error}", "args") from None
     options["env"] = [name for name in values.get("env", "").replace(",", " ").split() if name]
-    return options
+    return parse_options(options)
 
 
 def _choices(*values: str) -> tuple[tuple[str, str], ...]:
