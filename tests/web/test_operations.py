@@ -236,6 +236,10 @@ def test_documentation_is_served_from_here(client: FlaskClient) -> None:
     assert client.get("/docs/swagger/../../plugins.py").status_code == 404
 
 
+def test_root_of_the_api_leads_to_its_documentation(client: FlaskClient) -> None:
+    assert client.get("/api/v1", follow_redirects=True).text == client.get("/docs").text
+
+
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1/jobs/x/y/z", "/nothing"])
 def test_unknown_address_is_404(client: FlaskClient, path: str) -> None:
     refused(client.get(path), 404, "")

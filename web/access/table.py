@@ -52,6 +52,7 @@ NEEDS: dict[str, Need] = {
     "documentation.docs": Need.OPEN_PAGE,
     "manual.page": Need.OPEN_PAGE,
     "documentation.openapi_json": Need.NOTHING,
+    "documentation.root": Need.NOTHING,
     "documentation.swagger_file": Need.NOTHING,
     "operations.healthz": Need.NOTHING,
     "operations.readyz": Need.NOTHING,

@@ -6,10 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from flask import Blueprint, Response, current_app, render_template, send_from_directory
+from flask import Blueprint, Response, current_app, redirect, render_template, send_from_directory, url_for
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.tag import Tag
 from flask_openapi.openapi import OpenAPI
+from werkzeug.wrappers import Response as BaseResponse
 
 from web.access.table import identity
 from web.api.answers import COMMON, SECURITY, operation_id, problem_response
@@ -74,6 +75,11 @@ def metrics() -> Response:
 @documentation.get("/api/v1/openapi.json")
 def openapi_json() -> dict[str, Any]:
     return document(cast(OpenAPI, current_app), service().settings)
+
+
+@documentation.get("/api/v1")
+def root() -> BaseResponse:
+    return redirect(url_for("documentation.docs"))
 
 
 @documentation.get("/docs")

@@ -47,6 +47,7 @@ TABLE: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/docs"): OPEN,
     ("GET", "/docs/<name>"): OPEN,
     ("GET", "/docs/swagger/<path:name>"): OPEN,
+    ("GET", API): OPEN,
     ("GET", f"{API}/openapi.json"): OPEN,
     ("GET", "/healthz"): OPEN,
     ("GET", "/readyz"): OPEN,
