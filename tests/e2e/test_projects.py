@@ -145,3 +145,23 @@ def test_what_the_server_refuses_is_said_at_the_field_too(page: Page, tmp_path: 
     alert = page.locator("[data-drop]").get_by_role("alert")
     expect(alert).to_contain_text("main.py is not Python")
     expect(alert).to_be_focused()
+
+
+def test_a_chosen_zip_stays_where_an_option_is_refused(page: Page, store: Store, tmp_path: Path) -> None:
+    packed = tmp_path / "project.zip"
+    packed.write_bytes(zipped(PROJECT))
+    page.goto("/")
+    the_zip(page).set_input_files(packed)
+    page.get_by_role("radio", name="evaluate.py", exact=True).check()
+    page.get_by_text("Options").click()
+    budget = page.get_by_label("Time budget")
+    budget.fill("soon")
+    page.get_by_role("button", name="Minimize it").click()
+    refusal = page.get_by_role("alert").filter(has_text="Not accepted.")
+    expect(refusal).to_be_focused()
+    expect(budget).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("radio", name="evaluate.py", exact=True)).to_be_checked()
+
+    budget.fill("60")
+    job = the_job(page, store)
+    assert (job.filename, store.archive(job.id), job.options.budget) == ("evaluate.py", packed.read_bytes(), 60)
