@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from typing import IO, Any
@@ -132,6 +133,11 @@ class Client:
                 self.pause(answer.retry_after, "")
             return None, etag
         return self._job(answer), answer.headers.get("etag")
+
+    def skip(self, job_id: str, step: str) -> None:
+        """Ask that a job does not go on with ``step``; where it is at another by now, nothing is skipped."""
+        with suppress(Refused):
+            self._call(f"{_job_path(job_id)}/skip?step={urllib.parse.quote(step, safe='')}", b"")
 
     def jobs(self, limit: int) -> list[Job]:
         return [self._checked(job) for job in self._list(self._call(f"/api/v1/jobs?limit={limit}"), "jobs")]

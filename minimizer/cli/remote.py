@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin
 
 import click
 
+from minimizer.cli import keys
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused, StillBusy
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.parcel import parcel_of
-from minimizer.cli.progress import View, open_view, printable
+from minimizer.cli.progress import SKIP_KEY, SKIPS, View, open_view, printable
 from minimizer.cli.verdict import NAME, on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
@@ -193,30 +196,41 @@ def _pause(seconds: float, why: str) -> None:
 
 
 def follow(client: Client, job_id: str) -> Job:
-    """Show a job's progress until it is final. A service that is restarted meanwhile is waited for."""
-    view = open_view()
+    """Show a job's progress until it is final. A service that is restarted meanwhile is waited for.
+
+    On a terminal a key skips the step that is at work, where that can be skipped.
+    """
+    view = open_view(skips=SKIPS if keys.are_heard() else "")
     shown = Shown(view)
+    with closing(view), keys.pressed(partial(_take_key, client, job_id, shown)):
+        return _followed(client, job_id, shown)
+
+
+def _followed(client: Client, job_id: str, shown: Shown) -> Job:
     etag: str | None = None
     misses = 0
-    try:
-        while True:
-            try:
-                job, etag = client.next_job(job_id, etag)
-            except StillBusy:
+    while True:
+        try:
+            job, etag = client.next_job(job_id, etag)
+        except StillBusy:
+            raise
+        except NotReachable:
+            misses += 1
+            if misses > PATIENCE:
                 raise
-            except NotReachable:
-                misses += 1
-                if misses > PATIENCE:
-                    raise
-                client.pause(1, "")
-                continue
-            misses = 0
-            if job is not None:
-                shown.update(job)
-                if Status(job["status"]).is_final:
-                    return job
-    finally:
-        view.close()
+            client.pause(1, "")
+            continue
+        misses = 0
+        if job is not None:
+            shown.update(job)
+            if Status(job["status"]).is_final:
+                return job
+
+
+def _take_key(client: Client, job_id: str, shown: Shown, key: str) -> None:
+    if key.lower() == SKIP_KEY and shown.skippable:
+        with suppress(NotReachable):  # one that is away is told of by who asks it again and again
+            client.skip(job_id, shown.skippable)
 
 
 class Shown:
@@ -225,6 +239,11 @@ class Shown:
     def __init__(self, view: View) -> None:
         self._view = view
         self._last: Job = {}
+
+    @property
+    def skippable(self) -> str | None:
+        """The step that can be skipped now."""
+        return (self._last.get("progress") or {}).get("skippable")
 
     def update(self, job: Job) -> None:
         step, before = job.get("stage"), self._last.get("stage")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from urllib.error import URLError
 
 import pytest
+from webtest import Hands
 from werkzeug.serving import make_server
 
 from minimizer.cli import main
@@ -643,6 +644,31 @@ def test_who_waits_comes_back_when_the_service_says(service: Service) -> None:
 
     assert follow(Client(service.url, pause=pause), job.id)["status"] == "healthy"
     assert paused == [2, 2]
+
+
+def test_a_key_skips_the_step_at_which_a_job_is(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
+    hands = Hands(service.store, job)
+    hands.event("progress", elapsed=9.0, decided=True, skippable="layers")
+    asked: list[str] = []
+
+    def work(press: Callable[[str], None]) -> None:
+        press("x")
+        while (skipped := service.store.heartbeat(hands.claim, 60).skip) is None:
+            press("s")
+        asked.append(skipped)
+        hands.finish(Report(status=Status.HEALTHY))
+
+    @contextmanager
+    def pressed(on_key: Callable[[str], None]) -> Iterator[None]:
+        worker = threading.Thread(target=work, args=(on_key,))
+        worker.start()
+        yield
+        worker.join()
+
+    monkeypatch.setattr("minimizer.cli.keys.pressed", pressed)
+    assert follow(Client(service.url), job.id)["status"] == "healthy"
+    assert asked == ["layers"]
 
 
 @pytest.mark.parametrize(
