@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from minimizer.engine import early_end
-from minimizer.engine.between.exact_runs import Answer, Found
+from minimizer.engine.between.exact_runs import Answer
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock
@@ -121,12 +121,13 @@ def run(job: Job, disk: Scratch) -> None:
                 parts = child.enter_context(started(job, place))
             exact = compare_exactly(parts)
             routes = parts.routes(exact)
-            found = reduce_between(parts, exact.found) if exact.found is not None else reduce_graphs(parts, routes)
+            between = reduce_between(parts, exact) if exact.found is not None else None
+            found = between or reduce_graphs(parts, routes)
             if isinstance(found, Made):
                 follow(found, parts, routes)
             else:
                 conclude(found, exact, parts)
-            if exact.found is not None:
+            if between is not None:
                 see_graphs(routes, parts.follow_up)
         if job.options.witness and is_worth_witnesses(parts):
             with parts.follow_up.adding(Step.WITNESS):
@@ -154,9 +155,14 @@ def compare_exactly(parts: Parts) -> Answer:
     return answer
 
 
-def reduce_between(parts: Parts, difference: Found) -> Made | Settled:
-    """The repro of a fault between graphs; a verdict without one, and a workaround, where what is left of it cannot be asserted."""
-    between, report = parts.between, parts.job.report
+def reduce_between(parts: Parts, exact: Answer) -> Made | Settled | None:
+    """The repro of a fault between graphs; a verdict without one, and a workaround, where what is left of it cannot be asserted.
+
+    None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
+    """
+    between, report, difference = parts.between, parts.job.report, exact.found
+    assert difference is not None
+    before = report.model_copy(deep=True)
     look_for_workaround = partial(between.look_for_workaround, difference)
     try:
         repro = between.repro(difference)
@@ -165,6 +171,9 @@ def reduce_between(parts: Parts, difference: Found) -> Made | Settled:
         repro = None
     if repro is not None:
         return Made(Result(repro), None, look_for_workaround)
+    if exact.failed_check:
+        report.take(before)
+        return None
     with parts.follow_up.adding(Step.DIAGNOSE):
         look_for_workaround()
     assert report.failure is not None

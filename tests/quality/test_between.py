@@ -19,6 +19,7 @@ FAULTS: dict[str, tuple[str, str, int]] = {
     "grad_mode_after_a_bad_batch": ("leaked_state", "torch.is_grad_enabled()", 16),
     "penalty_set_before_backward": ("late_read", "x.grad", 24),
     "events_in_a_closure": ("lost_mutation", "rows", 20),
+    "checked_prefix_cache": ("lost_mutation", "fast.entries", 17),
 }
 """Mechanism and object of each, and how many lines its repro may have."""
 BOTH = {

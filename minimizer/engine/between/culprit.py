@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from minimizer.engine.user_script.syntax import full_name, imported
+
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+PROMISES = ("assume_constant_result", "substitute_in_graph", "allow_in_graph")
+"""Decorators by which a script promises something of a function, and Dynamo believes it."""
 
 
 def culprit_line(tree: ast.Module, what: str) -> int | None:
@@ -23,6 +27,17 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
         first = function.body[0] if isinstance(function.body, list) else function.body
         if not isinstance(first, ast.Pass):
             return first.lineno
+    return None
+
+
+def broken_promise(tree: ast.Module) -> tuple[str, int] | None:
+    """The full name of the first of `PROMISES` that a reduced script still makes, and its line."""
+    names = imported(tree)
+    for node in ast.walk(tree):
+        for decorator in getattr(node, "decorator_list", ()):
+            name = full_name(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
+            if name.startswith("torch.") and name.rpartition(".")[2] in PROMISES:
+                return name, decorator.lineno
     return None
 
 

@@ -19,6 +19,7 @@ from minimizer.engine.between.difference import Difference, Noise, first_differe
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.survey.cases import is_own_check
 from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)
@@ -59,10 +60,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both see the same."""
+    """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both see the same.
+
+    ``failed_check``: the name of the exception by which a check of the script's own ended the compiled run, and no other.
+    """
 
     found: Found | None = None
     aside: str = ""
+    failed_check: str = ""
     not_compared: tuple[str, ...] = ()
     runs: int = 0
     looks: int = 0
@@ -85,7 +90,9 @@ class ExactRuns:
                 why = f"a run of the script took longer than {self._timeout:.0f} s"
                 return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), runs=self.runs)
             if outcome.ending is not Ending.SAME or outcome.exact is None:
-                return Answer(aside=f"a run of the script ended early ({outcome.ending})", runs=self.runs)
+                why = f"a run of the script ended early ({outcome.ending})"
+                check = failed_check(outcome) if eager.ending is Ending.SAME else ""
+                return Answer(aside=why, failed_check=check, runs=self.runs)
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
@@ -205,6 +212,12 @@ def reads_compiler(text: str) -> str:
             return f"the script looks at the compiler, at memory or at what is still alive ({name[:60]})"
     named = next((name for name in names.values() if READS_COMPILER.search(name)), "")
     return f"the script looks at the compiler (it imports {named[:60]})" if named else ""
+
+
+def failed_check(outcome: Outcome) -> str:
+    """The name of the exception by which a check of the script's own ended a run; empty for other ends."""
+    error = outcome.exception
+    return error.root_type.rpartition(".")[2] if error is not None and is_own_check(error) else ""
 
 
 def unseen(log: ExactLog) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.between import passes, shorter, words
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
-from minimizer.engine.between.culprit import culprit_line
+from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
 from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found
 from minimizer.engine.between.mechanism import mechanism_of
@@ -27,6 +28,7 @@ from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reducti
 from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.reduce.python.inline import bundled
 from minimizer.engine.reduce.words import said
+from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
@@ -55,12 +57,20 @@ class BetweenGraphs:
         """What the blamed call raises without the compiler and with it, where that differs."""
 
     def compare(self) -> Answer:
-        """What the exact runs of the script say."""
+        """What the exact runs of the script say; where a check of its own ends the compiled run, those of the script without checks."""
         try:
             self._text = with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
         except (SyntaxError, UnicodeDecodeError):
             return Answer(aside="it is not Python")
-        return self._runs.compare(self._text)
+        answer = self._runs.compare(self._text)
+        unchecked = without_checks(self._text, answer.failed_check) if answer.failed_check else self._text
+        if unchecked == self._text:
+            return answer
+        without = self._runs.compare(unchecked)
+        if without.found is None:
+            return replace(answer, runs=without.runs)
+        self._text = unchecked
+        return replace(without, failed_check=answer.failed_check)
 
     def repro(self, found: Found) -> Repro | None:
         """Reduce the script and write its repro; None where what is left cannot be asserted.
@@ -129,7 +139,10 @@ class BetweenGraphs:
         """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
         failure = self._report.failure
         assert failure is not None
-        line = culprit_line(reduced.tree, failure.object)
+        promise = broken_promise(reduced.tree)
+        if promise is not None:
+            self._report.culprits[0].what = f"{promise[0]}, a promise that the script does not keep"
+        line = promise[1] if promise is not None else culprit_line(reduced.tree, failure.object)
         lines = self._text.splitlines()
         if line is not None and line <= len(lines):
             failure.source = culprit.Source(file=self._script.name, line=line, code=lines[line - 1].strip())

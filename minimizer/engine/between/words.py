@@ -31,7 +31,7 @@ def kind_of(difference: Difference) -> Kind:
         return Kind.RUNTIME_ERROR if raised.compiled.get("value") else Kind.MISSING_ERROR
     if ".grad" in difference.first.path:
         return Kind.WRONG_GRADIENT
-    if all(set(c.fields) <= METADATA for c in difference.changes):
+    if difference.first.field in METADATA:  # other values follow from another shape or dtype
         return Kind.WRONG_METADATA
     return Kind.WRONG_OUTPUT
 
@@ -61,7 +61,7 @@ def message(found: Found) -> str:
     if all(length.isdecimal() for length in lengths) and lengths[0] != lengths[1]:
         one, two = (counted(int(length), "entry").replace("entrys", "entries") for length in lengths)
         return f"{when[0].upper()}{when[1:]} the {change.kind} {object_of(change)} has {one} in eager, {two.split()[0]} compiled{also}."
-    one, two = shown(change.eager), shown(change.compiled)
+    one, two = shown(change.eager, change.field), shown(change.compiled, change.field)
     return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."
 
 
@@ -80,23 +80,25 @@ def observed(found: Found) -> list[Observed]:
 
     At most the last `MOST_ROWS` rows.
     """
-    path, rows = found.difference.first.path, list[Observed]()
+    path, field, rows = found.difference.first.path, found.difference.first.field, list[Observed]()
     pairs = zip(found.eager.states(), found.compiled.states(), strict=False)
     for index, ((look, eager), (_, compiled)) in enumerate(pairs):
         if index > found.difference.index:
             break
         one, two = eager.get(path, {}), compiled.get(path, {})
         is_last = index == found.difference.index
-        if not is_last and (path not in eager or (rows and rows[-1].eager == shown(one))):
+        if not is_last and (path not in eager or (rows and rows[-1].eager == shown(one, field))):
             continue
-        rows.append(Observed(when=moment(look), line=look.line, eager=shown(one), compiled=shown(two)))
+        rows.append(Observed(when=moment(look), line=look.line, eager=shown(one, field), compiled=shown(two, field)))
     return rows[-MOST_ROWS:]
 
 
-def shown(entry: Entry) -> str:
-    """An object's entry in short: its value, items or type, at most `SHOWN` characters."""
+def shown(entry: Entry, field: str = "") -> str:
+    """An object's entry in short: its value, items or type, at most `SHOWN` characters; of a tensor the ``field`` that differs, first."""
     if not entry:
         return "missing"
+    if field in METADATA and field in entry:
+        return f"{field} {entry[field]}"
     if entry.get("type") == "exception":
         return entry.get("value") or "no exception"
     if "values" in entry and not entry["values"].startswith("#"):

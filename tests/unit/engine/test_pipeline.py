@@ -13,7 +13,7 @@ import sample_reports
 
 from minimizer.engine import pipeline
 from minimizer.engine.between import exact_runs
-from minimizer.engine.between.exact_runs import Found
+from minimizer.engine.between.exact_runs import Answer, Found
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Verdict
@@ -281,7 +281,7 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
     monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
     asked: list[Any] = []
     monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: asked.append(found))
-    found = pipeline.reduce_between(parts_of(job), cast(Any, Found))
+    found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
     if repro is not None:
         assert (isinstance(found, Made), asked) == (True, [])
         return
@@ -290,6 +290,39 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
     pipeline.conclude(found, NO_ANSWER, parts_of(job))
     assert (job.report.status, job.report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert job.report.failure is not None, "what was announced stays"
+
+
+def test_a_script_whose_own_check_fails_is_reduced_by_that_where_nothing_else_can_be_asserted(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repro(between: BetweenGraphs, found: Any) -> None:
+        job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+
+    monkeypatch.setattr(BetweenGraphs, "repro", repro)
+    assert pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found), failed_check="AssertionError")) is None
+    assert job.report.failure is None
+
+
+CHECKED = "assert f(x) == g(x)\n"
+ENDED = Answer(aside="a run of the script ended early (runtime_error)", failed_check="AssertionError", runs=2)
+
+
+@pytest.mark.parametrize("answer", [Answer(cast(Any, Found), runs=9), Answer(runs=4)])
+def test_a_failing_check_of_the_script_is_taken_away_to_see_what_it_sees(
+    job: Job, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    job.script.write_text(CHECKED)
+    asked: list[str] = []
+
+    def compare(exact: Any, text: str) -> Answer:
+        asked.append(text)
+        return ENDED if text == CHECKED else answer
+
+    monkeypatch.setattr(exact_runs.ExactRuns, "compare", compare)
+    seen = BetweenGraphs(NONE, job.script, [], job.journal, jobs=1, timeout=60).compare()
+    assert asked == [CHECKED, "(f(x) == g(x))\n"]
+    assert seen == replace(answer, failed_check="AssertionError", aside=seen.aside)
+    assert seen.aside == ("" if answer.found else ENDED.aside), "without a finding, the script was not compared"
 
 
 def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +365,7 @@ def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
     monkeypatch.setattr(BetweenGraphs, "repro", repro)
     if mechanism is not None:
         monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: None)
-    found = pipeline.reduce_between(parts_of(job), cast(Any, Found))
+    found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert found.summary.startswith("It differs.")

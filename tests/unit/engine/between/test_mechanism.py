@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.between import words
-from minimizer.engine.between.culprit import culprit_line
+from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, Difference, Noise
 from minimizer.engine.between.exact_runs import ExactRuns, Found, reads_compiler
 from minimizer.engine.between.mechanism import HOOKS, mechanism_of
@@ -54,6 +54,7 @@ RESULT = item("result", {"values": "[1.0]"}, {"values": "[2.0]"}, "Tensor")
 LOST = item("log", {"items": "[1]", "length": "1"}, {"items": "[]", "length": "0"}, "list")
 MOVED = item("order", {"keys": "['b', 'a']"}, {"keys": "['a', 'b']"}, "OrderedDict")
 MODE = item("torch.is_grad_enabled()", {"value": "True"}, {"value": "False"}, "process")
+SHORT = item("result", {"shape": "[2]", "values": "[1.0, 2.0]"}, {"shape": "[1]", "values": "[1.0]"}, "Tensor")
 RAISED = item("raised", {"value": ""}, {"value": "IndexError"}, "exception")
 DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
 
@@ -96,6 +97,25 @@ def test_the_line_at_fault(text: str, what: str, line: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "promise"),
+    [
+        (
+            "import torch\n@torch._dynamo.assume_constant_result\ndef f():\n    return 1",
+            ("torch._dynamo.assume_constant_result", 2),
+        ),
+        (
+            "from torch import compiler\n@compiler.substitute_in_graph(len)\ndef f(x):\n    return 1",
+            ("torch.compiler.substitute_in_graph", 2),
+        ),
+        ("import torch\n@torch.compile\ndef f(x):\n    return x", None),
+        ("@allow_in_graph\ndef f(x):\n    return x", None),
+    ],
+)
+def test_a_promise_of_the_script_is_at_fault(text: str, promise: tuple[str, int] | None) -> None:
+    assert broken_promise(ast.parse(text)) == promise
+
+
+@pytest.mark.parametrize(
     ("change", "kind"),
     [
         (LOST, Kind.WRONG_OUTPUT),
@@ -103,6 +123,7 @@ def test_the_line_at_fault(text: str, what: str, line: int | None) -> None:
         (item("raised", {"value": "IndexError"}, {"value": ""}, "exception"), Kind.MISSING_ERROR),
         (item("x.grad", {"values": "[1.0]"}, {"values": "[2.0]"}, "Tensor"), Kind.WRONG_GRADIENT),
         (item("result", {"dtype": "torch.int64"}, {"dtype": "torch.float32"}, "Tensor"), Kind.WRONG_METADATA),
+        (SHORT, Kind.WRONG_METADATA),
     ],
 )
 def test_the_kind_of_failure(change: Change, kind: Kind) -> None:
@@ -113,6 +134,9 @@ def test_the_message_has_both_sides() -> None:
     assert words.message(found(LOST)) == "After call 2 the list log has 1 entry in eager, 0 compiled."
     assert words.message(found(MODE, LOST)).startswith("After call 2 the list log")
     assert words.message(found(MOVED)) == "After call 2, order: ['b', 'a'] in eager, ['a', 'b'] compiled."
+    assert words.message(found(SHORT)) == (
+        "After call 2, what the call returns: shape [2] in eager, shape [1] compiled."
+    )
     assert words.message(found(RAISED)) == (
         "After call 2, the exception that the call raises: no exception in eager, IndexError compiled."
     )

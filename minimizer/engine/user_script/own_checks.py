@@ -1,0 +1,82 @@
+"""Takes away the checks of a script's own, so that it goes on where one would fail: what they compare is still computed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from minimizer.engine.user_script.statements import lines_of
+from minimizer.engine.user_script.syntax import full_name, imported
+
+EXITS = ("sys.exit", "exit", "quit", "os._exit", "pytest.fail")
+RAISED = ("AssertionError", "SystemExit")
+
+
+class _Check(NamedTuple):
+    statement: ast.stmt
+    compared: tuple[ast.expr, ...] = ()
+
+
+def without_checks(text: str, raised: str = "") -> str:
+    """A script that computes what it would check, and checks nothing; its lines keep their numbers.
+
+    Checks are ``assert``, calls such as ``torch.testing.assert_close`` and ``self.assertEqual``, and what exits or raises under an
+    ``if``: an ``AssertionError``, a ``SystemExit``, or the exception called ``raised``. Returns the text itself if it has none.
+    """
+    try:
+        tree = ast.parse(text)
+        names = imported(tree)
+        checks = [*_assertions(tree, names), *_ends(tree, names, {*RAISED, raised})]
+        lines = [line.encode() for line in lines_of(text)]  # columns count bytes
+        for check in sorted(
+            checks, key=lambda check: (check.statement.lineno, check.statement.col_offset), reverse=True
+        ):
+            _replace(lines, check)
+        changed = b"".join(lines).decode()
+        ast.parse(changed)
+    except (SyntaxError, ValueError):
+        return text
+    return changed
+
+
+def _assertions(tree: ast.Module, names: Mapping[str, str]) -> Iterator[_Check]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            yield _Check(node, (node.test,))
+        elif (
+            isinstance(node, ast.Expr)
+            and (call := _call(node))
+            and full_name(call.func, names).rpartition(".")[2].startswith("assert")
+        ):
+            yield _Check(node, tuple(call.args))
+
+
+def _ends(tree: ast.Module, names: Mapping[str, str], raised: set[str]) -> Iterator[_Check]:
+    conditional = (s for node in ast.walk(tree) if isinstance(node, ast.If) for s in (*node.body, *node.orelse))
+    for statement in conditional:
+        if isinstance(statement, ast.Raise) and statement.exc is not None:
+            error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+            is_end = full_name(error, names).rpartition(".")[2] in raised
+        else:
+            is_end = (call := _call(statement)) is not None and full_name(call.func, names) in EXITS
+        if is_end:
+            yield _Check(statement)
+
+
+def _call(node: ast.AST) -> ast.Call | None:
+    """The call that a statement is."""
+    return node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+
+
+def _replace(lines: list[bytes], check: _Check) -> None:
+    """Put what is compared, as a tuple or alone, in the place of a check, with as many line ends as that had."""
+    statement = check.statement
+    assert statement.end_lineno is not None and statement.end_col_offset is not None
+    first, last = statement.lineno - 1, statement.end_lineno - 1
+    compared = ", ".join(ast.unparse(one) for one in check.compared if not isinstance(one, ast.Starred))
+    shown = f"({compared})" if compared else "pass"
+    rest = lines[last][statement.end_col_offset :]
+    lines[first] = lines[first][: statement.col_offset] + shown.encode() + rest
+    for line in range(first + 1, last + 1):
+        lines[line] = b"\n"
