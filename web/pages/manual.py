@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ ADDRESS = "http://127.0.0.1:8000"
 
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _LINK = re.compile(r"^- \[([^]]+)\]\(([a-z]+)\.md\)", re.MULTILINE)
+_TABLE = '<div class="scroll" tabindex="0" role="region" aria-label="Table {}, scrolls sideways"><table>\n'
 _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -58,10 +60,8 @@ def render(text: str) -> ManualPage:
     """Turn Markdown into a page. Its anchors are those that GitHub would make."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("fence", _fence)
-    markdown.add_render_rule(
-        "table_open",
-        lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="Table, scrolls sideways"><table>\n',
-    )
+    number = itertools.count(1)
+    markdown.add_render_rule("table_open", lambda *_: _TABLE.format(next(number)))
     markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
     tokens = markdown.parse(_COMMENT.sub("", text))
     title, sections = "", []

@@ -60,7 +60,7 @@ def tried(case: Case, laid: World) -> Row:
 
 def write(rows: list[Row]) -> None:
     """Put the table in its place on the page."""
-    lines = ["| | hostile script wants | it finds | in the sandbox | without it |", "|---:|---|---|---|---|"]
+    lines = ["| no. | hostile script wants | it finds | in the sandbox | without it |", "|---:|---|---|---|---|"]
     group = ""
     for number, (case, held, free) in enumerate(rows, 1):
         if case.group != group:
