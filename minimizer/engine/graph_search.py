@@ -20,13 +20,11 @@ from minimizer.engine.diagnose.ladder import climb
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import Result, Writer, always
 from minimizer.engine.emit.idioms import REPRO_SECONDS
-from minimizer.engine.from_outcomes import culprit_of, failure_of
+from minimizer.engine.from_outcomes import culprit_of
 from minimizer.engine.journal import Journal
-from minimizer.engine.localize.localize import Localized, find_root, localize, narrow
-from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
-from minimizer.engine.oracle.oracle import Measured, Oracle, Signature, signature_of
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import cut, split
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
@@ -35,8 +33,8 @@ from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, Unanswered
-from minimizer.report.culprit import Layer
+from minimizer.engine.window_search import Unreduced, WindowSearch, accepted
+from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import AlsoSeen, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
@@ -44,14 +42,6 @@ BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
 FINISH_SECONDS = 45.0
 """Seconds reserved at the end of the budget to write and verify the best result so far."""
-
-
-class Unreduced(Exception):
-    """The search found no window that fails in isolation; ``settled`` is the verdict."""
-
-    def __init__(self, settled: Settled) -> None:
-        super().__init__(settled.summary)
-        self.settled = settled
 
 
 Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
@@ -77,11 +67,12 @@ class Search:
         jobs: int,
     ) -> None:
         self._script, self._source = script, source
-        self._case, self._journal, self._target, self._jobs = case, journal, target, jobs
+        self._case, self._journal, self._jobs = case, journal, jobs
         self._lines = sum(bool(line.strip()) for line in source.splitlines())
         self._trains = BACKWARD.search(source) is not None
         self._report = journal.report
-        self._oracle = Oracle(executor, case.survey, _accepted(case.signature), case.tolerance)
+        self._oracle = Oracle(executor, case.survey, accepted(case.signature), case.tolerance)
+        self._windows = WindowSearch(case, self._oracle, journal, target)
         self._writer = Writer(case, self._oracle, journal)
         self._finish = _finish_seconds(case.signature.kind)
         self._accepted: list[Program] = []
@@ -101,7 +92,7 @@ class Search:
             with self._journal.clock.reserving(finish):
                 repeats = repeat(seen, 2)  # in parallel to the search, which seldom fills all cores
                 with self._journal.step(Step.LOCALIZE):
-                    start = self._resume() or self._localize()
+                    start = self._resume() or self._windows.find()
                     program, located = start.program, start.located
                 self._pin(start.best)
                 with self._journal.step(Step.REDUCE):
@@ -187,137 +178,6 @@ class Search:
                 f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
             )
         return start
-
-    def _localize(self) -> Checkpoint:
-        """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
-
-        Raises:
-            Unreduced: no window does.
-        """
-        case = self._case
-        program = case.program.as_compiled()
-        if case.otherwise is not None:
-            return self._confirm(program, case.otherwise)
-        located = self._confirmed(program)
-        if located is None and (lowered := self._lowered(program)) is not None:
-            program = lowered
-            located = self._confirmed(program)
-        if located is not None:
-            return Checkpoint(program, located, located.window)
-        vanishes = (
-            f"Call {case.call + 1} of a graph fails, but that graph does not when it is run once on the same inputs: the failure "
-            "may depend on what earlier calls have left in the compiled code."
-            if case.call > 0
-            else "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
-        )
-        raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
-
-    def _confirm(self, program: Program, otherwise: Settled) -> Checkpoint:
-        """Find the part of a suspect's graph that is wrong on eager's own inputs; ``otherwise``: verdict if none is.
-
-        Raises:
-            Unreduced: every part is right.
-            Unanswered: no part was seen to be wrong, but not all can be tried.
-        """
-        announced, self._report.failure = self._report.failure, None  # a suspect is no failure if this ends early
-        backward = otherwise.checked.backward > 0
-        answer = self._ask_all(program, backward)
-        if answer.unasked and (lowered := self._lowered(program)) is not None:
-            forward = self._ask_all(lowered, backward)  # aten operators of the forward show no gradients
-            if forward.wrong is not None or not backward:
-                program, answer = lowered, forward
-        if answer.unasked:
-            raise Unanswered("not every part of the graph can be asked alone")
-        if answer.wrong is None:
-            raise Unreduced(otherwise)
-        self._report.failure = announced
-        self._aim_at(answer.wrong)
-        window = narrow(program, answer.wrong.region, self._oracle)
-        return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
-
-    def _ask_all(self, program: Program, backward: bool) -> Answer:
-        said = "values behind a jump differ: each part of the graph is judged in isolation"
-        self._journal.progress(nodes=program.size, nodes_before=program.size, trials=self._oracle.trials, message=said)
-        return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
-
-    def _aim_at(self, wrong: Wrong) -> None:
-        """Search for the failure that a part shows, where it differs from the script's."""
-        if not self._oracle.shows(wrong.outcome):
-            self._oracle.accepts = _accepted(wrong.signature)
-            self._report.failure = failure_of(wrong.outcome, wrong.signature)
-
-    def _lowered(self, program: Program) -> Program | None:
-        """The program in aten operators; None if it is in them already, or cannot be traced."""
-        if program.level != "dynamo":
-            return None
-        try:
-            return self._case.lowered()
-        except ChildFailed as error:
-            self._journal.note(f"The graph could not be traced into aten operators: {error}")
-            return None
-
-    def _confirmed(self, program: Program) -> Localized | None:
-        """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle."""
-        case, oracle = self._case, self._oracle
-        variants = [program]
-        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
-            variants.insert(0, program.without_grad())
-        if program.level == "dynamo" and program != case.program:
-            # Again with dynamic sizes only where the compiler chose them: further ones may hide the failure.
-            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
-        for variant in variants:
-            located = self._located(variant)
-            if located.confirmed:
-                return located
-        if oracle.sequential is None and (rate := oracle.measure(program).rate).failed:
-            oracle.expect(rate)
-            return self._confirmed(program)
-        return None
-
-    def _located(self, program: Program) -> Localized:
-        def show(layer: Layer) -> None:
-            self._journal.log(f"region {layer.path or '(no module)'}: {layer.verdict} {layer.local_error}")
-
-        oracle, target = self._oracle, self._target
-        self._journal.progress(
-            nodes=program.size,
-            nodes_before=program.size,
-            trials=oracle.trials,
-            message="asking each module whether it fails by itself",
-        )
-        located = localize(program, oracle, target=target, on_region=show)
-        if target is not None and find_root(located.roots, target) is None:
-            named = self._retargeted(program, located, target)
-            if named is None:
-                names = ", ".join(root.path for root in located.roots)
-                self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
-            located = named or located
-        self._report.layers = list(located.layers)
-        self._journal.progress(
-            nodes=located.window.size,
-            nodes_before=program.size,
-            trials=oracle.trials,
-            message="the operations that fail are found",
-        )
-        return located
-
-    def _retargeted(self, program: Program, located: Localized, target: str) -> Localized | None:
-        """Localize the failure that ``target`` names by signature or kind, in a region that the script's end hides.
-
-        None if no region does.
-        """
-        for region in located.elsewhere:
-            (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
-            signature = signature_of(outcome)
-            if signature is not None and target in (signature.text, signature.kind.value):
-                self._oracle.accepts = _accepted(signature)
-                self._report.failure = failure_of(outcome, signature)
-                others = tuple(other for other in located.elsewhere if other != region)
-                window = narrow(program, region, self._oracle)
-                return replace(
-                    located, window=window, roots=(region,), elsewhere=(*located.roots, *others), confirmed=True
-                )
-        return None
 
     def _reduce(self, start: Checkpoint, check: Check | None = None) -> Reduced[Program]:
         program, oracle, report = start.program, self._oracle, self._report
@@ -406,14 +266,3 @@ class Search:
 def _finish_seconds(kind: Kind) -> float:
     """Seconds to reserve at the end of the budget; more for a hang, which verification has to wait out once more."""
     return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)
-
-
-def _accepted(signature: Signature) -> tuple[Signature, ...]:
-    """The signatures that count as this failure while it is being localized.
-
-    A wrong gradient is a wrong output of the joint graph; NaN may come from finite wrong values upstream.
-    """
-    signature = replace(signature, nonfinite=False)
-    if signature.kind is Kind.WRONG_GRADIENT:
-        return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
-    return (signature,)

@@ -22,7 +22,6 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
 from minimizer.engine.follow_up import CHEAP_SECONDS
-from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.job import Job, Parts, prepared, started
 from minimizer.engine.journal import Journal
 from minimizer.engine.program.regions import Region
@@ -30,6 +29,7 @@ from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
 from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
+from minimizer.engine.window_search import Unreduced
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
 from minimizer.options import Options

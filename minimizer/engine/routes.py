@@ -24,12 +24,13 @@ from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
 from minimizer.engine.from_outcomes import source_of
-from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search, Unreduced
+from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import MadeScript, PythonLevel
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, unexamined
 from minimizer.engine.survey.triage import Triage
+from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
 from minimizer.report.examined import Attempt, Checked

@@ -22,7 +22,6 @@ from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
-from minimizer.engine.graph_search import Unreduced
 from minimizer.engine.job import Job, Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import verdict_signature
@@ -30,6 +29,7 @@ from minimizer.engine.pipeline import minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification

@@ -1,0 +1,180 @@
+"""From a captured graph to a window of it that fails in isolation, where the reduction begins.
+
+A failure that was seen is looked for module by module (`localize`), in the graph as it was captured, then in aten operators. A mere
+suspect, a difference that a jump may have made of legal rounding, is asked part by part on eager's own inputs (`suspects`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minimizer.engine.checkpoint import Checkpoint
+from minimizer.engine.from_outcomes import failure_of
+from minimizer.engine.journal import Journal
+from minimizer.engine.localize.localize import Localized, find_root, localize, narrow
+from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
+from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import cut, split
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.errors import ChildFailed, Unanswered
+from minimizer.report.culprit import Layer
+from minimizer.vocabulary import Kind, Reason, Status
+
+
+class Unreduced(Exception):
+    """The search found no window that fails in isolation; ``settled`` is the verdict."""
+
+    def __init__(self, settled: Settled) -> None:
+        super().__init__(settled.summary)
+        self.settled = settled
+
+
+class WindowSearch:
+    """The search for a window of one ``case``; ``target``: the root to find, as `localize` takes it."""
+
+    def __init__(self, case: Case, oracle: Oracle, journal: Journal, target: str | None) -> None:
+        self._case, self._oracle, self._journal, self._target = case, oracle, journal, target
+        self._report = journal.report
+
+    def find(self) -> Checkpoint:
+        """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
+
+        Raises:
+            Unreduced: no window does.
+        """
+        case = self._case
+        program = case.program.as_compiled()
+        if case.otherwise is not None:
+            return self._confirm(program, case.otherwise)
+        located = self._confirmed(program)
+        if located is None and (lowered := self._lowered(program)) is not None:
+            program = lowered
+            located = self._confirmed(program)
+        if located is not None:
+            return Checkpoint(program, located, located.window)
+        vanishes = (
+            f"Call {case.call + 1} of a graph fails, but that graph does not when it is run once on the same inputs: the failure "
+            "may depend on what earlier calls have left in the compiled code."
+            if case.call > 0
+            else "The script fails, but its graph does not when it is run by itself: observing it makes the failure vanish."
+        )
+        raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
+
+    def _confirm(self, program: Program, otherwise: Settled) -> Checkpoint:
+        """Find the part of a suspect's graph that is wrong on eager's own inputs; ``otherwise``: verdict if none is.
+
+        Raises:
+            Unreduced: every part is right.
+            Unanswered: no part was seen to be wrong, but not all can be tried.
+        """
+        announced, self._report.failure = self._report.failure, None  # a suspect is no failure if this ends early
+        backward = otherwise.checked.backward > 0
+        answer = self._ask_all(program, backward)
+        if answer.unasked and (lowered := self._lowered(program)) is not None:
+            forward = self._ask_all(lowered, backward)  # aten operators of the forward show no gradients
+            if forward.wrong is not None or not backward:
+                program, answer = lowered, forward
+        if answer.unasked:
+            raise Unanswered("not every part of the graph can be asked alone")
+        if answer.wrong is None:
+            raise Unreduced(otherwise)
+        self._report.failure = announced
+        self._aim_at(answer.wrong)
+        window = narrow(program, answer.wrong.region, self._oracle)
+        return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
+
+    def _ask_all(self, program: Program, backward: bool) -> Answer:
+        said = "values behind a jump differ: each part of the graph is judged in isolation"
+        self._journal.progress(nodes=program.size, nodes_before=program.size, trials=self._oracle.trials, message=said)
+        return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
+
+    def _aim_at(self, wrong: Wrong) -> None:
+        """Search for the failure that a part shows, where it differs from the script's."""
+        if not self._oracle.shows(wrong.outcome):
+            self._oracle.accepts = accepted(wrong.signature)
+            self._report.failure = failure_of(wrong.outcome, wrong.signature)
+
+    def _lowered(self, program: Program) -> Program | None:
+        """The program in aten operators; None if it is in them already, or cannot be traced."""
+        if program.level != "dynamo":
+            return None
+        try:
+            return self._case.lowered()
+        except ChildFailed as error:
+            self._journal.note(f"The graph could not be traced into aten operators: {error}")
+            return None
+
+    def _confirmed(self, program: Program) -> Localized | None:
+        """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle."""
+        case, oracle = self._case, self._oracle
+        variants = [program]
+        if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
+            variants.insert(0, program.without_grad())
+        if program.level == "dynamo" and program != case.program:
+            # Again with dynamic sizes only where the compiler chose them: further ones may hide the failure.
+            variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
+        for variant in variants:
+            located = self._located(variant)
+            if located.confirmed:
+                return located
+        if oracle.sequential is None and (rate := oracle.measure(program).rate).failed:
+            oracle.expect(rate)
+            return self._confirmed(program)
+        return None
+
+    def _located(self, program: Program) -> Localized:
+        def show(layer: Layer) -> None:
+            self._journal.log(f"region {layer.path or '(no module)'}: {layer.verdict} {layer.local_error}")
+
+        oracle, target = self._oracle, self._target
+        self._journal.progress(
+            nodes=program.size,
+            nodes_before=program.size,
+            trials=oracle.trials,
+            message="asking each module whether it fails by itself",
+        )
+        located = localize(program, oracle, target=target, on_region=show)
+        if target is not None and find_root(located.roots, target) is None:
+            named = self._retargeted(program, located, target)
+            if named is None:
+                names = ", ".join(root.path for root in located.roots)
+                self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
+            located = named or located
+        self._report.layers = list(located.layers)
+        self._journal.progress(
+            nodes=located.window.size,
+            nodes_before=program.size,
+            trials=oracle.trials,
+            message="the operations that fail are found",
+        )
+        return located
+
+    def _retargeted(self, program: Program, located: Localized, target: str) -> Localized | None:
+        """Localize the failure that ``target`` names by signature or kind, in a region that the script's end hides.
+
+        None if no region does.
+        """
+        for region in located.elsewhere:
+            (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
+            signature = signature_of(outcome)
+            if signature is not None and target in (signature.text, signature.kind.value):
+                self._oracle.accepts = accepted(signature)
+                self._report.failure = failure_of(outcome, signature)
+                others = tuple(other for other in located.elsewhere if other != region)
+                window = narrow(program, region, self._oracle)
+                return replace(
+                    located, window=window, roots=(region,), elsewhere=(*located.roots, *others), confirmed=True
+                )
+        return None
+
+
+def accepted(signature: Signature) -> tuple[Signature, ...]:
+    """The signatures that count as this failure while it is being localized.
+
+    A wrong gradient is a wrong output of the joint graph; NaN may come from finite wrong values upstream.
+    """
+    signature = replace(signature, nonfinite=False)
+    if signature.kind is Kind.WRONG_GRADIENT:
+        return (signature, replace(signature, kind=Kind.WRONG_OUTPUT))
+    return (signature,)
