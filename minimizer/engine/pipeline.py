@@ -27,7 +27,8 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.second_fault import see_graphs
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved, layout_unmade
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
+from minimizer.engine.survey.verdicts import layout_unmade
 from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
 from minimizer.engine.window_search import Unreduced
 from minimizer.engine.witness.adopt import take_up

@@ -28,8 +28,9 @@ from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.script_search import MadeScript, PythonLevel
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, of_caches, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled
 from minimizer.engine.survey.triage import Triage
+from minimizer.engine.survey.verdicts import of_caches, unexamined
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options

@@ -21,18 +21,24 @@ from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,
     Settled,
-    before_a_frame,
     checks_layout,
-    denied,
-    disputed,
-    hidden_failure,
     is_healthy,
     is_out_of_memory,
     is_own_check,
-    layout_unmade,
     line_of,
     lost_signature,
     missing_signature,
+)
+from minimizer.engine.survey.dispute import Ground
+from minimizer.engine.survey.holding import Holding
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.unended import Unended
+from minimizer.engine.survey.verdicts import (
+    before_a_frame,
+    denied,
+    disputed,
+    hidden_failure,
+    layout_unmade,
     not_runnable,
     nothing_compiled,
     opaque,
@@ -44,10 +50,6 @@ from minimizer.engine.survey.cases import (
     unexamined,
     unmade,
 )
-from minimizer.engine.survey.dispute import Ground
-from minimizer.engine.survey.holding import Holding
-from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.survey.unended import Unended
 from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
 from minimizer.vocabulary import Kind, Reason, Status, counted
 

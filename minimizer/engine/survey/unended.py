@@ -10,21 +10,10 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature
-from minimizer.engine.survey.cases import (
-    Case,
-    ScriptCase,
-    Settled,
-    before_a_frame,
-    checked_of,
-    hang_signature,
-    not_runnable,
-    nothing_compiled,
-    place_of,
-    signal_name,
-    unmade,
-)
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, checked_of, hang_signature, place_of, signal_name
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.verdicts import before_a_frame, not_runnable, nothing_compiled, unmade
 from minimizer.vocabulary import Kind, Reason, Status
 
 CHILD_FAILED = 70

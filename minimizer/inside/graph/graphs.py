@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from ..places import sources
+from .modules import module_of
 from .names import dotted_name
 
 Json = Any
@@ -38,10 +39,6 @@ HIGHER_ORDER = {
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 """Names that the graph's source text uses for modules and for its function, and so must not be reused for values."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
-WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
-"""Attributes in which torch's wrappers hold the wrapped module."""
-WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "AveragedModel")
-"""torch's wrapper classes that hold the module as ``module``; by name, since importing them takes time."""
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -331,31 +328,6 @@ def literal(value: Any) -> Json:
         if name is not None:
             return {"code": name}
     raise Opaque(f"a constant of type {type(value).__name__}")
-
-
-def module_of(node: fx.Node) -> tuple[str, str]:
-    """Path and class of the innermost nn.Module a node came from, such as ``("blocks.7.activation", "ReLU")``."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    if not stack:
-        return "", ""
-    steps = [(module_path(path), _class_name(kind)) for path, kind, *_ in stack]
-    path, name = steps[-1]
-    for outer, kind in reversed(steps[:-1]):
-        wrapped = f"{outer}.module".strip(".")
-        if kind in WRAPPERS and f"{path}.".startswith(f"{wrapped}."):
-            path = outer + path.removeprefix(wrapped)
-    return path.strip("."), name
-
-
-def _class_name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-
-
-def module_path(path: str) -> str:
-    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``; a global ``G['net'].up`` keeps its name."""
-    path = re.sub(r"^L\['\w+'\]|^G(?=\[)", "", path)
-    path = re.sub(r"""\[(?:["'])?([^\]"']+)(?:["'])?\]""", r".\1", path)
-    return ".".join(step for step in path.split(".") if step and step not in ("_modules", "__dict__", *WRAPPED))
 
 
 def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[Json]]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .graphs import module_path
+from .modules import module_path
 
 
 def origin(placeholder: fx.Node) -> str:

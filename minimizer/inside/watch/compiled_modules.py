@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from ..graph.graphs import module_of
+from ..graph.modules import module_of
 from .coverage import Coverage
 
 MOST_MODULES = 5000

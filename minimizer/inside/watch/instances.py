@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from ..graph.graphs import WRAPPED, WRAPPERS
+from ..graph.modules import WRAPPED, WRAPPERS
 
 MOST_INSTANCES = 100_000
 """Instances that are told apart, to bound memory; all further ones share one number."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..graph.graphs import module_of
+from ..graph.modules import module_of
 from ..graph.names import dotted_name
 from ..graph.origins import owner_of
 from ..messages import Largest as Found

@@ -23,7 +23,8 @@ from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import Made, Routes, checked_of, unanswered
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, unexamined
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled
+from minimizer.engine.survey.verdicts import unexamined
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.options import Options
