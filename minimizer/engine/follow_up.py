@@ -56,6 +56,9 @@ next step. The shares add up to 1: together these steps take at most as long as 
 LEAST_SECONDS = 90.0
 """Least seconds for these steps together, for a repro that came sooner: one run of the script and a search for the part
 to blame take about that long."""
+RUNS_OF_DIAGNOSIS = 4
+"""Runs of the script for which a diagnosis has time at least: half of it goes to the part to blame and the settings, and a
+workaround is tried on the script, where what it costs is measured."""
 CODE_SECONDS = 30.0
 """Least seconds for a run of the repro: it imports torch, and compiles a few operators."""
 CHEAP_SECONDS = 60.0
@@ -210,13 +213,18 @@ class FollowUp:
 
     def has_time(self, step: Step) -> bool:
         """Whether there is time for a step that runs the script again; after a verified repro a note says so if not."""
-        survey = self.report.timings.get(Step.SURVEY, self.report.timings.get(Step.EXACT, 0.0))
         if self._verified_at is None:
-            return survey <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
-        fits = survey / SURVEY_RUNS <= self.share(step)
+            return self._run_seconds * SURVEY_RUNS <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
+        fits = self._run_seconds <= self.share(step)
         if not fits:
             self.journal.note(f"Not begun for want of time, since it runs the script once more: {step.doing}.")
         return fits
+
+    @property
+    def _run_seconds(self) -> float:
+        """Seconds of a run of the script, at most."""
+        timings = self.report.timings
+        return timings.get(Step.SURVEY, timings.get(Step.EXACT, 0.0)) / SURVEY_RUNS
 
     @property
     def _verified_at(self) -> float | None:
@@ -229,7 +237,7 @@ class FollowUp:
         if self.report.verification is None or not self.report.verification.holds:
             return
         if patient is not None:
-            with self.adding(Step.DIAGNOSE):
+            with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
                 diagnose(patient, self.journal, seconds=min(seconds, self.journal.clock.left))
         elif find_workaround is not None:

@@ -176,7 +176,7 @@ def failure_of(outcome: Outcome, signature: Signature) -> Failure:
         exception_type=error.root_type if error else None,
         message=message_of(error, outcome.verdict),
         signature=signature.text,
-        layout_only=outcome.verdict is not None and outcome.verdict.is_layout_only,
+        layout_only=outcome.is_layout_only,
     )
 
 

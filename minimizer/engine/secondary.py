@@ -164,9 +164,12 @@ def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
     right = [layer.path for layer in located.layers if layer.verdict == "good"]
     entries = []
     for (pattern, *_), roots in families.items():
+        wrong = dict.fromkeys(
+            root.path for root in roots
+        )  # a module may be in several regions, of which some are right
         known = Instances(
-            wrong=list(dict.fromkeys(root.path for root in roots)),
-            right=[path for path in right if pattern_of(path) == pattern],
+            wrong=list(wrong),
+            right=[path for path in dict.fromkeys(right) if pattern_of(path) == pattern and path not in wrong],
             compared="modules",
         )
         is_set = len(known.wrong) > 1 and "" not in known.wrong
@@ -294,7 +297,7 @@ def further(
         tell(f"whether {region.path or 'the rest of the graph'} fails for another reason")
         (outcome,) = oracle.judge([window])
         signature = signature_of(outcome)
-        if signature is None:
+        if signature is None or (outcome.is_layout_only and not oracle.shows(outcome)):
             continue
         judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
         tell(f"another failure, in {region.path or 'the rest of the graph'}, is being reduced")

@@ -152,6 +152,11 @@ class Outcome(Loose):
     """The frames on the stack when a hang was ended, outermost first; filled in on our side."""
 
     @property
+    def is_layout_only(self) -> bool:
+        """Whether it fails, and nothing but memory layout differs."""
+        return self.verdict is not None and self.verdict.is_layout_only
+
+    @property
     def ran_out_of_memory(self) -> bool:
         """Whether the GPU ran out of memory, which says nothing about the program while others hold memory too."""
         return self.exception is not None and self.exception.device == OUT_OF_MEMORY

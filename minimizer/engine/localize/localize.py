@@ -65,7 +65,7 @@ def localize(
                 roots.append(region)
             elif is_unclear(outcome):
                 unclear.append(region)
-            elif outcome is not None and signature_of(outcome) is not None:
+            elif outcome is not None and _fails_otherwise(outcome):
                 elsewhere.append(region)
     roots = roots or _cleared(program, unclear, oracle)
     if not roots and (wider := _widen(program, regions, oracle)) is not None:
@@ -171,11 +171,16 @@ def find_root(roots: Sequence[Region], target: str) -> Region | None:
     return None
 
 
+def _fails_otherwise(outcome: Outcome) -> bool:
+    """Whether a region that does not show the failure in question shows another; another memory layout is none beside that."""
+    return signature_of(outcome) is not None and not outcome.is_layout_only
+
+
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
     """The row of a region; ``failed``: it shows the failure in question. One that fails in another way is bad too."""
-    verdict = "good" if outcome is not None and outcome.ending is Ending.SAME else "unknown"
-    if failed or (outcome is not None and signature_of(outcome) is not None):
-        verdict = "bad"
+    is_good = outcome is not None and (outcome.ending is Ending.SAME or outcome.is_layout_only)
+    is_bad = failed or (outcome is not None and _fails_otherwise(outcome))
+    verdict = "bad" if is_bad else "good" if is_good else "unknown"
     differences = outcome.verdict.differences if outcome and outcome.verdict else []
     judged = outcome is not None and outcome.ending in (Ending.SAME, Ending.DIFFERENT)
 

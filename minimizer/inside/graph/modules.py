@@ -32,7 +32,10 @@ def _class_name(kind: Any) -> str:
 
 
 def module_path(path: str) -> str:
-    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``; a global ``G['net'].up`` keeps its name."""
-    path = re.sub(r"^L\['\w+'\]|^G(?=\[)", "", path)
+    """``L['self']._modules['blocks'][7].up`` → ``blocks.7.up``; a global ``G['net'].up`` keeps its name.
+
+    ``L['args'][0]`` is ``self`` as a decorator of ``forward`` has it: transformers decorates those of its models.
+    """
+    path = re.sub(r"^L\['args'\]\[0\]|^L\['\w+'\]|^G(?=\[)", "", path)
     path = re.sub(r"""\[(?:["'])?([^\]"']+)(?:["'])?\]""", r".\1", path)
     return ".".join(step for step in path.split(".") if step and step not in ("_modules", "__dict__", *WRAPPED))

@@ -53,12 +53,16 @@ def located(*roots: Region, layers: tuple[Layer, ...] = ()) -> Localized:
 
 
 def test_equal_regions_that_fail_are_one_entry_and_those_like_the_culprits_own_none() -> None:
+    """And a module in several regions, of which some are right, is not both."""
     blocks = [Region(3 * n, 3 * n + 3, f"layers.{n}", "Block") for n in range(12)]
     heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
     tail = Region(40, 42, "norm", "Norm")
     culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
     others = other_roots(
-        located(*blocks, *heads, tail, layers=(layer("layers.12", "good"), layer("x", "good"))), culprit
+        located(
+            *blocks, *heads, tail, layers=(layer("layers.3", "good"), layer("layers.12", "good"), layer("x", "good"))
+        ),
+        culprit,
     )
     assert [other.module_name for other in others] == ["heads 0 and 1", "norm"]
     assert culprit.instances is not None
