@@ -259,7 +259,7 @@ class FollowUp:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
         suspects: list[Region] = []
         if result.found is not None:
-            with self.adding(Step.LAYERS):
+            with self.adding(Step.LAYERS, least=self._run_seconds):
                 suspects = describe(result.found.program, result.found.oracle, self.journal)
         return suspects
 

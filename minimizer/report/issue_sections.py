@@ -70,30 +70,39 @@ class Cut:
 
 
 def title(report: Report, repro: str) -> str:
-    """One line below 100 characters, in ASCII: the part of the compiler, the operator, and what it does."""
+    """One line below 100 characters, in ASCII: the part of the compiler, the operators, and what they do; fewer of them where it is long."""
+    lines = (_plain(_titled(report, subject(report, repro, most=most))) for most in range(MOST_NAMES, 0, -1))
+    line = ""
+    for line in lines:
+        if len(line) <= MOST_TITLE:
+            return line
+    return f"{line[: MOST_TITLE - 3].rpartition(' ')[0]}..."
+
+
+def _titled(report: Report, subject: str) -> str:
     failure = report.failure
     assert failure is not None
-    said = f"{subject(report, repro)} {_does(failure)}"
+    said = f"{subject} {_does(failure)}"
     if failure.mechanism is not None:
         said = f"torch.compile {_does(failure)}"
     elif failure.kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) and failure.exception_type:
         verb = "fails to compile" if failure.kind is Kind.COMPILE_ERROR else "raises only when compiled"
-        said = f"{subject(report, repro)} {verb}: {_exception(failure)}"
+        said = f"{subject} {verb}: {_exception(failure)}"
     elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
         said += f" ({signal[0]})"
     device = report.environment.get("device", "")
     if failure.kind.is_numeric and failure.mechanism is None and device:
         said += f" on {device.upper()}"
-    return _plain(f"[{AREAS.get(failure.stage, 'torch.compile')}] {said}")
+    return f"[{AREAS.get(failure.stage, 'torch.compile')}] {said}"
 
 
-def subject(report: Report, repro: str, quoted: Callable[[str], str] = str) -> str:
-    """The operators at fault, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
+def subject(report: Report, repro: str, quoted: Callable[[str], str] = str, most: int = MOST_NAMES) -> str:
+    """The operators at fault, at most so many, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
     names = list(dict.fromkeys(_public(op, repro) for c in report.culprits if c.root for op in c.operators))
     if not names:
         return next((c.what for c in report.culprits if c.root and c.what), "a function")
-    shown = ", ".join(quoted(name) for name in names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    shown = ", ".join(quoted(name) for name in names[:most])
+    more = f" and {len(names) - most} more" if len(names) > most else ""
     return shown if len(names) == 1 else f"a graph of {shown}{more}"
 
 
@@ -220,5 +229,4 @@ def _plain(text: str) -> str:
     """A title: printable ASCII in one line, without folders and what would end the comment that it stands in."""
     text = re.sub(r"[<>]|-{2,}", "", text.encode("ascii", "replace").decode())
     text = without_folders("".join(char if char.isprintable() else " " for char in text))
-    text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3].rstrip()}..."
+    return re.sub(r"\s+", " ", text).strip()
