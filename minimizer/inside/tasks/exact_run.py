@@ -7,6 +7,7 @@ must be equal to the bit, and any difference comes from Dynamo.
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import random
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._dynamo.utils
+from torch import overrides
+from torch.utils._device import DeviceContext
 
 from ..exact.boundaries import Boundaries, watch_dynamo
 from ..exact.observe import Entry
@@ -139,7 +142,7 @@ def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Calla
         }
         otherwise.update(name for name in OTHERWISE if name in names)
         if len(graph_calls) == MOST_GRAPHS:
-            return graph.forward
+            return _unmoded(graph.forward)
         calls: list[int] = []
         graph_calls.append(calls)
 
@@ -148,9 +151,43 @@ def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Calla
                 calls.append(outermost())
             return graph.forward(*args)
 
-        return forward
+        return _unmoded(forward)
 
     return eager
+
+
+def _unmoded(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a graph without the script's modes of torch functions.
+
+    Dynamo has traced them into the graph. Inductor's code calls no torch function; the graph itself does, and would apply them twice.
+    A mode that sets the default device stays: Dynamo leaves that to the run, and it changes nothing if applied twice.
+    """
+
+    @functools.wraps(forward)
+    def run(*args: Any) -> Any:
+        if torch._C._len_torch_function_stack() == 0:
+            return forward(*args)
+        modes = _popped()
+        kept = [mode for mode in modes if isinstance(mode, DeviceContext)]
+        _push(kept)
+        try:
+            return forward(*args)
+        finally:
+            left = _popped()
+            _push(modes if left == kept else [*(mode for mode in modes if not isinstance(mode, DeviceContext)), *left])
+
+    return run
+
+
+def _popped() -> list[Any]:
+    """Leave all modes of torch functions; the innermost comes first."""
+    return [overrides._pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+
+
+def _push(modes: Sequence[Any]) -> None:
+    """Enter modes of torch functions, the innermost of which comes first."""
+    for mode in reversed(modes):
+        overrides._push_mode(mode)
 
 
 class _Silent(collections.Counter[Any]):

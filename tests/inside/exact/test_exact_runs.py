@@ -142,6 +142,17 @@ HEALTHY = {
             except RuntimeError:
                 pass
     """,
+    "torch_function_mode": """
+        import torch
+        from torch.overrides import TorchFunctionMode
+        class Doubled(TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {})) * 2 if func is torch.add else func(*args, **(kwargs or {}))
+        f = torch.compile(lambda x: torch.add(x, torch.ones(2)))
+        torch.set_default_device("cpu")
+        with Doubled(), torch.device("cpu"):
+            f(torch.ones(2))
+    """,
     "counters": """
         import torch
         from torch.testing import assert_close
