@@ -176,9 +176,15 @@ class Look:
             grad = asked(value, "grad")
             self._pending.append((f"{path}.grad", grad))
             self._alive.append(grad)
-        fields = dict_of(value) or {}
-        self._pending.extend((f"{path}.{name}", part) for name, part in list(fields.items()) if is_shown(name))
+        fields = {name: part for name, part in (dict_of(value) or {}).items() if is_shown(name)}
+        if self._is_wrapper_of_library(kind):  # it keeps there what it was asked before, and the compiler asks too
+            fields = {n: part for n, part in fields.items() if isinstance(part, torch.Tensor) or not n.startswith("_")}
+        self._pending.extend((f"{path}.{name}", part) for name, part in fields.items())
         return entry
+
+    def _is_wrapper_of_library(self, kind: type) -> bool:
+        """Whether tensors of a class consist of other tensors, by code that is not the script's, as nested ones do."""
+        return hasattr(kind, "__tensor_flatten__") and not self._is_of_script(kind)
 
     def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
         by_key = dict.items(value)
@@ -268,8 +274,7 @@ class Look:
 
     def _class(self, path: str, value: type) -> Entry:
         entry = {"type": "class", "name": value.__qualname__}
-        module = sys.modules.get(str(type.__dict__["__dict__"].__get__(value).get("__module__", "")))
-        if module is None or not self._is_own(getattr(module, "__file__", None) or ""):
+        if not self._is_of_script(value):
             return entry
         fields = type.__dict__["__dict__"].__get__(value)
         names = [
@@ -278,6 +283,10 @@ class Look:
         entry["attributes"] = bounded(", ".join(sorted(names)))
         self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
         return entry
+
+    def _is_of_script(self, kind: type) -> bool:
+        module = sys.modules.get(str(type.__dict__["__dict__"].__get__(kind).get("__module__", "")))
+        return module is not None and self._is_own(getattr(module, "__file__", None) or "")
 
     def _generator(self, path: str, value: Any) -> Entry:
         is_coroutine = isinstance(value, types.CoroutineType)

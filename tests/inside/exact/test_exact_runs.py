@@ -153,6 +153,11 @@ HEALTHY = {
         with Doubled(), torch.device("cpu"):
             f(torch.ones(2))
     """,
+    "nested_tensor": """
+        import torch
+        nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+        y = torch.compile(lambda x: x * 2)(nested)
+    """,
     "counters": """
         import torch
         from torch.testing import assert_close
