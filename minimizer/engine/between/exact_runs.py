@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,10 @@ READS_COMPILER = re.compile(
 """Names that reveal the compiler to a script: how compilation went, what it left behind, how much memory is in use.
 Dynamo's counters are not among them, since the exact runs silence those."""
 STANCE = "set_stance"
+RUN_BY_COMPILER = re.compile(
+    r"(^|\.)(register_fake|impl_abstract|allow_in_graph|assume_constant_result|nonstrict_trace|register_pytree_node)$"
+)
+"""Functions to which a script gives a function that the compiler then runs on its own account, as often as it likes."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +214,51 @@ def reads_compiler(text: str) -> str:
             return "the script says when an object is deleted (__del__), and the compiler may hold it for longer"
         if READS_COMPILER.search(name):
             return f"the script looks at the compiler, at memory or at what is still alive ({name[:60]})"
+    if name := _counts_compiler(tree, names):
+        return f"a function that the script gives to {name} changes its state, and the compiler runs it as often as it likes"
     named = next((name for name in names.values() if READS_COMPILER.search(name)), "")
     return f"the script looks at the compiler (it imports {named[:60]})" if named else ""
+
+
+def _counts_compiler(tree: ast.Module, names: Mapping[str, str]) -> str:
+    """What a script gives a function that the compiler runs on its own account and that changes more than its own; empty if nothing."""
+    given: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (found := RUN_BY_COMPILER.search(full_name(node.func, names))):
+            given.update({part.id: found[2] for part in node.args if isinstance(part, ast.Name)})
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        marks = [
+            full_name(mark.func if isinstance(mark, ast.Call) else mark, names) for mark in function.decorator_list
+        ]
+        found = next(filter(None, map(RUN_BY_COMPILER.search, marks)), None)
+        to = found[2] if found else given.get(function.name, "")
+        if to and _changes_others(function, names):
+            return to
+    return ""
+
+
+def _changes_others(function: ast.FunctionDef, names: Mapping[str, str]) -> bool:
+    """Whether a function changes a global, or an object that it finds in one; calls whose result it drops count, but for torch's."""
+    parts = [part for statement in function.body for part in ast.walk(statement)]
+    own = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+    own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    for part in parts:
+        if isinstance(part, ast.Global | ast.Nonlocal):
+            return True
+        changed: ast.expr | None = None
+        if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store | ast.Del):
+            changed = part
+        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            changed = part.value.func
+        if not isinstance(changed, ast.Attribute | ast.Subscript):
+            continue
+        while isinstance(changed, ast.Attribute | ast.Subscript):
+            changed = changed.value
+        if isinstance(changed, ast.Name) and changed.id not in own | names.keys():
+            return True
+    return False
 
 
 def failed_check(outcome: Outcome) -> str:

@@ -198,6 +198,20 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
         ("from torch._dynamo.testing import CompileCounter", False),
         ("torch._dynamo.config.cache_size_limit = 4\ntorch._dynamo.reset()", False),
         ("torch._dynamo.mark_dynamic(x, 0)", False),
+        ("import torch\n@op.register_fake\ndef fake(x):\n    calls['fake'] += 1\n    return x.clone()", True),
+        (
+            "from torch.library import register_fake\n@register_fake('a::b')\ndef fake(x):\n    seen.append(1)\n    return x",
+            True,
+        ),
+        (
+            "import torch\ndef fake(x):\n    global n\n    n += 1\n    return x\ntorch.library.register_fake('a::b', fake)",
+            True,
+        ),
+        (
+            "import torch\n@op.register_fake\ndef fake(x):\n    torch._check(x.dim() == 1)\n    out = [1]\n    out.append(2)\n    return x",
+            False,
+        ),
+        ("@op.register_kernel('cpu')\ndef real(x):\n    seen.append(1)\n    return x", False),
         ("def f(:", True),
     ],
 )
