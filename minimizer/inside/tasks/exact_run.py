@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,8 @@ NAME = "minimizer_exact"
 OTHERWISE = ("tag_activation_checkpoint", "wrap_activation_checkpoint")
 """Operators on which this backend, and no other, differs from eager: it recomputes a checkpointed region without restoring the
 forward's random state, and so draws other random numbers."""
+BUILTINS = {name: part for name, part in vars(torch).items() if isinstance(part, types.BuiltinFunctionType)}
+"""The functions of the module `torch` that are written in C++, before a script replaces any."""
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
 
 
@@ -134,15 +137,17 @@ def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Calla
     """A variant of Dynamo's backend ``eager`` that fills ``otherwise`` and ``graph_calls``; see `ExactLog` on the torch-free side."""
 
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
-        names = {
-            str(node.target)
+        targets = [
+            node.target
             for part in graph.modules()
             if isinstance(part, torch.fx.GraphModule)
             for node in part.graph.nodes
-        }
+        ]
+        names = {str(target) for target in targets}
         otherwise.update(name for name in OTHERWISE if name in names)
+        builtins = {name for t in targets if BUILTINS.get(name := getattr(t, "__name__", "")) is t}
         if len(graph_calls) == MOST_GRAPHS:
-            return _unmoded(graph.forward)
+            return _as_traced(graph.forward, builtins)
         calls: list[int] = []
         graph_calls.append(calls)
 
@@ -151,28 +156,30 @@ def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Calla
                 calls.append(outermost())
             return graph.forward(*args)
 
-        return _unmoded(forward)
+        return _as_traced(forward, builtins)
 
     return eager
 
 
-def _unmoded(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a graph without the script's modes of torch functions.
+def _as_traced(forward: Callable[..., Any], builtins: set[str]) -> Callable[..., Any]:
+    """Run a graph without what the script does to torch's functions: Dynamo has traced that into the graph.
 
-    Dynamo has traced them into the graph. Inductor's code calls no torch function; the graph itself does, and would apply them twice.
-    A mode that sets the default device stays: Dynamo leaves that to the run, and it changes nothing if applied twice.
+    Inductor's code calls none of them. The graph itself would apply the script's modes of torch functions twice, and so would it a
+    function by which the script replaces one of ``builtins``, since its code finds those by name. A mode that sets the default device
+    stays: Dynamo leaves that to the run, and it changes nothing if applied twice.
     """
 
     @functools.wraps(forward)
     def run(*args: Any) -> Any:
-        if torch._C._len_torch_function_stack() == 0:
-            return forward(*args)
+        replaced = {name: vars(torch).get(name) for name in builtins if vars(torch).get(name) is not BUILTINS[name]}
         modes = _popped()
         kept = [mode for mode in modes if isinstance(mode, DeviceContext)]
         _push(kept)
+        vars(torch).update({name: BUILTINS[name] for name in replaced})
         try:
             return forward(*args)
         finally:
+            vars(torch).update(replaced)
             left = _popped()
             _push(modes if left == kept else [*(mode for mode in modes if not isinstance(mode, DeviceContext)), *left])
 

@@ -153,6 +153,14 @@ HEALTHY = {
         with Doubled(), torch.device("cpu"):
             f(torch.ones(2))
     """,
+    "replaced_function": """
+        import torch
+        original = torch.exp
+        f = torch.compile(lambda x: torch.exp(x))
+        f(torch.ones(1))
+        torch.exp = lambda x: original(x) + 1
+        f(torch.ones(1))
+    """,
     "nested_tensor": """
         import torch
         nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
