@@ -112,8 +112,8 @@ class Difference:
 
     @property
     def is_of_state(self) -> bool:
-        """Whether anything but numbers and the results of calls differs."""
-        return any(not change.is_value and not change.is_result for change in self.changes)
+        """Whether anything but numbers, the results of calls and the position in a stream of random numbers differs."""
+        return any(not change.is_value and not change.is_result and change.kind != "stream" for change in self.changes)
 
     @property
     def paths(self) -> frozenset[str]:

@@ -161,6 +161,18 @@ HEALTHY = {
         torch.exp = lambda x: original(x) + 1
         f(torch.ones(1))
     """,
+    "checkpointed_dropout": """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())
+        step, seen = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False).sum()), []
+        for _ in range(2):
+            loss = step(torch.randn(2, 4))
+            loss.backward()
+            seen.append(loss.item())
+            seen.append(int(torch.randint(100, ())))
+    """,
     "nested_tensor": """
         import torch
         nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)

@@ -67,6 +67,16 @@ def test_random_stream_in_another_state_is_a_difference() -> None:
     assert first_difference(log(streams[0]), log(streams[1])) is not None
 
 
+def test_other_random_numbers_are_no_difference_of_state() -> None:
+    eager, compiled = (
+        {"w.grad": tensor(value), "torch.get_rng_state()": {"type": "stream", "value": str(value)}}
+        for value in (1.0, 2.0)
+    )
+    drawn, counted = first_difference(log(eager), log(compiled)), first_difference(log({"n": 1}), log({"n": 2}))
+    assert drawn is not None and not drawn.is_of_state
+    assert counted is not None and counted.is_of_state
+
+
 def test_what_a_script_holds_is_named_before_what_a_call_returns() -> None:
     difference = first_difference(
         log({"result": 2, "a.long.path": 2, "cache.n": 2}), log({"result": 1, "a.long.path": 1, "cache.n": 1})
