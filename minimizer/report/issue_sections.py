@@ -89,7 +89,7 @@ def _titled(report: Report, subject: str) -> str:
         verb = "fails to compile" if failure.kind is Kind.COMPILE_ERROR else "raises only when compiled"
         said = f"{subject} {verb}: {_exception(failure)}"
     elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
-        said += f" ({signal[0]})"
+        said = f"{subject} crashes ({signal[0]})"
     device = report.environment.get("device", "")
     if failure.kind.is_numeric and failure.mechanism is None and device:
         said += f" on {device.upper()}"
@@ -100,7 +100,8 @@ def subject(report: Report, repro: str, quoted: Callable[[str], str] = str, most
     """The operators at fault, at most so many, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
     names = list(dict.fromkeys(_public(op, repro) for c in report.culprits if c.root for op in c.operators))
     if not names:
-        return next((c.what for c in report.culprits if c.root and c.what), "a function")
+        what = next((c.what for c in report.culprits if c.root and c.what), "")
+        return f"a script with {what}" if what else "a function"
     shown = ", ".join(quoted(name) for name in names[:most])
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return shown if len(names) == 1 else f"a graph of {shown}{more}"
@@ -151,10 +152,12 @@ def seen_between(report: Report) -> str:
 
 
 def workaround(report: Report) -> str:
-    """A change with which the script passes, and what it costs; nothing where there is none."""
+    """A change with which the script passes, and what it costs; else that none is known, and which were tried."""
     found = report.workaround
-    if found is None or not found.code or not found.verified:
-        return ""
+    if found is None:
+        return "None was looked for."
+    if not found.code or not found.verified:
+        return without_paths(escape(found.what)) if found.what else "None is known."
     does = f"\n\nWhat it does: {escape(found.what)}." if found.what else ""
     return without_paths(f"With this the script passes:\n\n{block(found.code, 'python')}{does}")
 
@@ -169,8 +172,12 @@ def logs(report: Report, cut: Cut) -> str:
     """The stack of an error; of a wrong value what the reproducer printed, since the script's own words are of other inputs."""
     failure = report.failure
     assert failure is not None
-    shown = sections.printed(report) or sections.shown(failure.traceback, failure.message)
-    return sections.log(shown, cut.log_lines) if shown else "none: nothing but the values shows it"
+    if printed := sections.printed(report):
+        return sections.log(printed, cut.log_lines)
+    shown = sections.shown(failure.traceback, failure.message)
+    if not shown:
+        return "none: nothing but the values shows it"
+    return f"Of the script that the reproducer was reduced from:\n\n{sections.log(shown, cut.log_lines)}"
 
 
 def versions(report: Report) -> str:
@@ -181,7 +188,8 @@ def versions(report: Report) -> str:
         if report.environment.get(key)
     ]
     between = escape(str(span(report.versions)))
-    said = f"{between[0].upper()}{between[1:]}." if between else ""
+    tried = f"only {report.environment['torch']} was tried" if report.environment.get("torch") else "no other was tried"
+    said = f"{between[0].upper()}{between[1:]}." if between else f"Since which version it fails is not known: {tried}."
     return "\n\n".join(filter(None, (block("\n".join(facts), "text") if facts else "unknown", said)))
 
 

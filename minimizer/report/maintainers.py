@@ -60,7 +60,7 @@ def replay(report: Report, repro: str | None) -> str:
     if report.blame is not None and report.blame.confirmed and report.blame.subsystem in BISECTED:
         backend, subsystem = BISECTED[report.blame.subsystem], report.blame.subsystem
         off = f"TORCH_BISECT_BACKEND={backend} TORCH_BISECT_SUBSYSTEM={subsystem} TORCH_BISECT_MAX=-1"
-        lines.append(f"{off} python repro.py  # the same with all {subsystem} off")
+        lines.append(f"{off} python repro.py  # exits with 0: all {subsystem} are off")
     return "\n".join(["```sh", *lines, "```"])
 
 

@@ -8,19 +8,17 @@ as before.
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from minimizer.engine.between.about_compiler import reads_compiler
 from minimizer.engine.between.difference import Difference, Noise, first_difference, states_at
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.survey.cases import is_own_check
-from minimizer.engine.user_script.syntax import full_name, imported
 
 ALL = (1, None)
 """(first, last) call to run without the compiler, numbered from 1: here all of them."""
@@ -28,18 +26,6 @@ MOST_ROUNDS = 8
 """Most rounds of denser looks around the first difference."""
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
-READS_COMPILER = re.compile(
-    r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
-    r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$|^weakref\.(ref|finalize|proxy)$"
-    r"|\.(max_)?memory_(allocated|reserved|stats|summary|usage|snapshot)$|\.mem_get_info$"
-)
-"""Names that reveal the compiler to a script: how compilation went, what it left behind, how much memory is in use.
-Dynamo's counters are not among them, since the exact runs silence those."""
-STANCE = "set_stance"
-RUN_BY_COMPILER = re.compile(
-    r"(^|\.)(register_fake|impl_abstract|allow_in_graph|assume_constant_result|nonstrict_trace|register_pytree_node)$"
-)
-"""Functions to which a script gives a function that the compiler then runs on its own account, as often as it likes."""
 
 
 @dataclass(frozen=True)
@@ -192,73 +178,6 @@ class ExactRuns:
         self.runs += len(requests)
         common = {"text": text, "script": str(self._path), "args": []}
         return self._executor.judge([{**common, **r} for r in requests], timeout=self._timeout, op=EXACT)
-
-
-def reads_compiler(text: str) -> str:
-    """Why a script is about the compiler itself; empty if it is not."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return "it is not Python"
-    if STANCE in text:
-        return "the script sets a stance of the compiler by itself"
-    names = imported(tree)
-    told = {id(statement.value) for statement in ast.walk(tree) if isinstance(statement, ast.Expr)}
-    for node in ast.walk(tree):
-        name = ""
-        if isinstance(node, ast.Attribute | ast.Name):
-            name = full_name(node, names)
-        elif isinstance(node, ast.Call) and full_name(node.func, names) == "gc.collect" and id(node) not in told:
-            name = "gc.get_count"  # its result counts the compiler's garbage too
-        elif isinstance(node, ast.FunctionDef) and node.name == "__del__":
-            return "the script says when an object is deleted (__del__), and the compiler may hold it for longer"
-        if READS_COMPILER.search(name):
-            return f"the script looks at the compiler, at memory or at what is still alive ({name[:60]})"
-    if name := _counts_compiler(tree, names):
-        return f"a function that the script gives to {name} changes its state, and the compiler runs it as often as it likes"
-    named = next((name for name in names.values() if READS_COMPILER.search(name)), "")
-    return f"the script looks at the compiler (it imports {named[:60]})" if named else ""
-
-
-def _counts_compiler(tree: ast.Module, names: Mapping[str, str]) -> str:
-    """What a script gives a function that the compiler runs on its own account and that changes more than its own; empty if nothing."""
-    given: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (found := RUN_BY_COMPILER.search(full_name(node.func, names))):
-            given.update({part.id: found[2] for part in node.args if isinstance(part, ast.Name)})
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        marks = [
-            full_name(mark.func if isinstance(mark, ast.Call) else mark, names) for mark in function.decorator_list
-        ]
-        found = next(filter(None, map(RUN_BY_COMPILER.search, marks)), None)
-        to = found[2] if found else given.get(function.name, "")
-        if to and _changes_others(function, names):
-            return to
-    return ""
-
-
-def _changes_others(function: ast.FunctionDef, names: Mapping[str, str]) -> bool:
-    """Whether a function changes a global, or an object that it finds in one; calls whose result it drops count, but for torch's."""
-    parts = [part for statement in function.body for part in ast.walk(statement)]
-    own = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
-    own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    for part in parts:
-        if isinstance(part, ast.Global | ast.Nonlocal):
-            return True
-        changed: ast.expr | None = None
-        if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store | ast.Del):
-            changed = part
-        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
-            changed = part.value.func
-        if not isinstance(changed, ast.Attribute | ast.Subscript):
-            continue
-        while isinstance(changed, ast.Attribute | ast.Subscript):
-            changed = changed.value
-        if isinstance(changed, ast.Name) and changed.id not in own | names.keys():
-            return True
-    return False
 
 
 def failed_check(outcome: Outcome) -> str:

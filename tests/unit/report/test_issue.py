@@ -15,14 +15,14 @@ from minimizer.report.as_markdown import render
 from minimizer.report.culprit import Culprit
 from minimizer.report.examined import Health
 from minimizer.report.issue import MAX_URL, Issue, issue_of
-from minimizer.report.model import Failure, Report, Verification
+from minimizer.report.model import Failure, Report, Verification, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage
 
 TITLES = {
     "value": "[inductor] torch.relu returns wrong values on CPU",
     "gradient": "[inductor] torch.relu has a wrong gradient on CPU",
     "compile_error": "[inductor] torch.relu fails to compile: KeyError: 'buf1'",
-    "crash": "[inductor] torch.relu crashes the process (SIGSEGV)",
+    "crash": "[inductor] torch.relu crashes (SIGSEGV)",
     "hang": "[inductor] torch.relu never returns",
     "between": "[dynamo] torch.compile loses a change of cache.order",
 }
@@ -197,3 +197,25 @@ def test_generated_code_is_folded_and_the_first_to_be_left_out() -> None:
     check_form(long)
     assert "Generated code" not in long.body and "Attached: `report.md`" in long.body
     assert "`simdlen = 1`" in long.body, "nothing else is left out for it"
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Whoever triages it looks for a first bad version and for a workaround, and silence answers neither."""
+    report = sample_reports.compile_error()
+    report.workaround = None
+    body = issue(report).body
+    assert "Since which version it fails is not known: only 2.13.0+cpu was tried." in body
+    assert "#### Workaround\n\nNone was looked for." in body
+    assert "Of the script that the reproducer was reduced from:" in body
+    report.workaround = Workaround(code="", verified=False, what="None but switching the compiler off.")
+    assert "#### Workaround\n\nNone but switching the compiler off." in issue(report).body
+
+
+def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> None:
+    report = sample_reports.crash()
+    assert report.failure is not None
+    report.failure.message = "the process died by SIGSEGV"
+    report.culprits = [Culprit(what="torch.sgn and ZeroTensor input")]
+    found = issue(report)
+    assert found.title == "[inductor] a script with torch.sgn and ZeroTensor input crashes (SIGSEGV)"
+    assert "A script with torch.sgn and ZeroTensor input crashes the process under" in found.body

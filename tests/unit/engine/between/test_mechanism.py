@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.between import words
+from minimizer.engine.between.about_compiler import reads_compiler
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, Difference, Noise
-from minimizer.engine.between.exact_runs import ExactRuns, Found, reads_compiler
+from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.between.mechanism import HOOKS, mechanism_of
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.vocabulary import Kind
