@@ -100,7 +100,7 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
             name == "value" and change.kind == "process"
         ):
             yield Claim(path, one, two)
-        elif name == "values" and "#" not in one + two and "nan" not in one + two and "inf" not in one + two:
+        elif name == "values" and "#" not in one + two and "nan" not in one and "inf" not in one:
             scalar = not one.startswith("[")
             one_item = re.fullmatch(r"\[([^\[\],]+)\]", one), re.fullmatch(r"\[([^\[\],]+)\]", two)
             if scalar:

@@ -38,6 +38,8 @@ FINISH_SECONDS = 60.0
 """Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PASSES = (passes.operations, passes.objects, shorter.statements)
+MOST_CALLS = 3
+"""Most calls of a last statement that are tried for an assertion of what they return."""
 EVIDENCE = "AssertionError"
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 
@@ -204,7 +206,7 @@ class BetweenGraphs:
         if raising is not None:
             yield raising
         drawn: list[str] = []
-        for shown in _ways_to_show(text):
+        for shown in ways_to_show(text):
             end = self._end(shown, oracle)
             drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
             for claim in claims(end):
@@ -240,18 +242,27 @@ def _evidence(text: str) -> str:
     return EVIDENCE if text.rstrip().splitlines()[-1].startswith("assert ") else ", actual "
 
 
-def _ways_to_show(text: str) -> Iterator[str]:
-    """The script with what its last call returns under a name, where it has none, and as it is."""
-    tree = ast.parse(text)
-    named = ast.parse(text)
-    body = named.body
-    while body and isinstance(body[-1], ast.For | ast.While | ast.With | ast.Try):
-        body = body[-1].body
-    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-    if isinstance(last, ast.Call) and ast.unparse(last.func) != "print":
-        body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=last)
+def ways_to_show(text: str) -> Iterator[str]:
+    """The script with what a call of its last statement returns under a name, where it has none, and as it is."""
+    for number in range(len(_last_calls(ast.parse(text)))):
+        named = ast.parse(text)
+        body, call = _last_calls(named)[number]
+        body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=call)
         yield ast.unparse(ast.fix_missing_locations(named)) + "\n"
-    yield ast.unparse(tree) + "\n"
+    yield ast.unparse(ast.parse(text)) + "\n"
+
+
+def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
+    """Calls in the last statement whose results have no name, the outermost first, each with the block that the statement ends."""
+    body, blocks = tree.body, list[tuple[list[ast.stmt], ast.expr]]()
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With | ast.Try):
+        if isinstance(body[-1], ast.For):
+            blocks.append((body, body[-1].iter))
+        body = body[-1].body
+    if body and isinstance(body[-1], ast.Expr):
+        blocks.insert(0, (body, body[-1].value))
+    calls = [(block, node) for block, value in blocks for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return [(block, call) for block, call in calls if ast.unparse(call.func) != "print"][:MOST_CALLS]
 
 
 def _raising(text: str, eager: str, compiled: str) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minimizer.engine.between.assertion import Claim
-from minimizer.engine.between.search import asserted
+from minimizer.engine.between.search import asserted, ways_to_show
 
 CLAIM = Claim("out", "9", "3")
 
@@ -24,3 +26,18 @@ def test_the_second_function_of_a_name_keeps_its_place() -> None:
     text = "def f(x):\n    return 1\nout = 0\ndef f(x):\n    return 2\nout = f(1)\n"
     written = asserted(text, CLAIM)
     assert written.index("return 1") < written.index("out = 0") < written.index("return 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        ("f(x)\n", ["out = f(x)\n"]),
+        ("[1 for v in f(x)]\n", ["out = f(x)\n"]),
+        ("print(f(x))\n", ["out = f(x)\n"]),
+        ("for v in f(x):\n    pass\n", ["out = f(x)\n"]),
+        ("for i in (1, 2):\n    f(i)\n", ["for i in (1, 2):\n    out = f(i)\n"]),
+        ("y = f(x)\n", []),
+    ],
+)
+def test_what_a_last_call_returns_is_given_a_name(text: str, ways: list[str]) -> None:
+    assert list(ways_to_show(text)) == [*ways, text]

@@ -34,6 +34,8 @@ def of(type_: str, **fields: str) -> Entry:
         ),
         ("d", of("deque", items="[1, 2]"), of("deque", items="[1]"), "list(d) == [1, 2]"),
         ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[3.0]"), "out.item() == 2.0"),
+        ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[inf]"), "out.item() == 2.0"),
+        ("out", of("Tensor", values="[2.0, 1.0]"), of("Tensor", values="[nan, 1.0]"), "out.tolist() == [2.0, 1.0]"),
         ("out", of("Tensor", values="3.0"), of("Tensor", values="4.0"), "out.item() == 3.0"),
         ("x.grad", of("Tensor", values="[2.0, 1.0]"), of("Tensor", values="[3.0, 1.0]"), "x.grad.tolist() == [2.0, 1.0]"),
         (
