@@ -52,6 +52,7 @@ FACTS = {
     "cudnn": "cuDNN version", "cpu": "CPU", "threads": "CPU threads", "triton": "Triton version", "numpy": "numpy version",
 }  # fmt: skip
 """Facts of the environment by the names that ``torch.utils.collect_env`` prints them under."""
+INJECTED = re.compile(r"torch\.[\w.]+_TESTING_ONLY\b")
 MOST_FACT = 120
 MOST_NAMES = 3
 PUBLIC = ("torch.{}", "torch.nn.functional.{}", "F.{}")
@@ -115,6 +116,10 @@ def description(report: Report, repro: str) -> str:
     what = "`torch.compile`" if failure.mechanism else subject(report, repro, code)
     under = "" if failure.mechanism else " under `torch.compile`"
     said = [f"{what[0].upper()}{what[1:]} {escape(_does(failure))}{under}{f' on {escape(device)}' if device else ''}."]
+    if injected := INJECTED.search(repro):
+        said.append(
+            f"The fault is injected: {code(injected[0])} is a switch of PyTorch's own tests, and the reproducer sets it."
+        )
     processes = "process" if found.runs == 1 else "processes"
     said.append(
         f"The reproducer fails in {found.failed_same} of {found.runs} clean {processes} and passes with `TORCHDYNAMO_DISABLE=1`; "

@@ -219,3 +219,10 @@ def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> N
     found = issue(report)
     assert found.title == "[inductor] a script with torch.sgn and ZeroTensor input crashes (SIGSEGV)"
     assert "A script with torch.sgn and ZeroTensor input crashes the process under" in found.body
+
+
+def test_a_fault_that_is_injected_is_said_to_be() -> None:
+    switch = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+    found = issue(sample_reports.value(), f'{switch} = "accuracy"\n{REPRO}').body
+    assert f"The fault is injected: `{switch}` is a switch of PyTorch's own tests" in found
+    assert "injected" not in issue(sample_reports.value()).body
