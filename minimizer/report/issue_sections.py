@@ -72,12 +72,9 @@ class Cut:
 
 def title(report: Report, repro: str) -> str:
     """One line below 100 characters, in ASCII: the part of the compiler, the operators, and what they do; fewer of them where it is long."""
-    lines = (_plain(_titled(report, subject(report, repro, most=most))) for most in range(MOST_NAMES, 0, -1))
-    line = ""
-    for line in lines:
-        if len(line) <= MOST_TITLE:
-            return line
-    return f"{line[: MOST_TITLE - 3].rpartition(' ')[0]}..."
+    lines = [_plain(_titled(report, subject(report, repro, most=most))) for most in range(MOST_NAMES, 0, -1)]
+    cut = f"{lines[-1][: MOST_TITLE - 3].rpartition(' ')[0]}..."
+    return next((line for line in lines if len(line) <= MOST_TITLE), cut)
 
 
 def _titled(report: Report, subject: str) -> str:
@@ -193,8 +190,11 @@ def versions(report: Report) -> str:
         if report.environment.get(key)
     ]
     between = escape(str(span(report.versions)))
-    tried = f"only {report.environment['torch']} was tried" if report.environment.get("torch") else "no other was tried"
-    said = f"{between[0].upper()}{between[1:]}." if between else f"Since which version it fails is not known: {tried}."
+    if between:
+        said = f"{between[0].upper()}{between[1:]}."
+    else:
+        how = "could be tried" if report.versions else "was tried"
+        said = f"Since which version it fails is not known: only {report.environment.get('torch', 'this one')} {how}."
     return "\n\n".join(filter(None, (block("\n".join(facts), "text") if facts else "unknown", said)))
 
 

@@ -13,7 +13,7 @@ from sample_reports import REPRO
 
 from minimizer.report.as_markdown import render
 from minimizer.report.culprit import Culprit
-from minimizer.report.examined import Health
+from minimizer.report.examined import Health, Version
 from minimizer.report.issue import MAX_URL, Issue, issue_of
 from minimizer.report.model import Failure, Report, Verification, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage
@@ -209,6 +209,8 @@ def test_what_is_not_known_is_said() -> None:
     assert "Of the script that the reproducer was reduced from:" in body
     report.workaround = Workaround(code="", verified=False, what="None but switching the compiler off.")
     assert "#### Workaround\n\nNone but switching the compiler off." in issue(report).body
+    report.versions = [Version(name="nightly", torch="2.14.0", outcome="cannot_run")]
+    assert "Since which version it fails is not known: only 2.13.0+cpu could be tried." in issue(report).body
 
 
 def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> None:
