@@ -243,7 +243,7 @@ class Shown:
     @property
     def skippable(self) -> str | None:
         """The step that can be skipped now."""
-        return (self._last.get("progress") or {}).get("skippable")
+        return self._last.get("skippable")
 
     def update(self, job: Job) -> None:
         step, before = job.get("stage"), self._last.get("stage")

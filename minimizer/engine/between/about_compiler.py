@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import decorators, full_name, imported
 
 READS_COMPILER = re.compile(
     r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
@@ -57,10 +57,8 @@ def _runs_with_compiler(tree: ast.Module, names: Mapping[str, str]) -> str:
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        marks = [
-            full_name(mark.func if isinstance(mark, ast.Call) else mark, names) for mark in function.decorator_list
-        ]
-        found = next(filter(None, map(RUN_BY_COMPILER.search, marks)), None)
+        marks = (RUN_BY_COMPILER.search(name) for name, _ in decorators(function, names))
+        found = next(filter(None, marks), None)
         to = found[2] if found else given.get(function.name, "")
         if to and _changes_others(function, names):
             return to

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import decorators, imported
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PROMISES = ("assume_constant_result", "substitute_in_graph", "allow_in_graph")
@@ -34,10 +34,9 @@ def broken_promise(tree: ast.Module) -> tuple[str, int] | None:
     """The full name of the first of `PROMISES` that a reduced script still makes, and its line."""
     names = imported(tree)
     for node in ast.walk(tree):
-        for decorator in getattr(node, "decorator_list", ()):
-            name = full_name(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
+        for name, line in decorators(node, names):
             if name.startswith("torch.") and name.rpartition(".")[2] in PROMISES:
-                return name, decorator.lineno
+                return name, line
     return None
 
 

@@ -10,7 +10,7 @@ from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.statements import lines_of
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import decorators, full_name, imported
 from minimizer.report.model import Mechanism, Workaround
 
 CONFIG = "torch._dynamo.config"
@@ -138,8 +138,7 @@ def entries_left_out(text: str) -> Iterator[Pasted]:
     names = imported(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            entries = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-            if any(full_name(entry, names) == ENTRY for entry in entries):
+            if any(name == ENTRY for name, _ in decorators(node, names)):
                 one = not_compiled(text, node.lineno)
                 if one is not None:
                     yield one

@@ -42,31 +42,26 @@ def without_checks(text: str, raised: str = "") -> str:
 
 def _assertions(tree: ast.Module, names: Mapping[str, str]) -> Iterator[_Check]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            yield _Check(node, (node.test,))
-        elif (
-            isinstance(node, ast.Expr)
-            and (call := _call(node))
-            and full_name(call.func, names).rpartition(".")[2].startswith("assert")
-        ):
-            yield _Check(node, tuple(call.args))
+        match node:
+            case ast.Assert(test=test):
+                yield _Check(node, (test,))
+            case ast.Expr(value=ast.Call(func=called, args=args)):
+                if full_name(called, names).rpartition(".")[2].startswith("assert"):
+                    yield _Check(node, tuple(args))
 
 
 def _ends(tree: ast.Module, names: Mapping[str, str], raised: set[str]) -> Iterator[_Check]:
     conditional = (s for node in ast.walk(tree) if isinstance(node, ast.If) for s in (*node.body, *node.orelse))
     for statement in conditional:
-        if isinstance(statement, ast.Raise) and statement.exc is not None:
-            error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
-            is_end = full_name(error, names).rpartition(".")[2] in raised
-        else:
-            is_end = (call := _call(statement)) is not None and full_name(call.func, names) in EXITS
+        match statement:
+            case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
+                is_end = full_name(error, names).rpartition(".")[2] in raised
+            case ast.Expr(value=ast.Call(func=called)):
+                is_end = full_name(called, names) in EXITS
+            case _:
+                is_end = False
         if is_end:
             yield _Check(statement)
-
-
-def _call(node: ast.AST) -> ast.Call | None:
-    """The call that a statement is."""
-    return node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
 
 
 def _replace(lines: list[bytes], check: _Check) -> None:

@@ -30,3 +30,9 @@ def full_name(node: ast.AST, names: Mapping[str, str]) -> str:
     if isinstance(node, ast.Name):
         return ".".join([names.get(node.id, node.id), *parts])
     return "." + ".".join(parts) if parts else ""
+
+
+def decorators(node: ast.AST, names: Mapping[str, str]) -> list[tuple[str, int]]:
+    """The dotted path and the line of each decorator of a function or class, whether it is called or not; empty for other nodes."""
+    found: list[ast.expr] = getattr(node, "decorator_list", [])
+    return [(full_name(one.func if isinstance(one, ast.Call) else one, names), one.lineno) for one in found]

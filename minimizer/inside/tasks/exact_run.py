@@ -7,12 +7,10 @@ must be equal to the bit, and any difference comes from Dynamo.
 from __future__ import annotations
 
 import collections
-import functools
 import os
 import random
 import sys
 import time
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,9 +18,8 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._dynamo.utils
-from torch import overrides
-from torch.utils._device import DeviceContext
 
+from ..exact.as_traced import eager_as_traced
 from ..exact.boundaries import Boundaries, watch_dynamo
 from ..exact.observe import Entry
 from ..messages import Phase
@@ -38,17 +35,10 @@ MOST_LOOKS = 5000
 """Most looks that one run reports."""
 MOST_DELAYS = 1000
 """Most calls whose duration is reported, for later runs to delay theirs by."""
-MOST_GRAPHS, MOST_CALLS = 10_000, 1000
-"""Most graphs, and most calls of each, for which the number of the outermost call is reported."""
 LONGEST_DELAY = 5.0
 """Seconds; the most that an eager call is delayed to last as long as the compiled one did."""
 NAME = "minimizer_exact"
 """Name under which we register our variant of Dynamo's backend ``eager``."""
-OTHERWISE = ("tag_activation_checkpoint", "wrap_activation_checkpoint")
-"""Operators on which this backend, and no other, differs from eager: it recomputes a checkpointed region without restoring the
-forward's random state, and so draws other random numbers."""
-BUILTINS = {name: part for name, part in vars(torch).items() if isinstance(part, types.BuiltinFunctionType)}
-"""The functions of the module `torch` that are written in C++, before a script replaces any."""
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
 
 
@@ -95,7 +85,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     ballast = _ballast() if request.moved else None
     otherwise: set[str] = set()
     graph_calls: list[list[int]] = []
-    torch._dynamo.register_backend(_backend(otherwise, graph_calls, lambda: boundaries.calls), name=NAME)
+    torch._dynamo.register_backend(eager_as_traced(otherwise, graph_calls, lambda: boundaries.calls), name=NAME)
     use_backend(NAME)
     first, last = request.eager or (1, 0)
     if first == 1 and last is None:
@@ -131,70 +121,6 @@ def exact_run(message: Message, channel: Channel) -> None:
 def _unmarked(fn: Any = None, **_: Any) -> Any:
     """A ``nested_compile_region`` that returns the function unmarked."""
     return fn if fn is not None else lambda function: function
-
-
-def _backend(otherwise: set[str], graph_calls: list[list[int]], outermost: Callable[[], int]) -> Callable[..., Any]:
-    """A variant of Dynamo's backend ``eager`` that fills ``otherwise`` and ``graph_calls``; see `ExactLog` on the torch-free side."""
-
-    def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
-        targets = [
-            node.target
-            for part in graph.modules()
-            if isinstance(part, torch.fx.GraphModule)
-            for node in part.graph.nodes
-        ]
-        names = {str(target) for target in targets}
-        otherwise.update(name for name in OTHERWISE if name in names)
-        builtins = {name for t in targets if BUILTINS.get(name := getattr(t, "__name__", "")) is t}
-        if len(graph_calls) == MOST_GRAPHS:
-            return _as_traced(graph.forward, builtins)
-        calls: list[int] = []
-        graph_calls.append(calls)
-
-        def forward(*args: Any) -> Any:
-            if len(calls) < MOST_CALLS:
-                calls.append(outermost())
-            return graph.forward(*args)
-
-        return _as_traced(forward, builtins)
-
-    return eager
-
-
-def _as_traced(forward: Callable[..., Any], builtins: set[str]) -> Callable[..., Any]:
-    """Run a graph without what the script does to torch's functions: Dynamo has traced that into the graph.
-
-    Inductor's code calls none of them. The graph itself would apply the script's modes of torch functions twice, and so would it a
-    function by which the script replaces one of ``builtins``, since its code finds those by name. A mode that sets the default device
-    stays: Dynamo leaves that to the run, and it changes nothing if applied twice.
-    """
-
-    @functools.wraps(forward)
-    def run(*args: Any) -> Any:
-        replaced = {name: vars(torch).get(name) for name in builtins if vars(torch).get(name) is not BUILTINS[name]}
-        modes = _popped()
-        kept = [mode for mode in modes if isinstance(mode, DeviceContext)]
-        _push(kept)
-        vars(torch).update({name: BUILTINS[name] for name in replaced})
-        try:
-            return forward(*args)
-        finally:
-            vars(torch).update(replaced)
-            left = _popped()
-            _push(modes if left == kept else [*(mode for mode in modes if not isinstance(mode, DeviceContext)), *left])
-
-    return run
-
-
-def _popped() -> list[Any]:
-    """Leave all modes of torch functions; the innermost comes first."""
-    return [overrides._pop_mode() for _ in range(torch._C._len_torch_function_stack())]
-
-
-def _push(modes: Sequence[Any]) -> None:
-    """Enter modes of torch functions, the innermost of which comes first."""
-    for mode in reversed(modes):
-        overrides._push_mode(mode)
 
 
 class _Silent(collections.Counter[Any]):
