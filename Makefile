@@ -30,6 +30,8 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples/demo.py
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/chaos/*.py
 	$(BIN)/lint-imports
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)

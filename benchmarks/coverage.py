@@ -199,15 +199,15 @@ def jobs(seed: int) -> list[Job]:
     for program in EVERY:
         forward, backward = list(FORWARD), list(BACKWARD) if program.trains else []
         ops = [TESTING_ONLY, "floor_divide", *chance.sample(backward, min(2, len(backward)))]
-        others = [op for op in forward if op not in ops]
-        ops += [chance.choice(others) for _ in range(EACH - len(ops))]
+        left = [op for op in forward if op not in ops]
+        ops += [chance.choice(left) for _ in range(EACH - len(ops))]
         chance.shuffle(ops)
         for number, op in enumerate(ops):
             site, when = chance.choice(program.sites), chance.choice(program.moments)
             rounds[number].append(Job(f"{program.name}-{number}", program, op, site, tuple(when.items())))
         rounds[EACH].append(Job(f"{program.name}-clean", program, chance.choice(forward + backward)))
-    first, *others = rounds
-    return [*first, *rounds[EACH], *(job for some in others[:-1] for job in some)]
+    first, *others, clean = rounds
+    return [*first, *clean, *(job for some in others for job in some)]
 
 
 # runs -----------------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def measure(job: Job, limit: int, work: Path) -> Row:
     ran = run(command, script.parent, limit + 600)
     path = out / "report.json"
     report = json.loads(path.read_text()) if path.exists() else {}
-    culprit = next(iter(report.get("culprits", ())), {})
+    culprit: Row = next(iter(report.get("culprits", ())), {})
     checked = report.get("checked") or {}
     row = {
         "job": job.name, "op": job.op, "site": job.site, "when": dict(job.when), "exit": ran.status,

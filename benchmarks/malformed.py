@@ -55,7 +55,7 @@ JUNK = (
     "<script>",
     "\r\nX: y",
 )
-VALUES = (None, True, -1, 10**400, 1.5, [], {}, [[]] * 50, *JUNK)
+VALUES: tuple[Any, ...] = (None, True, -1, 10**400, 1.5, [], {}, [[]] * 50, *JUNK)
 FIELDS = ("script", "filename", "options", "force", "priority", "project", "jobs", "archive", "main")
 SCRIPT = b"import torch\ntorch.compile(lambda x: x)(torch.ones(2))\n"
 
@@ -176,7 +176,7 @@ def bad_header(draw: random.Random) -> bytes:
 
 
 def bad_json(draw: random.Random) -> bytes:
-    valid = {"script": SCRIPT.decode(), "filename": "a.py", "options": {"budget": 60}}
+    valid: dict[str, Any] = {"script": SCRIPT.decode(), "filename": "a.py", "options": {"budget": 60}}
     for _ in range(draw.randrange(1, 4)):
         valid[draw.choice(FIELDS)] = draw.choice(VALUES)
     texts = (

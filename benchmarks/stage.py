@@ -51,9 +51,9 @@ class Stage:
         self._exits.callback(_stop, process)
         return process
 
-    def start_web(self, *command: str, **variables: str) -> subprocess.Popen[bytes]:
-        """The web server, by default the embedded one, once its port is open; with more of its environment."""
-        web = self.start(*(command or (sys.executable, "-c", WEB)), **variables)
+    def start_web(self, *command: str, log: Path | None = None, **variables: str) -> subprocess.Popen[bytes]:
+        """The web server, by default the embedded one, once its port is open; as `start`."""
+        web = self.start(*(command or (sys.executable, "-c", WEB)), log=log, **variables)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with socket.socket() as probe:

@@ -79,7 +79,9 @@ def chosen(only: list[str] | None, setup: str | None, known: dict[str, Row]) -> 
 
 def run(round_: Round) -> Row:
     """One job through all troubles of a round."""
-    begun, struck, broken = time.monotonic(), [], []
+    begun = time.monotonic()
+    struck: list[dict[str, Any]] = []
+    broken: list[str] = []
     with installed(round_.setup) as installation:
         job = installation.submit(SCRIPT)
         try:
@@ -106,7 +108,8 @@ def keep(round_: Round, installation: Installation, job_id: str) -> None:
     folder = Path("build", "chaos", round_.name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "service.log").write_text(installation.logs())
-    (folder / "report.json").write_text(json.dumps(installation.store.report(job_id), indent=1))
+    if report := installation.store.report(job_id):
+        (folder / "report.json").write_text(report.model_dump_json(indent=1))
     with suppress(UnknownArtifact):
         (folder / "run.log").write_bytes(installation.store.artifact(job_id, "run.log")[1])
 

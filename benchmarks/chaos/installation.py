@@ -207,7 +207,7 @@ def installed(setup: str) -> Iterator[Installation]:
         on = exits.enter_context(
             stage(
                 database,
-                broker and broker.url,
+                broker.url if broker else None,
                 folder,
                 lease_seconds=LEASE_SECONDS,
                 heartbeat_seconds=1,

@@ -12,10 +12,18 @@ from processes import below, bury, sandboxed
 from rounds import VERDICT
 from sqlalchemy import create_engine, text
 
+from minimizer.report.model import Report
 from minimizer.store import Job
 
 SETTLE_SECONDS = 20.0
 """For what ends by itself a moment after the job: processes that are being killed, messages of a job that is over."""
+
+
+OTHERS = text(
+    "SELECT coalesce(state, 'starting') || ' since ' || backend_start || ', last: ' || query "
+    "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+)
+"""Connections to a PostgreSQL database that are not one's own."""
 
 
 def broken_while_running(installation: Installation, job_id: str) -> list[str]:
@@ -39,15 +47,15 @@ def broken_afterwards(installation: Installation, job_id: str) -> list[str]:
     ]
 
 
-def _verdict(job: Job, report: dict | None) -> Iterator[str]:
+def _verdict(job: Job, report: Report | None) -> Iterator[str]:
     if not job.status.is_final:
         yield f"the job did not end: it is {job.status}, at {job.step}, attempt {job.attempt}"
         return
-    failure, culprit = job.failure or {}, job.culprit or {}
-    found = (job.status, job.reason, failure.get("kind"), failure.get("stage"), tuple(culprit.get("ops", ())))
+    kind, stage = (job.failure.kind, job.failure.stage) if job.failure else (None, None)
+    found = (job.status, job.reason, kind, stage, tuple(job.culprit.ops) if job.culprit else ())
     if found != VERDICT:
         yield f"it ended otherwise than its script would: {found}, {job.summary}"
-    if report is None or (report["status"], report["reason"]) != (job.status, job.reason):
+    if report is None or (report.status, report.reason) != (job.status, job.reason):
         yield "the report does not say what the job says"
 
 
@@ -95,16 +103,18 @@ def _connections(installation: Installation) -> Iterator[str]:
             if said != "ok":
                 yield f"the database is damaged: {said}"
         else:
-            installation.store.close()  # ours
-            others = "SELECT application_name || ' ' || state FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
-            yield from (f"connected to PostgreSQL: {one}" for one in connection.execute(text(others)).scalars())
+            installation.store.close()  # ours; its process on the server takes a moment to end
+            yield from _settled(
+                lambda: [f"connected to PostgreSQL: {one}" for one in connection.execute(OTHERS).scalars()]
+            )
     engine.dispose()
 
 
 def _secrets(installation: Installation, job_id: str) -> Iterator[str]:
     """Searched: all logs, and the events, the report and every file of the job."""
     store = installation.store
-    told = [installation.logs(), json.dumps(store.report(job_id))]
+    report = store.report(job_id)
+    told = [installation.logs(), report.model_dump_json() if report else ""]
     told += [json.dumps(event.data) for event in store.events(job_id, limit=10_000)]
     told += [store.artifact(job_id, one.name)[1].decode(errors="replace") for one in store.artifacts(job_id)]
     for what, secret in installation.planted.items():

@@ -86,7 +86,7 @@ def _act(trouble: Trouble, installation: Installation, job: Job) -> Callable[[],
             return _signal(_inside(trouble, installation, job), signal.SIGKILL)
         case "stopped":
             worker = installation.worker_of(job)
-            return worker and (lambda: _stand_still(worker))
+            return (lambda: _stand_still(worker)) if worker else None
         case "doubled":
             return lambda: _ring(installation, job)
         case "disk full":
