@@ -36,24 +36,29 @@ class Stage:
         """Of the web server."""
         return f"http://{self.settings.host}:{self.settings.port}"
 
-    def start(self, *command: str, log: Path | None = None, **variables: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *command: str, log: Path | None = None, cwd: Path | None = None, **variables: str
+    ) -> subprocess.Popen[bytes]:
         """A process with these settings, stopped at the end.
 
         Args:
             command: what to run.
             log: takes what it prints, behind what is there already; by default nothing does.
+            cwd: its working directory, whose packages come before those that are installed; by default ours.
             variables: more of its environment.
         """
         values = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in values.items()}
         with (log or Path(os.devnull)).open("ab") as output:
-            process = subprocess.Popen(command, env=os.environ | environment | variables, stdout=output, stderr=output)
+            process = subprocess.Popen(
+                command, cwd=cwd, env=os.environ | environment | variables, stdout=output, stderr=output
+            )
         self._exits.callback(_stop, process)
         return process
 
     def start_web(self, *command: str, log: Path | None = None, **variables: str) -> subprocess.Popen[bytes]:
         """The web server, by default the embedded one, once its port is open; as `start`."""
-        web = self.start(*(command or (sys.executable, "-c", WEB)), log=log, **variables)
+        web = self.start(*(command or (sys.executable, "-c", WEB)), log=log, cwd=None, **variables)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with socket.socket() as probe:

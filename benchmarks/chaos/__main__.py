@@ -6,8 +6,8 @@
     python benchmarks/chaos --table                          # runs nothing, writes the table from what is known
 
 The plan is seeded: round after round is taken from it that is not in the results file yet, so that several runs add up. Needs what the
-tests need (PostgreSQL, Redis, bubblewrap); disks are filled where we are root, and may mount one of our own. Exits with 1 if anything
-did not hold.
+tests need (PostgreSQL, Redis, bubblewrap) and a C compiler; disks are filled where we are root, and may mount one of our own, and an
+upgrade needs the history of the repository. Exits with 1 if anything did not hold.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run(round_: Round) -> Row:
     begun = time.monotonic()
     struck: list[dict[str, Any]] = []
     broken: list[str] = []
-    with installed(round_.setup) as installation:
+    with installed(round_.setup, {trouble.kind for trouble in round_.troubles}) as installation:
         job = installation.submit(SCRIPT)
         try:
             struck.extend(asdict(strike(trouble, installation, job.id)) for trouble in round_.troubles)

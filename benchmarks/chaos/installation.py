@@ -14,10 +14,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import earlier
 import redis
 import servers
 from processes import below, bury
@@ -39,8 +40,22 @@ WEBHOOK = "http://127.0.0.1:9/ended"
 class Installation:
     """A running service and the folders, servers and connections that are its own."""
 
-    def __init__(self, on: Stage, setup: str, folder: Path, broker: Redis | None, planted: dict[str, str]) -> None:
+    def __init__(
+        self,
+        on: Stage,
+        setup: str,
+        folder: Path,
+        *,
+        broker: Redis | None,
+        planted: dict[str, str],
+        code: Path | None,
+        clock: Path | None,
+    ) -> None:
         self.on, self.setup, self.folder, self.broker, self.planted = on, setup, folder, broker, planted
+        self.earlier = code
+        """The code of the version that runs until an upgrade."""
+        self.clock = clock
+        """Says how far the clock of all processes is off, where it can be set."""
         self.store = Store.open(on.settings.resolved_database_url)
         hook, self.planted["secret of a webhook"] = self.store.create_webhook("default", WEBHOOK)
         self.webhook = hook.id
@@ -85,6 +100,22 @@ class Installation:
             process.wait(PATIENCE_SECONDS)
         self.paused.clear()
 
+    def upgrade(self) -> None:
+        """End all processes of the earlier version in order, and start those of this one."""
+        self.earlier = None
+        self.restart()
+
+    def set_clock(self, offset: float) -> None:
+        """Set the clock of all processes, those that run and those to come.
+
+        Args:
+            offset: from the true time, in seconds.
+        """
+        assert self.clock is not None
+        new = self.clock.with_suffix(".new")
+        new.write_text(f"{offset:.0f}")
+        new.replace(self.clock)  # never read half written
+
     def submit(self, script: str) -> Job:
         options = {"witness": False, "diagnosis": False, "budget": 3600}
         body = json.dumps({"script": script, "filename": "failing.py", "options": options}).encode()
@@ -128,12 +159,11 @@ class Installation:
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
 
     def _start(self, role: str) -> None:
-        self._running[role] = self.on.start(
-            *self._commands[role],
-            log=self.folder / f"{role.split()[0]}.log",
-            TMPDIR=str(self.scratch),
-            UNRELATED_TOKEN=self.planted["variable of the environment"],
-        )
+        variables = {"TMPDIR": str(self.scratch), "UNRELATED_TOKEN": self.planted["variable of the environment"]}
+        if self.clock:
+            variables |= {"LD_PRELOAD": str(self.clock.with_suffix(".so")), "CHAOS_CLOCK": str(self.clock)}
+        log = self.folder / f"{role.split()[0]}.log"
+        self._running[role] = self.on.start(*self._commands[role], log=log, cwd=self.earlier, **variables)
 
     def _supervise(self) -> None:
         """Start what has ended again, a second later, as systemd does."""
@@ -189,8 +219,12 @@ class Redis:
 
 
 @contextmanager
-def installed(setup: str) -> Iterator[Installation]:
-    """A service on an empty database, running; ended by force if nobody has stopped it."""
+def installed(setup: str, troubles: Collection[str]) -> Iterator[Installation]:
+    """A service on an empty database, running; ended by force if nobody has stopped it.
+
+    Args:
+        troubles: the kinds of trouble it must be ready for.
+    """
     planted = {"variable of the environment": secrets.token_hex(12)}
     with ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
@@ -216,10 +250,31 @@ def installed(setup: str) -> Iterator[Installation]:
                 trial_jobs=2,
             )
         )
-        installation = Installation(on, setup, folder, broker, planted)
+        installation = Installation(
+            on,
+            setup,
+            folder,
+            broker=broker,
+            planted=planted,
+            code=earlier.unpack() if "upgrade" in troubles else None,
+            clock=_clock(folder) if any(kind.startswith("clock") for kind in troubles) else None,
+        )
         exits.callback(installation.store.close)
         installation.start()
         yield installation
+
+
+def _clock(folder: Path) -> Path:
+    """Build the library that gives processes another clock, and the file that says by how much it is off.
+
+    Raises:
+        CalledProcessError: it does not compile.
+    """
+    library = folder / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, Path(__file__).with_name("clock.c"), "-ldl"], check=True)
+    clock = folder / "clock"
+    clock.write_text("0")
+    return clock
 
 
 def _own_disk(folder: Path, exits: ExitStack) -> None:

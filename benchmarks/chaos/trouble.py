@@ -23,6 +23,8 @@ from web.service.doorbell import celery_doorbell
 JOB_SECONDS = 1800.0
 """How long a job may take between two troubles, on a busy machine."""
 RECOVERY_SECONDS = 900.0
+CLOCK_SECONDS = 3600.0
+"""By which a clock jumps: many leases."""
 _LOOK_SECONDS = 0.05
 
 
@@ -93,6 +95,12 @@ def _act(trouble: Trouble, installation: Installation, job: Job) -> Callable[[],
             return (lambda: _fill_disk(installation)) if can_fill(installation.folder) else None
         case "restart":
             return installation.restart
+        case "upgrade":
+            return installation.upgrade if installation.earlier else None
+        case "clock forth":
+            return (lambda: installation.set_clock(CLOCK_SECONDS)) if installation.clock else None
+        case "clock back":
+            return (lambda: installation.set_clock(-CLOCK_SECONDS)) if installation.clock else None
         case "redis flushed":
             return lambda: _redis(installation).client.flushall()
         case "redis paused":

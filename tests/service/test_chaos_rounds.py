@@ -13,7 +13,7 @@ from checkout import ROOT
 
 @pytest.mark.quality("slow")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", ["embedded 1.12", "servers 1.10"])
+@pytest.mark.parametrize("name", ["embedded 1.12", "servers 1.13"])
 def test_a_job_stands_a_round_of_chaos(name: str, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     command = [sys.executable, str(ROOT / "benchmarks" / "chaos"), "--only", name, "--results", str(results)]
