@@ -18,7 +18,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
-from minimizer.engine.diagnose.ladder import LADDERS, rungs, stage_of
+from minimizer.engine.diagnose.ladder import LADDERS, PASSES, rung, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
@@ -37,7 +37,7 @@ from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.culprit import Culprit, Source
-from minimizer.report.model import AlsoSeen, Failure, HistoryStep, Reduction, Reproducibility, Rung
+from minimizer.report.model import AlsoSeen, Failure, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Step
 
 STAGE = re.compile(
@@ -194,8 +194,8 @@ class PythonLevel:
         for name, _ in ladder:
             signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
-            word = "passes" if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
-            report.ladder.append(Rung(backend=name, outcome=word, seconds=round(outcome.seconds, 2)))
+            word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
+            report.ladder.append(rung(name, word, outcome, {target.kind}))
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             if signature is not None:
                 break

@@ -12,7 +12,6 @@ from minimizer.report.figures import differences
 from minimizer.report.generated_code import Shown, blocks
 from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
-from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
 from minimizer.vocabulary import Kind, Stage, counted
@@ -123,10 +122,21 @@ def description(report: Report, repro: str) -> str:
         f"the script that it was reduced from failed in {rate.failed} of {counted(rate.runs, 'run')}."
     )
     if failure.stage in sections.STAGES and failure.mechanism is None and report.ladder:
-        said.append(f"On the ladder of backends {sections.STAGES[failure.stage]} is the first to fail.")
+        said.append(
+            f"On the ladder of backends {sections.STAGES[failure.stage]} is the first to fail{_elsewise(report)}."
+        )
     if figures := differences(report):
         said.append(f"Largest difference from eager: {'; '.join(escape(figure.words) for figure in figures)}.")
     return " ".join(said)
+
+
+def _elsewise(report: Report) -> str:
+    """What the first rung that fails does, where that is not what the script does."""
+    first = next((rung for rung in report.ladder if rung.outcome != "passes"), None)
+    if first is None or not first.raised:
+        return ""
+    backend = code(f'backend="{first.backend}"')
+    return f": with {backend} the reproducer raises {code(without_paths(first.raised))} instead"
 
 
 def reproducer(report: Report, repro: str, cut: Cut) -> str:
@@ -139,9 +149,7 @@ def reproducer(report: Report, repro: str, cut: Cut) -> str:
 
 def ablation(report: Report, cut: Cut) -> str:
     """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
-    ladder = table(
-        ("backend", "outcome"), [(code(rung.backend), escape(in_words(rung.outcome))) for rung in report.ladder]
-    )
+    ladder = table(("backend", "outcome"), [(code(rung.backend), sections.ending(rung)) for rung in report.ladder])
     telling, without_effect = sections.settings(report)
     parts = [ladder, sections.part(report), telling, without_effect if cut.has_settings else ""]
     return without_paths("\n\n".join(filter(None, parts)))

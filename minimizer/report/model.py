@@ -58,6 +58,9 @@ class Rung(Part):
     backend: str
     outcome: str
     seconds: float
+    raised: str = Field(
+        "", description="The error that it raises, in one line, where it fails otherwise than the script."
+    )
 
 
 class Flag(Part):

@@ -12,7 +12,7 @@ from minimizer.report.confidence import confidence
 from minimizer.report.culprit import Culprit, Error, Source, SourceLine
 from minimizer.report.figures import differences
 from minimizer.report.instances import compared
-from minimizer.report.model import Failure, Report, ScriptError
+from minimizer.report.model import Failure, Report, Rung, ScriptError
 from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
@@ -226,10 +226,15 @@ def _error(error: Error) -> str:
 def ablation(report: Report) -> str:
     ladder = table(
         ("backend", "outcome", "seconds"),
-        [(code(r.backend), escape(in_words(r.outcome)), f"{r.seconds:.1f}") for r in report.ladder],
+        [(code(rung.backend), ending(rung), f"{rung.seconds:.1f}") for rung in report.ladder],
     )
     parts = filter(None, (ladder, part(report), *settings(report)))
     return "\n\n".join(parts) or ("unknown" if report.failure else "")
+
+
+def ending(rung: Rung) -> str:
+    """How a rung of the ladder ended, with the error that it raised where the script does not."""
+    return f"{escape(in_words(rung.outcome))}{f': {code(rung.raised)}' if rung.raised else ''}"
 
 
 def settings(report: Report) -> tuple[str, str]:

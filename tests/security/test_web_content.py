@@ -50,7 +50,7 @@ def hostile(store: Store) -> Job:
             culprits=[
                 Culprit(module=ATTACK, ops=[ATTACK], what=ATTACK, source=Source(file=ATTACK, line=1, code=ATTACK))
             ],
-            ladder=[Rung(backend=ATTACK, outcome=ATTACK, seconds=1)],
+            ladder=[Rung(backend=ATTACK, outcome=ATTACK, seconds=1, raised=ATTACK)],
             workaround=Workaround(code=ATTACK, verified=False),
             also_seen=[AlsoSeen(kind=Kind.HANG, signature=ATTACK)],
             notes=[ATTACK],

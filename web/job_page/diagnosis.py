@@ -35,6 +35,7 @@ class RungView:
     backend: str
     adds: str
     outcome: str
+    raised: str
     sign: str
     seconds: float
     is_first_to_fail: bool
@@ -103,7 +104,8 @@ def _ladder(report: Report) -> list[RungView]:
         is_bad = sign(rung.outcome) == "bad"
         adds = ADDS.get(rung.backend, "a backend of the script's own")
         is_first = is_bad and not has_failed
-        views.append(RungView(rung.backend, adds, in_words(rung.outcome), sign(rung.outcome), rung.seconds, is_first))
+        words = in_words(rung.outcome)
+        views.append(RungView(rung.backend, adds, words, rung.raised, sign(rung.outcome), rung.seconds, is_first))
         has_failed = has_failed or is_bad
     return views
 

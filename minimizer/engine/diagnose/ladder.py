@@ -7,7 +7,7 @@ is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,6 +17,9 @@ from minimizer.engine.program.model import Program
 from minimizer.report.model import Rung
 from minimizer.vocabulary import Kind, Stage
 
+PASSES = "passes"
+MOST_OF_AN_ERROR = 200
+"""Characters of it that a rung shows."""
 LADDER = (
     ("eager", Stage.DYNAMO),
     ("aot_eager", Stage.AOT_AUTOGRAD),
@@ -52,6 +55,13 @@ def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) 
     return Stage.UNKNOWN if first > 0 and fails[first - 1] is None else ladder[first][1]
 
 
+def rung(backend: str, word: str, outcome: Outcome, kinds: Collection[Kind]) -> Rung:
+    """What became of a program under a backend: in a word, and the error that it raised if the failure is of none of the kinds."""
+    error = None if word == PASSES or word in kinds else outcome.exception
+    raised = f"{error.root_type}: {error.root_message}".strip().partition("\n")[0] if error else ""
+    return Rung(backend=backend, outcome=word, seconds=round(outcome.seconds, 2), raised=raised[:MOST_OF_AN_ERROR])
+
+
 def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
     """Judge the program under every backend of the ladder.
 
@@ -65,11 +75,13 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         outcomes = oracle.judge([_under(program, name) for name, _ in ladder[:-1]])
         measured = measuring.result()
     outcomes.append(measured.outcome)
-    is_missing = any(accepted.kind is Kind.MISSING_ERROR for accepted in oracle.accepts)
-    healthy = Ending.EAGER_ERROR if is_missing else Ending.SAME  # a missing error: both sides raise when healthy
+    kinds = {accepted.kind for accepted in oracle.accepts}
+    healthy = (
+        Ending.EAGER_ERROR if Kind.MISSING_ERROR in kinds else Ending.SAME
+    )  # a missing error: both sides raise when healthy
     shown = [
-        Rung(backend=name, outcome="passes" if o.ending is healthy else o.ending, seconds=round(o.seconds, 2))
-        for (name, _), o in zip(ladder, outcomes, strict=True)
+        rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds)
+        for (name, _), outcome in zip(ladder, outcomes, strict=True)
     ]
     return stage_of(ladder, [_fails(outcome, healthy) for outcome in outcomes]), shown, measured
 

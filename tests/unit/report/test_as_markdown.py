@@ -336,7 +336,7 @@ def test_hostile_words_stay_in_their_place_everywhere() -> None:
     report = report.model_copy(update={
         "failure": failure,
         "culprits": [Culprit(module=evil, what=evil, source=Source(file=evil, line=1, code=evil))],
-        "notes": [evil], "ladder": [Rung(backend=evil, outcome=evil, seconds=1)], "environment": {"device": evil},
+        "notes": [evil], "ladder": [Rung(backend=evil, outcome=evil, seconds=1, raised=evil)], "environment": {"device": evil},
         "workaround": Workaround(code=evil, verified=False), "witnesses": [Witness(after="dynamo", level=4, outcome=evil)],
     })  # fmt: skip
     text = render(report, script_name=evil, repro=evil)

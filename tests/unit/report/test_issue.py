@@ -15,7 +15,7 @@ from minimizer.report.as_markdown import render
 from minimizer.report.culprit import Culprit
 from minimizer.report.examined import Health, Version
 from minimizer.report.issue import MAX_URL, Issue, issue_of
-from minimizer.report.model import Failure, Report, Verification, Workaround
+from minimizer.report.model import Failure, Report, Rung, Verification, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage
 
 TITLES = {
@@ -221,6 +221,22 @@ def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> N
     found = issue(report)
     assert found.title == "[inductor] a script with torch.sgn and ZeroTensor input crashes (SIGSEGV)"
     assert "A script with torch.sgn and ZeroTensor input crashes the process under" in found.body
+
+
+def test_what_a_backend_raises_instead_of_the_failure_is_said() -> None:
+    report = sample_reports.crash()
+    assert report.failure is not None
+    report.failure.stage = Stage.AOT_AUTOGRAD
+    error = "RuntimeError: Unable to cast 1 to Tensor"
+    report.ladder = [
+        Rung(backend="eager", outcome="passes", seconds=1),
+        Rung(backend="aot_eager", outcome="runtime_error", seconds=1, raised=error),
+    ]
+    body = issue(report).body
+    assert (
+        f'AOTAutograd is the first to fail: with `backend="aot_eager"` the reproducer raises `{error}` instead.' in body
+    )
+    assert f"| `aot_eager` | raises an error: `{error}` |" in body
 
 
 def test_a_fault_that_is_injected_is_said_to_be() -> None:

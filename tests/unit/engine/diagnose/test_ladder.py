@@ -11,7 +11,7 @@ import pytest
 
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.journal import Journal
@@ -143,6 +143,15 @@ def test_of_another_failure_a_rung_that_fails_in_eager_does_not_pass() -> None:
     stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(ending=Ending.EAGER_ERROR), FAILS))))
     assert stage is Stage.UNKNOWN
     assert ladder[2].outcome == "eager_error"
+
+
+def test_a_rung_that_fails_otherwise_than_the_script_says_what_it_raises() -> None:
+    error = ExceptionInfo(type="Outer", message="no", root_type="TypeError", root_message="cannot cast 1\nto Tensor")
+    raises = Outcome(ending=Ending.RUNTIME_ERROR, exception=error, phase="compiled")
+    _, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, raises, PASSES, FAILS))))
+    assert [rung.raised for rung in ladder] == ["", "TypeError: cannot cast 1", "", ""]
+    _, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, raises, raises, raises), Kind.RUNTIME_ERROR)))
+    assert [rung.raised for rung in ladder] == ["", "", "", ""]
 
 
 class Scripted:
