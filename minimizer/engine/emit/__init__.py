@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from minimizer.engine.emit import header, idioms, inputs, layout, prose
 from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import DATA_FILE, DataKey
+from minimizer.engine.emit.subject import HELPERS, Subject, may_copy
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Program
 from minimizer.report.culprit import Culprit
@@ -28,7 +29,7 @@ SCRIPT_FILE = "repro.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _TAKEN = {
     "actual", "eager", "error", "expected", "faulthandler", "function", "message", "out", "Path", "signal", "subprocess", "sys",
-    *idioms.HELPERS,
+    *HELPERS,
 }  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def emit(
         SyntaxError: ``program.setup`` holds something that is not Python.
     """
     program, own = prose.in_order(program), layout.setup(render.setup(program))
-    helpers = {name: prose.fresh(name, set(own.names)) for name in idioms.HELPERS}
+    helpers = {name: prose.fresh(name, set(own.names)) for name in HELPERS}
     named = prose.named(program, {*own.names, *_TAKEN, *helpers.values(), "f"})
     known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})
     attempts = idioms.attempts_for(rate)
@@ -84,9 +85,9 @@ def emit(
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
     function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
     writes, draws = known.get("writes", []), inputs.draws(named)
-    copied = frozenset(writes) if not draws and idioms.may_copy(named, known) else frozenset()
+    copied = frozenset(writes) if not draws and may_copy(named, known) else frozenset()
     changes = bool(writes or known.get("mutated") or "input" in known) or inputs.changed(named)
-    subject = idioms.Subject(
+    subject = Subject(
         program=named,
         function=function,
         is_own=True,
@@ -120,7 +121,7 @@ def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
     return [True, False] if calls == 1 else [True]
 
 
-def _source(comment: str, own: layout.Setup, subject: idioms.Subject, kind: Kind, *, short: bool) -> str:
+def _source(comment: str, own: layout.Setup, subject: Subject, kind: Kind, *, short: bool) -> str:
     """The repro's text, with a function around the program unless the program is a single call of a torch function."""
     program, definition = subject.program, ""
     if (alone := prose.alone(program, short=short)) is not None:
