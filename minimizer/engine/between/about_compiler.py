@@ -10,11 +10,11 @@ from minimizer.engine.user_script.syntax import decorators, full_name, imported
 
 READS_COMPILER = re.compile(
     r"^torch\._dynamo\.(utils\.(?!counters)\w|convert_frame|eval_frame|explain|guards|callback|symbolic_convert|output_graph)"
-    r"|^torch\.(autograd\.)?profiler\b|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$|^weakref\.(ref|finalize|proxy)$"
+    r"|^torch\.(autograd\.)?profiler\.(?!record_function$)\w|^(tracemalloc|psutil|resource)\.\w|^gc\.get_|^sys\.getrefcount$|^weakref\.(ref|finalize|proxy)$"
     r"|\.(max_)?memory_(allocated|reserved|stats|summary|usage|snapshot)$|\.mem_get_info$"
 )
 """Names that reveal the compiler to a script: how compilation went, what it left behind, how much memory is in use.
-Dynamo's counters are not among them, since the exact runs silence those."""
+Dynamo's counters are not among them, since the exact runs silence those, nor ``record_function``, which only marks a region."""
 STANCE = "set_stance"
 RUN_BY_COMPILER = re.compile(
     r"(^|\.)(register_fake|impl_abstract|allow_in_graph|assume_constant_result|nonstrict_trace|register_pytree_node)$"

@@ -213,6 +213,10 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
             False,
         ),
         ("@op.register_kernel('cpu')\ndef real(x):\n    seen.append(1)\n    return x", False),
+        ("import torch\nwith torch.profiler.record_function('step'):\n    pass", False),
+        ("from torch.autograd.profiler import record_function as region\n@region('step')\ndef f(): pass", False),
+        ("import torch.profiler\nwith torch.profiler.profile() as found:\n    pass", True),
+        ("from torch.autograd import profiler\nwith profiler.profile() as found:\n    pass", True),
         ("def f(:", True),
     ],
 )
