@@ -73,15 +73,22 @@ class Bubblewrap(Sandbox):
                 extra_fds=[options_fd, info_end, gate_end, *private_fds, *filter_fds],
             )
             theirs.close()
+            pid = None
             try:
                 pid = _read_init(info)
                 self._inits[process] = _Init(pid, command, self._group)
                 if "memory" not in self._inits[process].bounded:
                     self._running[process] = pid
                 os.write(gate, b"1")
-            except (ProcessLookupError, BrokenPipeError):
+            except BaseException as error:
+                # Now, since bwrap takes a gate that closes for the word to start, and no limit may be set yet.
+                if pid is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 self.kill(process)
-                raise WorkerTrouble(f"the sandbox did not come up: bwrap ended with {process.returncode}") from None
+                if isinstance(error, ProcessLookupError | BrokenPipeError):
+                    raise WorkerTrouble(f"the sandbox did not come up: bwrap ended with {process.returncode}") from None
+                raise
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -102,7 +109,11 @@ class _Init:
 
     def __init__(self, pid: int, command: Command, group: JobGroup) -> None:
         self._pidfd = os.pidfd_open(pid)
-        self.bounded = group.enter(pid)
+        try:
+            self.bounded = group.enter(pid)
+        except BaseException:
+            os.close(self._pidfd)
+            raise
         self._release = weakref.finalize(self, _release, self._pidfd, group)
         for which, limit in command.limits:
             resource.prlimit(pid, which, (limit, limit))

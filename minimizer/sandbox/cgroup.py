@@ -65,9 +65,9 @@ class JobGroup:
     def enter(self, pid: int) -> frozenset[Kind]:
         """Put a process, and so all its future children, into the group. Returns the resources that are thereby bounded."""
         with self._lock:
-            self._commands += 1
-            if self._commands == 1:
+            if self._commands == 0:
                 self._folders = _make(self.bounds)
+            self._commands += 1
             entered = [kind for kind, (_, folder) in self._folders.items() if _write(folder / "cgroup.procs", str(pid))]
             return frozenset(entered)
 

@@ -126,6 +126,6 @@ def _namespace() -> str:
 def _started(pid: int) -> str:
     """Start time of a process in kernel ticks; empty if it does not exist."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except OSError:
         return ""

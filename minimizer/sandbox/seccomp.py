@@ -27,6 +27,8 @@ DENIED = {
     "open_tree": errno.EPERM, "open_tree_attr": errno.EPERM, "move_mount": errno.EPERM, "mount_setattr": errno.EPERM,
     "fsopen": errno.EPERM, "fsconfig": errno.EPERM, "fsmount": errno.EPERM, "fspick": errno.EPERM,
     "open_by_handle_at": errno.EPERM, "clone3": errno.ENOSYS,
+    # Memory that no process, no descriptor and no mount shows, and that no watch over a job's memory would see.
+    "shmget": errno.ENOSYS, "semget": errno.ENOSYS, "msgget": errno.ENOSYS,
     # Could fill the disk at once, before the watch on disk use sees it; posix_fallocate then falls back to slow writes.
     "fallocate": errno.EOPNOTSUPP,
     # The machine itself.

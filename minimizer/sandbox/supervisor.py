@@ -55,7 +55,7 @@ def descendants(*ancestors: int) -> set[int]:
         if not entry.name.isdigit():
             continue
         try:
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
         except OSError:  # the process ended meanwhile
             continue
         if state not in "ZX":

@@ -20,6 +20,7 @@ TAKE = {
     "processes": "import os, signal\nfor _ in range(4):\n    if os.fork() == 0:\n        block = bytearray(80 << 20)\n        signal.pause()",
     "memfd": "import os\nfile = os.memfd_create('x')\nfor _ in range(20):\n    os.write(file, bytes(16 << 20))",
     "mapping": "import mmap\nmemory = mmap.mmap(-1, 320 << 20)\nfor at in range(0, 320 << 20, 4096):\n    memory[at] = 1",
+    "mapping, under a name that is no text": "import mmap\nopen('/proc/self/comm', 'wb').write(b'\\xff\\xfe')\nmemory = mmap.mmap(-1, 320 << 20)\nfor at in range(0, 320 << 20, 4096):\n    memory[at] = 1",
     "/dev/shm": "with open('/dev/shm/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
     "/tmp": "with open('/tmp/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
 }

@@ -12,7 +12,7 @@ import pytest
 
 from minimizer.engine.child.scratch_disk import LEAST_FREE, Scratch
 from minimizer.engine.child.warden import Warden
-from minimizer.errors import DiskExceeded, MemoryExceeded
+from minimizer.errors import DiskExceeded, MemoryExceeded, WorkerTrouble
 from minimizer.sandbox import Bounds, Bubblewrap
 
 END_SECONDS = 120
@@ -71,6 +71,21 @@ def test_memory_is_watched_while_nobody_waits(sandbox: Bubblewrap, tmp_path: Pat
         for _ in range(2):
             with pytest.raises(MemoryExceeded, match="the 256 MiB that a job may take"):
                 warden.watch()
+        sandbox.kill(process)
+
+
+def test_a_job_that_cannot_be_watched_is_ended(
+    sandbox: Bubblewrap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise ValueError("what is that")
+
+    with Scratch(least_free=0, least_files=0) as scratch, Warden(sandbox, scratch) as warden:
+        process = start(sandbox, tmp_path, "__import__('signal').pause()")
+        monkeypatch.setattr(sandbox, "watch", fails)
+        process.wait(END_SECONDS)
+        with pytest.raises(WorkerTrouble, match="what is that"):
+            warden.watch()
         sandbox.kill(process)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from types import TracebackType
 
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.errors import MinimizerError
+from minimizer.errors import MinimizerError, WorkerTrouble
 from minimizer.sandbox import Sandbox
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
 """Seconds between two looks: a disk writes some hundred MiB in that time, less than a job must leave free."""
@@ -41,7 +44,7 @@ class Warden:
 
         Raises:
             MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
-            WorkerTrouble: the disk is full, and not by the job.
+            WorkerTrouble: the disk is full, and not by the job; or it could not be looked.
         """
         with self._looking:
             if self._found is None:
@@ -61,3 +64,7 @@ class Warden:
             self._scratch.watch(self._sandbox.end)
         except MinimizerError as error:
             self._found = error
+        except Exception as error:  # a job that nobody watches must not go on
+            log.exception("the watch over a job's memory and disk failed")
+            self._sandbox.end()
+            self._found = WorkerTrouble(f"the watch over the job's memory and disk failed: {error!r}")

@@ -42,6 +42,9 @@ REFUSED = {
     "clone3": ((0, 0), "ENOSYS"),
     "kexec_load": ((0, 0, 0, 0), "EPERM"),
     "fallocate": ((NO_DESCRIPTOR, 0, 0, 1), "ENOTSUP"),
+    "shmget": ((0, 4096, 0o600), "ENOSYS"),
+    "semget": ((0, 1, 0o600), "ENOSYS"),
+    "msgget": ((0, 0o600), "ENOSYS"),
     "quotactl": ((0, 0, 0, 0), "EPERM"),
     "quotactl_fd": ((NO_DESCRIPTOR, 0, 0, 0), "EPERM"),
 }

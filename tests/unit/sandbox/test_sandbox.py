@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -17,11 +18,13 @@ import pytest
 
 from minimizer.errors import Cancelled, InvalidOption, MissingTool, WorkerTrouble
 from minimizer.sandbox import (
+    Bounds,
     Bubblewrap,
     Limits,
     Sandbox,
     Unconfined,
     bubblewrap,
+    cgroup,
     choose_sandbox,
     real_interpreter,
     runtime_paths,
@@ -267,6 +270,21 @@ def test_a_sandbox_that_does_not_come_up(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     with pytest.raises(WorkerTrouble, match="did not come up"):
         start(Bubblewrap(), "true", cwd=tmp_path)
+
+
+def test_a_command_without_its_limits_never_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(bounds: Bounds) -> dict[str, Any]:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    sandbox = Bubblewrap(bounds=Bounds(256 << 20, 64))
+    reader, writer = os.pipe()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="too many open files"):
+        patch.setattr(cgroup, "_make", fails)
+        start(sandbox, "echo", "it runs", cwd=tmp_path, stdout=writer)
+    os.close(writer)
+    with open(reader) as text:  # noqa: PTH123 - a pipe, which ends with the last process that holds it
+        assert text.read() == ""
+    assert output(sandbox, "echo", "later", cwd=tmp_path) == "later"
 
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
