@@ -262,7 +262,8 @@ def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:
 def _check_size(packed: bytes, job: Job) -> None:
     """What a job may leave is more than what one may begin with, and its worker would not get far."""
     try:
-        archive.read(packed)
+        with archive.unpacked(packed):
+            pass
     except InvalidScript as error:
         raise Problem(
             409,

@@ -15,7 +15,7 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, parse_options
 from minimizer.script_text import check_script
-from minimizer.service.archive import is_zip, main_script, read
+from minimizer.service.archive import is_zip, main_script, unpacked
 from minimizer.settings import Settings
 from web.formats import ProjectName
 from web.problems import Problem
@@ -99,7 +99,7 @@ def check_archive(
 
     Raises:
         InvalidScript: no zip file, one that cannot be unpacked without harm, or without a script that is Python.
-        Busy: too many long scripts are looked at.
+        Busy: too many archives or long scripts are looked at.
         InvalidOption: a toolchain that is not configured.
         Problem: too large (413).
     """
@@ -110,11 +110,12 @@ def check_archive(
             f"The archive has {len(archive):,} bytes; at most {settings.max_archive_bytes:,} are accepted. "
             "Leave data out of it, or raise MINIMIZER_MAX_ARCHIVE_BYTES.",
         )
-    files = read(archive)
-    name = main_script(files, main)
-    check_script(files[name], name, settings.max_script_bytes)
+    with unpacked(archive) as files:
+        name = main_script(files, main)
+        script = files[name]
+    check_script(script, name, settings.max_script_bytes)
     _check_toolchain(options, settings)
-    return Submission(files[name], name, options, archive, priority)
+    return Submission(script, name, options, archive, priority)
 
 
 def from_upload(
@@ -168,7 +169,7 @@ def _value(name: str, text: str) -> object:
         return text
     try:
         return json.loads(text.lower() if text in ("True", "False") else text)  # clients are generated that write those
-    except ValueError:
+    except (ValueError, RecursionError):
         return text  # and refused for what it is
 
 

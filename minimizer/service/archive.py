@@ -1,7 +1,7 @@
 """Reads a zip archive with a script and its files, which is untrusted input.
 
 Names and sizes in its directory are the sender's claims. Names are checked before they become paths, and bytes are counted while
-the content is unpacked, so that a zip bomb is stopped early.
+the content is unpacked, so that a zip bomb is stopped early. A server unpacks few at a time (`unpacked`), since each may take `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import stat
 import struct
+import threading
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from minimizer.errors import InvalidScript
+from minimizer.errors import Busy, InvalidScript
 
 MAX_FILES = 1000
 """Most files of an archive."""
@@ -27,6 +29,13 @@ _MAX_PART_BYTES = 255
 """Longest file or folder name that file systems accept."""
 _MAX_DEPTH = 12
 """Most parts of a path in an archive."""
+_MAX_DIRECTORY_BYTES = 1 << 20
+"""Largest accepted directory of an archive: a kibibyte for each file."""
+_MOST_OPEN = 2
+"""Archives that are unpacked in this process at a time."""
+_TURN_SECONDS = 2.0
+"""Time for which an archive waits for its turn."""
+_turns = threading.BoundedSemaphore(_MOST_OPEN)
 _CHUNK = 1 << 16
 """Bytes that are unpacked at a time, between two checks of the total."""
 _REGULAR = (0, stat.S_IFREG)
@@ -46,21 +55,37 @@ def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     Raises:
         InvalidScript: it is not a zip file, or cannot be unpacked safely.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            if len(entries) > MAX_FILES:
-                raise InvalidScript(f"the archive has {len(entries):,} files; at most {MAX_FILES:,} are accepted")
-            files: dict[str, bytes] = {}
-            for entry in entries:
-                name = _checked(entry)
-                if name in files:
-                    raise InvalidScript(f"the archive has {name!r} twice")
-                files[name] = _content(archive, entry, max_bytes - sum(map(len, files.values())))
-    except _UNREADABLE as error:
-        raise InvalidScript(f"the archive is not a zip file that can be read: {error}") from None
-    _refuse_files_that_are_folders(files)
+    with _opened(content) as (archive, entries):
+        files: dict[str, bytes] = {}
+        for name, entry in entries.items():
+            files[name] = _content(archive, entry, max_bytes - sum(map(len, files.values())))
     return files
+
+
+def names(content: bytes) -> list[str]:
+    """The paths of the files of a zip archive, which is not unpacked.
+
+    Raises:
+        InvalidScript: it is not a zip file, or cannot be unpacked safely as far as its directory tells.
+    """
+    with _opened(content) as (_, entries):
+        return sorted(entries)
+
+
+@contextmanager
+def unpacked(content: bytes) -> Iterator[dict[str, bytes]]:
+    """The files of a zip archive by their path in it, for as long as they are needed.
+
+    Raises:
+        InvalidScript: as `read` does.
+        Busy: as many archives as may be are being looked at, and none was done in time.
+    """
+    if not _turns.acquire(timeout=_TURN_SECONDS):
+        raise Busy("Other archives are being unpacked at the moment. Try again soon.")
+    try:
+        yield read(content)
+    finally:
+        _turns.release()
 
 
 def main_script(files: Mapping[str, bytes], wanted: str | None) -> str:
@@ -92,6 +117,35 @@ def unpack(content: bytes, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+
+class _File(io.BytesIO):
+    """The bytes of an archive, of which `zipfile` reads the whole directory at once and all else in small parts."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MAX_DIRECTORY_BYTES:
+            raise zipfile.BadZipFile(f"its directory has more than {_MAX_DIRECTORY_BYTES >> 20} MiB")
+        return super().read(size)
+
+
+@contextmanager
+def _opened(content: bytes) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """An archive, and its files by their path in it, as its directory has them."""
+    try:
+        with zipfile.ZipFile(_File(content)) as archive:
+            found = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(found) > MAX_FILES:
+                raise InvalidScript(f"the archive has {len(found):,} files; at most {MAX_FILES:,} are accepted")
+            entries: dict[str, zipfile.ZipInfo] = {}
+            for entry in found:
+                name = _checked(entry)
+                if name in entries:
+                    raise InvalidScript(f"the archive has {name!r} twice")
+                entries[name] = entry
+            _refuse_files_that_are_folders(entries)
+            yield archive, entries
+    except _UNREADABLE as error:
+        raise InvalidScript(f"the archive is not a zip file that can be read: {error}") from None
 
 
 def _checked(entry: zipfile.ZipInfo) -> str:
@@ -129,7 +183,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int) -> byt
     return bytes(content)
 
 
-def _refuse_files_that_are_folders(files: Mapping[str, bytes]) -> None:
+def _refuse_files_that_are_folders(files: Mapping[str, object]) -> None:
     for name in files:
         for parent in PurePosixPath(name).parents:
             if str(parent) in files:

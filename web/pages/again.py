@@ -30,6 +30,7 @@ def joined(script: bytes, draft: Draft, store: Store, sees: Callable[[str], bool
 
     Raises:
         UnknownJob: there is no such job any more, or it is not open to whoever asks.
+        Busy: too many archives are looked at.
     """
     if not draft.base or archive.is_zip(script):
         return script, replace(draft, base="")
@@ -38,13 +39,14 @@ def joined(script: bytes, draft: Draft, store: Store, sees: Callable[[str], bool
     if packed is None or not sees(job.project):
         raise UnknownJob(draft.base)
     draft = _beside(replace(draft, filename=job.filename, main=job.filename), job, store)
-    files = archive.read(packed)
-    if not script.strip() or files[job.filename] == script:
-        return packed if script.strip() else script, draft
-    return packing.pack({**files, job.filename: script}), draft
+    if not script.strip():
+        return script, draft
+    with archive.unpacked(packed) as files:
+        same = files[job.filename] == script
+        return packed if same else packing.pack({**files, job.filename: script}), draft
 
 
 def _beside(draft: Draft, job: Job, store: Store) -> Draft:
     packed = store.archive(job.id)
-    names = sorted(archive.read(packed).keys() - {job.filename}) if packed is not None else []
+    names = [name for name in archive.names(packed) if name != job.filename] if packed is not None else []
     return replace(draft, base=job.id, beside=tuple(names))

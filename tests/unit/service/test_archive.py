@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from zips import zipped
 
-from minimizer.errors import InvalidScript
+from minimizer.errors import Busy, InvalidScript
 from minimizer.service import archive
 
 
@@ -82,6 +82,37 @@ def test_a_bomb_is_refused_whatever_it_says_of_its_size() -> None:
 def test_too_many_files_are_refused() -> None:
     with pytest.raises(InvalidScript, match="1,001 files"):
         archive.read(zipped({f"{number}.py": b"" for number in range(1001)}))
+
+
+def test_a_directory_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """320,000 empty files are 16 MB of names, and were a hundred megabytes of the server before they were counted."""
+    many = zipped({f"{number:0200}": b"" for number in range(5000)})
+    made: list[None] = []
+    monkeypatch.setattr(zipfile.ZipInfo, "_decodeExtra", lambda *_: made.append(None))
+    with pytest.raises(InvalidScript, match="its directory has more than 1 MiB"):
+        archive.read(many)
+    assert not made
+
+
+def test_names_are_had_without_unpacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = zipped({"b.py": b"x = 1", "a/c.py": b"", "a/": b""}), zipped({"../up.py": b""})
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("a file was unpacked"))
+    assert archive.names(good) == ["a/c.py", "b.py"]
+    with pytest.raises(InvalidScript, match="name that is not accepted"):
+        archive.names(bad)
+
+
+def test_few_archives_are_unpacked_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_TURN_SECONDS", 0.01)
+    packed = zipped({"main.py": b"x = 1"})
+    with archive.unpacked(packed) as files, archive.unpacked(packed):
+        assert files == {"main.py": b"x = 1"}
+        with pytest.raises(Busy, match="Try again soon"), archive.unpacked(packed):
+            pass
+    with archive.unpacked(packed), pytest.raises(InvalidScript), archive.unpacked(b"no zip"):
+        pass
+    with archive.unpacked(packed), archive.unpacked(packed):
+        pass
 
 
 def test_a_name_twice_and_a_file_that_is_a_folder_are_refused() -> None:

@@ -100,6 +100,7 @@ def test_an_interpreter_that_is_configured_can_be_asked_for(settings: Settings, 
         ("priority", "-3", True),
         ("priority", "false", False),
         ("filename", "a.py", False),
+        *((name, "[" * 100_000, False) for name in ("budget", "priority", "force", "nproc")),
     ],
 )
 def test_a_field_of_a_form_is_a_number_or_a_truth_value_or_neither(
