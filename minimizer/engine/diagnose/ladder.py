@@ -58,7 +58,7 @@ def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) 
 def rung(backend: str, word: str, outcome: Outcome, kinds: Collection[Kind]) -> Rung:
     """What became of a program under a backend: in a word, and the error that it raised if the failure is of none of the kinds."""
     error = None if word == PASSES or word in kinds else outcome.exception
-    raised = f"{error.root_type}: {error.root_message}".strip().partition("\n")[0] if error else ""
+    raised = f"{error.root_type}: {error.root_message}".partition("\n")[0].strip(": ") if error else ""
     return Rung(backend=backend, outcome=word, seconds=round(outcome.seconds, 2), raised=raised[:MOST_OF_AN_ERROR])
 
 

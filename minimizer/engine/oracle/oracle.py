@@ -75,7 +75,7 @@ class Signature:
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def matches(self, other: Signature) -> bool:
-        """Whether ``other`` is the same failure. Exceptions may differ in either their message or their frame."""
+        """Whether ``other`` is the same failure. Exceptions may differ in either their message or their frame; bare ones have no message."""
         if self.kind is not other.kind or self.signal != other.signal:
             return False
         if self.kind is Kind.WRONG_METADATA:
@@ -86,8 +86,10 @@ class Signature:
             # A missing gradient and wrong values of one are different failures of the same kind. And an operator that
             # gives NaN may also differ slightly on finite values, which is another fault, if any.
             return (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
+        told = [(self.message, other.message), (self.where, other.where)]
+        is_known = any(one for one, _ in told)
         return self.exception_type == other.exception_type and (
-            self.message == other.message or (self.where != "" and self.where == other.where)
+            not is_known or any(one != "" and one == another for one, another in told)
         )
 
 
@@ -108,10 +110,11 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     """The signature of a failure that is an exception."""
     if error is None:
         return Signature(kind)
+    message = normalise(error.root_message)  # and not that of a wrapper, which is the same whatever it wraps
     if error.device == "context_lost":  # kernels run asynchronously: the raising frame says nothing
-        return Signature(kind, error.root_type, normalise(error.root_message or error.message))
+        return Signature(kind, error.root_type, message)
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
-    return Signature(kind, error.root_type, normalise(error.root_message or error.message), where)
+    return Signature(kind, error.root_type, message, where)
 
 
 def verdict_signature(verdict: Verdict) -> Signature:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..values.elements import default_tolerance, plain, wide
 from ..values.rounding import is_inexact
-from .compare import compare
 
 MARGIN = 3
 """Compiled may be this many times as far from the fp64 truth as eager."""
@@ -22,7 +21,7 @@ ELEMENTWISE = ("value", "nan", "inf")
 
 @dataclass(frozen=True)
 class Distance:
-    """Distance of one side from the truth: relative in the norm, and for the worst element in units of the tolerance."""
+    """Distance of one side from the truth: relative in the norm, and of the worst element."""
 
     norm: float
     worst: float
@@ -44,12 +43,14 @@ class Distance:
         every = (self, *others)
         return Distance(max(e.norm for e in every), max(e.worst for e in every), max(e.missing for e in every))
 
+    def loses(self, eager: Distance) -> bool:
+        """Whether more elements of the compiled side are not finite than rounding explains, given eager's."""
+        return self.missing > MARGIN * eager.missing
+
     def exceeds(
         self, eager: Distance, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
     ) -> bool:
-        """Whether this error of the compiled side is a fault, given eager's error."""
-        if self.missing > MARGIN * eager.missing:
-            return True
+        """Whether this error of the compiled side's finite elements is a fault, given eager's error."""
         if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
             return True
         legal = torch.clamp(floor * truth.abs(), min=MARGIN * eager.worst)
@@ -78,14 +79,6 @@ def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tenso
     """Mask of elements that are equal within the tolerance of ``dtype``, the dtype of the computation; both tensors have one shape."""
     same = (expected == actual) | (expected.isnan() & actual.isnan())
     return same | ~outside(expected, actual, dtype) if is_inexact(expected) else same
-
-
-def moved_elements(expected: Tensor, actual: Tensor) -> tuple[int, float]:
-    """Number of elements that differ beyond the tolerance, and the largest of these differences."""
-    if expected.shape != actual.shape:
-        return expected.numel(), math.inf
-    found = [difference for difference in compare(expected, actual) if difference.what in ELEMENTWISE]
-    return sum(d.mismatched or 0 for d in found), max((d.max_abs or 0.0 for d in found), default=0.0)
 
 
 def same_bits(expected: Tensor, actual: Tensor) -> bool:

@@ -14,6 +14,7 @@ from ..values.elements import plain, wide
 from ..values.rounding import (
     EXACT,
     NORMALIZATIONS,
+    SOFTMAXES,
     call_and_see_draws,
     chain_of,
     computes,
@@ -60,7 +61,9 @@ class Perturbation(TorchDispatchMode):
         if is_view(func):
             return func(*args, **kwargs)
         name, loss, operands = name_by_effect(func, args, kwargs), 1.0, tensors(args)
-        if sums(name) and not list(written_operands(func, args, kwargs)):
+        if name in SOFTMAXES and len(args) > 1:
+            args = (self._moved_exponents(args[0], args[1]), *args[1:])
+        elif sums(name) and not list(written_operands(func, args, kwargs)):
             loss = _loss(chain_of(name, operands))
             args = tuple(self._moved_term(arg, loss) if is_rounding(arg) else arg for arg in args)
         result, drew = call_and_see_draws(func, args, kwargs)
@@ -105,6 +108,17 @@ class Perturbation(TorchDispatchMode):
         eps = torch.finfo(term.dtype).eps
         # Half-precision sums are accumulated in single precision, whose step is too small to show in a half-precision operand.
         return self._moved(term, loss * eps) if eps <= torch.finfo(torch.float32).eps else term
+
+    def _moved_exponents(self, exponents: Tensor, dim: int | list[int]) -> Tensor:
+        """The operand of a softmax, moved as far as its terms may be: every implementation subtracts the largest exponent first.
+
+        Moved by a rounding of its own, an exponent of -1e9 would change its row beyond recognition.
+        """
+        if not is_rounding(exponents):
+            return exponents
+        distances = exponents - exponents.amax(dim, keepdim=True)
+        moved = exponents + (self._moved_term(distances) - distances)
+        return torch.where(distances.isfinite(), moved, exponents)
 
     def _moved(self, tensor: Tensor, eps: float) -> Tensor:
         values = plain(tensor)

@@ -18,9 +18,10 @@ The first rule that applies to a place decides:
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
-   larger: a lucky eager is no measure.
+   larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`).
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
-   may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings.
+   may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
+   its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from .distance import (
     MARGIN,
     Distance,
     in_double,
-    moved_elements,
     outside,
     rounding_floor,
     same_bits,
     same_elements,
 )
+from .magnitudes import magnitudes
 from .provenance import Mark
 from .reruns import Places, Reruns
 
@@ -253,20 +254,27 @@ class _Bench:
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
-        expected, actual = in_double(self._expected[difference.where]), in_double(self._actual[difference.where])
+        where = difference.where
+        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         truth = in_double(truth)
-        dtype = self._expected[difference.where].dtype
+        dtype = self._expected[where].dtype
         floor = rounding_floor(dtype, terms)
         compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
-        if not compiled.exceeds(eager, floor, truth, expected, actual, dtype):
-            return self._with_errors(_excused(difference, "fp64", ""), compiled, eager, 0.0)
-        redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
-        noise = [Distance.of(in_double(run[difference.where]), truth) for run in redrawn if difference.where in run]
-        loosest = eager.worst_of(noise)
-        spread = max((error.norm for error in noise), default=0.0)
-        if compiled.exceeds(loosest, floor, truth, expected, actual, dtype):
-            return self._with_errors(_fault([difference], "fp64"), compiled, eager, spread)
-        return self._with_errors(_excused(difference, "fp64", "amplified rounding"), compiled, eager, spread)
+        note, spread = "", 0.0
+        for group in magnitudes(truth):
+            right, of_eager, of_compiled = truth[group], expected[group], actual[group]
+            near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
+            if not compiled.loses(eager) and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype):
+                continue
+            redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
+            runs = [in_double(run[where]) for run in redrawn if where in run]
+            noise = [Distance.of(run[group], right) for run in runs]
+            spread = max((error.norm for error in noise), default=0.0)
+            loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
+            if loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
+                return self._with_errors(_fault([difference], "fp64"), far, near, spread)
+            note = "amplified rounding"
+        return self._with_errors(_excused(difference, "fp64", note), compiled, eager, spread)
 
     @staticmethod
     def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
@@ -276,21 +284,21 @@ class _Bench:
     def _rule_ulps(self, difference: Difference) -> Verdict:
         why = self._runs.why_no_truth or "no such place in fp64"
         where = difference.where
+        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
+        redrawn = [in_double(run[where]) for run in self._runs.redrawn if where in run]
         if difference.what != "value":
-            spread = any(
-                moved_elements(self._expected[where], run[where])[0] for run in self._runs.redrawn if where in run
-            )
-            if spread:
+            most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
+            if Distance.of(actual, expected).missing <= MARGIN * most:
                 return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
             return _fault([difference], f"ulps (no fp64: {why})")
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         dtype = self._expected[where].dtype
         eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
         legal = ULPS * eps * expected.abs()
-        for run in self._runs.redrawn:
-            if where in run:
-                legal = torch.maximum(legal, MARGIN * (in_double(run[where]) - expected).abs().max())
-        if bool((((actual - expected).abs() > legal) & outside(expected, actual, dtype)).any()):
+        for group in magnitudes(expected):
+            noise = max((Distance.of(run[group], expected[group]).worst for run in redrawn), default=0.0)
+            legal[group] = legal[group].clamp(min=MARGIN * noise)
+        wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
+        if bool(wrong.any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "")
 

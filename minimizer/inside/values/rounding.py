@@ -80,18 +80,10 @@ NORMALIZATIONS = frozenset(
     ]
 )
 """Operators that return the normalized tensor, the means and the reciprocal standard deviations."""
-_NOT_LINEAR = frozenset(
-    [
-        "prod",
-        "cumprod",
-        "logsumexp",
-        "logcumsumexp",
-        "_softmax",
-        "_log_softmax",
-        "_safe_softmax",
-        "_softmax_backward_data",
-        "_log_softmax_backward_data",
-    ]
+SOFTMAXES = frozenset(["logsumexp", "_softmax", "_log_softmax", "_safe_softmax"])
+"""Operators on exponents and a dimension, or several."""
+_NOT_LINEAR = SOFTMAXES | frozenset(
+    ["prod", "cumprod", "logcumsumexp", "_softmax_backward_data", "_log_softmax_backward_data"]
 )
 """Reductions that are not linear in their terms: a term may be moved by one rounding only, since the function of it multiplies the error."""
 _LINEAR = frozenset(

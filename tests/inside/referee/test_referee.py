@@ -274,6 +274,47 @@ def test_a_fault_beside_infinities_is_one() -> None:
     assert judged(lambda x: x.sin() * float("inf"), [torch.full((4,), 2.0)], torch.zeros_like).fault
 
 
+def masked(x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 0.7 + hidden.float() * -1e9
+
+
+@pytest.mark.parametrize(("factor", "fault"), [(1 + 1e-7, False), (1.5, True)])
+def test_a_mask_that_is_rounded_by_64_excuses_nothing_beside_it(factor: float, fault: bool) -> None:
+    hidden = torch.arange(64) >= 60
+    verdict = judged(masked, [torch.rand(8, 64), hidden], lambda x, hidden: masked(x, hidden) * factor)
+    assert verdict.fault is fault
+    if fault:
+        assert verdict.compiled_error == pytest.approx(0.5, rel=1e-3), "of what is wrong, and not of the mask"
+
+
+def attention(scores: torch.Tensor, values: torch.Tensor, padded: torch.Tensor) -> torch.Tensor:
+    return (scores.sin().masked_fill(padded, -1e9).softmax(-1) @ values) * 0.5
+
+
+@pytest.mark.parametrize(("shift", "fault"), [(0.0, False), (0.5, True)])
+def test_a_row_that_is_padded_throughout_excuses_no_other(shift: float, fault: bool) -> None:
+    padded = torch.zeros(8, 16, dtype=torch.bool)
+    padded[4:] = True
+
+    def compiled(*inputs: torch.Tensor) -> torch.Tensor:
+        result = attention(*inputs).double()
+        result[0, 0] += shift
+        return (result * (1 + 1e-9)).float()
+
+    assert judged(attention, [torch.rand(8, 16), torch.rand(16, 4) * 4, padded], compiled).fault is fault
+
+
+def test_what_cancels_to_little_is_judged_by_the_rounding_of_what_it_came_of() -> None:
+    def steep(x: torch.Tensor) -> torch.Tensor:
+        return (x * 0.7 + 1e6) - 1e6
+
+    def other_order(x: torch.Tensor) -> torch.Tensor:
+        return (1e6 + x.double() * 0.7).float() - 1e6
+
+    values = torch.logspace(-6, 2, 4000)
+    assert not judged(steep, [values], other_order).fault
+
+
 def cancelling(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
     """Normalized values add up to nothing: what is left of the gradient of ``last`` is what the means were off by."""
     return torch.conv2d(F.batch_norm(torch.conv2d(x, weight, bias), None, None, None, None, True), last)
@@ -511,6 +552,42 @@ def test_without_fp64_the_referee_is_eager_with_a_bound_in_ulps() -> None:
     assert (near.fault, near.rule) == (False, "ulps")
     far = judged(branching, [x], lambda x: (x.float().exp() * 1.1).half())
     assert far.fault and far.rule.startswith("ulps (no fp64: the program branches on a dtype")
+
+
+def bits_of(x: torch.Tensor, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return (x.sin() * 0.7).masked_fill(hidden, float("-inf")), x.view(torch.int32) & 1
+
+
+@pytest.mark.parametrize("wrong", [-123.0, float("nan")])
+def test_without_fp64_infinities_that_both_sides_have_excuse_nothing_beside_them(wrong: float) -> None:
+    def compiled(x: torch.Tensor, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, bits = bits_of(x, hidden)
+        values[0] = wrong
+        return values, bits
+
+    inputs = [torch.rand(64), torch.arange(64) >= 60]
+    assert judged(bits_of, inputs, compiled).fault
+    assert not judged(bits_of, inputs, bits_of).fault
+
+
+def test_without_fp64_nan_is_excused_by_redrawn_runs_with_nan_and_by_nothing_else() -> None:
+    def steep(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.cat([(x * 0.7 + 1e4) - 1e4, x * 0.7]), x.view(torch.int32) & 1
+
+    def compiled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, bits = steep(x)
+        values[100] = float("nan")
+        return values, bits
+
+    assert judged(steep, [torch.rand(64)], compiled).fault
+
+    def root(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return ((x * 0.7 + 1e4) - 1e4 - x * 0.7).sqrt(), x.view(torch.int32) & 1
+
+    def other_roundings(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return ((x * 0.7000001 + 1e4) - 1e4 - x * 0.7).sqrt(), x.view(torch.int32) & 1
+
+    assert not judged(root, [torch.rand(256)], other_roundings).fault
 
 
 # --- exact values ---------------------------------------------------------------------------------------------------------------

@@ -122,6 +122,15 @@ def test_message_or_frame_may_drift_but_not_both_and_not_the_type() -> None:
         assert not target.matches(exception_signature(Kind.COMPILE_ERROR, other))
 
 
+def test_errors_without_a_message_are_told_apart_by_their_frames() -> None:
+    bare = exception_signature(Kind.COMPILE_ERROR, error("", "AssertionError"))
+    assert bare.message == ""
+    assert bare.matches(bare)
+    elsewhere = error("", "AssertionError", frame=("torch/y.py", "other", "assert x"))
+    assert not bare.matches(exception_signature(Kind.COMPILE_ERROR, elsewhere))
+    assert Signature(Kind.COMPILE_ERROR).matches(Signature(Kind.COMPILE_ERROR))
+
+
 def test_two_unknown_frames_are_not_the_same_frame() -> None:
     without = Signature(Kind.RUNTIME_ERROR, "E", "one")
     assert not without.matches(Signature(Kind.RUNTIME_ERROR, "E", "two"))
