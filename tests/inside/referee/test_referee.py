@@ -287,6 +287,17 @@ def test_a_mask_that_is_rounded_by_64_excuses_nothing_beside_it(factor: float, f
         assert verdict.compiled_error == pytest.approx(0.5, rel=1e-3), "of what is wrong, and not of the mask"
 
 
+def test_tiny_values_within_the_tolerance_are_no_fault_beside_others_that_rounding_moves() -> None:
+    def tails(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(x * 0.7 + 1e6) - 1e6, x * 1e-38 * 0.01])
+
+    def flushed(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(x * 0.7 + 1e6) - 1e6 + 0.0625, torch.zeros_like(x)])
+
+    verdict = judged(tails, [torch.rand(64) + 1], flushed)
+    assert (verdict.fault, verdict.note) == (False, "amplified rounding")
+
+
 def attention(scores: torch.Tensor, values: torch.Tensor, padded: torch.Tensor) -> torch.Tensor:
     return (scores.sin().masked_fill(padded, -1e9).softmax(-1) @ values) * 0.5
 
@@ -308,11 +319,11 @@ def test_what_cancels_to_little_is_judged_by_the_rounding_of_what_it_came_of() -
     def steep(x: torch.Tensor) -> torch.Tensor:
         return (x * 0.7 + 1e6) - 1e6
 
-    def other_order(x: torch.Tensor) -> torch.Tensor:
-        return (1e6 + x.double() * 0.7).float() - 1e6
+    def other_roundings(x: torch.Tensor) -> torch.Tensor:
+        return (x * 0.7 + 1e6) - 1e6 + 0.0625
 
-    values = torch.logspace(-6, 2, 4000)
-    assert not judged(steep, [values], other_order).fault
+    verdict = judged(steep, [torch.logspace(-6, 2, 4000)], other_roundings)
+    assert (verdict.fault, verdict.note) == (False, "amplified rounding")
 
 
 def cancelling(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
