@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from flask.testing import FlaskClient
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
+from sqlalchemy import Connection, event
 from werkzeug.test import TestResponse
 
 from minimizer.report.culprit import Culprit, Source
@@ -79,6 +80,23 @@ class Hands:
         self.artifact("issue.md", b"### Issue\n")
         self.finish(minimized_report())
         return self.store.job(self.claim.job_id)
+
+
+@contextmanager
+def no_writes(store: Store) -> Iterator[None]:
+    """The store's database can be read only, like one that is full or a standby."""
+    engine = store._database.engine
+    read_only = "PRAGMA query_only = ON" if engine.dialect.name == "sqlite" else "SET TRANSACTION READ ONLY"
+
+    def forbid(connection: Connection) -> None:
+        connection.exec_driver_sql(read_only)
+
+    event.listen(engine, "begin", forbid)
+    try:
+        yield
+    finally:
+        event.remove(engine, "begin", forbid)
+        engine.dispose()  # SQLite keeps the pragma for the connection
 
 
 def minimized_report() -> Report:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as AllConnectionsTaken
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException, InternalServerError, RequestEntityTooLarge
 
 from minimizer.errors import Busy, InvalidOption, InvalidScript, UserError
 from minimizer.store import (
@@ -173,6 +173,8 @@ def install(app: Flask) -> None:
 
     @app.errorhandler(HTTPException)
     def on_http_error(error: HTTPException) -> Response | HTTPException:
+        if isinstance(error, InternalServerError) and isinstance(error.original_exception, Exception):
+            return on_error(error.original_exception)  # raised behind the view, where Flask wraps it
         status = error.code
         if status is None or status < 400:  # a redirect, or a response that was aborted with
             return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -21,12 +22,17 @@ T = TypeVar("T")
 
 
 class Lease:
-    """Keeps a claim from the beginning to the end of a ``with`` block."""
+    """Keeps a claim from the beginning to the end of a ``with`` block.
 
-    def __init__(self, store: Store, claim: Claim, settings: Settings) -> None:
+    ``stopping``: set once the worker is told to stop.
+    """
+
+    def __init__(self, store: Store, claim: Claim, settings: Settings, stopping: threading.Event) -> None:
         self._store = store
         self._claim = claim
         self._settings = settings
+        self._stopping = stopping
+        self._renewed = time.monotonic()
         self._done = threading.Event()
         self._lost = threading.Event()
         self._wish = Wish()
@@ -64,8 +70,12 @@ class Lease:
     def write(self, what: Callable[[], T]) -> T | None:
         """Write about the job: waits for a database that is away, and does nothing once the lease is lost.
 
+        It waits no longer than the lease lasts, behind the ``with`` block too, where nothing renews it; nor longer than a lease
+        once the worker is told to stop. The job is then a reaper's.
+
         Returns what ``what`` does, None where nothing was done.
         """
+        told = math.inf
         while not self.lost:
             try:
                 return what()
@@ -75,7 +85,10 @@ class Lease:
                 log.warning(
                     "job %s: the database cannot be written to, trying again", self._claim.job_id, exc_info=True
                 )
-                self._lost.wait(self._settings.heartbeat_seconds)
+                if self._stopping.is_set():
+                    told = min(told, time.monotonic())
+                if not self._lose_since(min(self._renewed, told)):
+                    self._lost.wait(self._settings.heartbeat_seconds)
         return None
 
     def read(self, what: Callable[[], T]) -> T:
@@ -90,15 +103,21 @@ class Lease:
         return found
 
     def _keep(self) -> None:
-        renewed = time.monotonic()
         while not self._done.wait(self._settings.heartbeat_seconds) and not self.lost:
             try:
                 self._wish = self._store.heartbeat(self._claim, self._settings.lease_seconds)
-                renewed = time.monotonic()
+                self._renewed = time.monotonic()
             except LeaseLost:
                 log.warning("job %s: the lease was lost", self._claim.job_id)
                 self._lost.set()
             except SQLAlchemyError:
                 log.warning("job %s: no heartbeat, the database is away", self._claim.job_id, exc_info=True)
-                if time.monotonic() - renewed > self._settings.lease_seconds:
-                    self._lost.set()
+                self._lose_since(self._renewed)
+
+    def _lose_since(self, moment: float) -> bool:
+        """Give the lease up if it would have expired since then; returns whether that is so."""
+        if time.monotonic() - moment <= self._settings.lease_seconds:
+            return False
+        log.warning("job %s: given up, since nothing can be written about it; a reaper has it", self._claim.job_id)
+        self._lost.set()
+        return True

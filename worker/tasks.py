@@ -102,7 +102,7 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
     job_id = claim.job_id
     log.info("job %s: attempt %d", job_id, claim.job.attempt)
     with (
-        Lease(store, claim, settings) as lease,
+        Lease(store, claim, settings, stopping) as lease,
         Watchdog(job_id, claim.job.options.budget, lambda: lease.cancelled or lease.lost) as watchdog,
     ):
         sink = DatabaseSink(store, claim, lease, stopping, on_asked=watchdog.asked)
@@ -110,12 +110,17 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
     # After the last heartbeat: one that comes later than the end of the job would find the lease lost.
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
         lease.write(lambda: store.release(claim))
-        log.info("job %s goes back to the queue", job_id)
+        what = "goes back to the queue"
     elif report.reason is Reason.WORKER_TROUBLE and lease.write(lambda: store.hand_back(claim, settings.max_attempts)):
         log.warning("job %s goes back to the queue, for another worker: %s", job_id, report.summary)
+        return
     else:
         lease.write(lambda: store.finish(claim, report))
-        log.info("job %s is %s", job_id, report.status)
+        what = f"is {report.status}"
+    if lease.lost:
+        log.warning("job %s is not this worker's any more", job_id)
+    else:
+        log.info("job %s %s", job_id, what)
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: DatabaseSink, engine: Engine) -> Report:

@@ -147,6 +147,7 @@ class Journal:
     def decide(self) -> None:
         """Record that the verdict is reached; later steps only add to the report."""
         self.decided_at = self.clock.elapsed
+        self.sink.report(self.report)  # before it is told: from then on the verdict is kept, even if this process dies
         with self._telling:
             self._tell()
 

@@ -106,7 +106,7 @@ class Submissions:
                     shas = _forget_results(session, row)
                 else:
                     row.options = {**row.options, "budget": budget}
-                row.question_sha = None  # a retried job does not answer the question as first asked
+                row.question_sha = _question_of(session, row)  # the budget is part of the question
                 row.queued_at = row.rung_at = now
                 row.status = Status.QUEUED
                 touch(row, now)
@@ -167,7 +167,8 @@ class Prepared(NamedTuple):
 def prepare(job: NewJob) -> Prepared:
     """Hash and compress a job's content, before the transaction of `queue`."""
     archive = None if job.archive is None else blobs.pack(job.archive)
-    return Prepared(job, _question_sha(job), blobs.pack(job.script), archive)
+    question = _question_sha(job.script, job.filename, job.options, None if archive is None else archive.sha256)
+    return Prepared(job, question, blobs.pack(job.script), archive)
 
 
 def queue(
@@ -214,14 +215,15 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
-    """The newest job with this question that is open or has an answer which is not outdated; else None."""
+    """The job with this question that was queued last and is open or has an answer which is not outdated; else None."""
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
         JobRow.project_number == project.number,
         JobRow.status.in_(_ANSWERS),
         JobRow.cancel_requested.is_(False),
     )
-    row = session.scalars(query.order_by(JobRow.number.desc()).limit(1)).one_or_none()
+    latest = query.order_by(JobRow.queued_at.desc(), JobRow.number.desc()).limit(1)
+    row = session.scalars(latest).one_or_none()
     return None if row is not None and _is_outdated(session, row, now) else row
 
 
@@ -254,7 +256,7 @@ def _new_job(job: NewJob, now: datetime) -> JobRow:
     device, toolchain = job.options.needs
     return JobRow(
         id=_new_id(),
-        filename=bounds.text(job.filename, 255),
+        filename=_stored_name(job.filename),
         options=job.options.model_dump(mode="json"),
         status=Status.QUEUED,
         progress={},
@@ -310,10 +312,20 @@ def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def _question_sha(job: NewJob) -> str:
+def _question_of(session: Session, row: JobRow) -> str:
+    """The question that a stored job asks by now: its budget may have changed since it was submitted."""
+    script = blobs.get(session, row.script_sha)
+    return _question_sha(script, row.filename, Options.model_validate(row.options), row.archive_sha)
+
+
+def _question_sha(script: bytes, filename: str, options: Options, archive_sha: str | None) -> str:
     asked: dict[str, Any] = {
-        "filename": job.filename,
-        "options": job.options.model_dump(mode="json"),
-        "archive": None if job.archive is None else hashlib.sha256(job.archive).hexdigest(),
+        "filename": _stored_name(filename),
+        "options": options.model_dump(mode="json"),
+        "archive": archive_sha,
     }
-    return hashlib.sha256(job.script + b"\0" + json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(script + b"\0" + json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _stored_name(filename: str) -> str:
+    return bounds.text(filename, 255)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from threading import Barrier
-from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
@@ -19,7 +17,6 @@ from minimizer.store import (
     InvalidCursor,
     Job,
     JobActive,
-    NewJob,
     NothingToSkip,
     QueueFull,
     Store,
@@ -28,7 +25,7 @@ from minimizer.store import (
     Wish,
 )
 from minimizer.store.tables import blobs
-from minimizer.store.tables.models import ArtifactRow, BlobRow, WorkerRecord
+from minimizer.store.tables.models import ArtifactRow, BlobRow
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 SCRIPT = b"import torch\n"
@@ -117,58 +114,6 @@ def test_the_same_key_at_the_same_moment_makes_one_job(store: Store) -> None:
     assert len({job.id for job, _ in answers}) == 1
     assert [created for _, created in answers].count(True) == 1
     assert store.counts()[Status.QUEUED] == 1
-
-
-def test_the_same_question_at_the_same_moment_makes_one_job(store: Store) -> None:
-    start = Barrier(4)
-
-    def once(_: int) -> tuple[Job, bool]:
-        start.wait()
-        return store.submit_many([NewJob(SCRIPT, "a.py", Options())])[0]
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(once, range(4)))
-    assert len({job.id for job, _ in answers}) == 1
-    assert [created for _, created in answers].count(True) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "worker", "is_answer"),
-    [
-        (Options(), None, True),
-        (Options(), {"torch": "2.13.0"}, True),
-        (Options(), {"torch": "2.14.0"}, False),
-        (Options(device="cuda"), {"torch": "2.14.0"}, True),
-        (Options(device="cuda"), {"torch": "2.14.0", "device": "cuda"}, False),
-        (Options(), {"torch": "2.14.0", "silent": True}, True),
-        (Options(toolchain="nightly"), {"torch": "2.13.0"}, True),
-        (Options(toolchain="nightly"), {"torch": "2.13.0", "toolchains": ["nightly"]}, False),
-    ],
-)
-def test_an_old_answer_is_none_for_another_torch(
-    store: Store, options: Options, worker: dict[str, Any] | None, is_answer: bool
-) -> None:
-    """Or a nightly gate would pass for ever on what an earlier torch has answered."""
-    asked = NewJob(SCRIPT, "a.py", options)
-    ((first, _),) = store.submit_many([asked])
-    run_to_end(store, first, environment={"torch": "2.13.0+cpu"})
-    if worker is not None:
-        is_silent = "silent" in worker
-        known = {name: value for name, value in worker.items() if name != "silent"}
-        store.register_worker("w", **{"device": "cpu", **known})
-        if is_silent:
-            with store._database.write() as session:
-                long_ago = store._database.now(session) - timedelta(hours=1)
-                session.execute(update(WorkerRecord).values(last_seen=long_ago))
-    ((job, created),) = store.submit_many([asked])
-    assert (job.id == first.id, created) == (is_answer, not is_answer)
-
-
-def test_a_job_under_way_is_the_answer_whatever_worker_comes(store: Store) -> None:
-    ((first, _),) = store.submit_many([NewJob(SCRIPT, "a.py", Options())])
-    store.put_report(claim(store), Report(environment={"torch": "2.13.0"}))
-    store.register_worker("w", device="cpu", torch="2.14.0")
-    assert store.submit_many([NewJob(SCRIPT, "a.py", Options())])[0][0].id == first.id
 
 
 def test_what_is_read_belongs_together_whatever_is_written_meanwhile(store: Store) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
+from sqlalchemy.exc import SQLAlchemyError
 
 from minimizer.store import Store
 from web.access.security import SAFE_METHODS
+
+log = logging.getLogger(__name__)
 
 
 def made(*names: str) -> None:
@@ -24,6 +28,18 @@ def install(app: Flask, store: Store) -> None:
         if who is not None and request.endpoint and request.method not in SAFE_METHODS and response.status_code < 400:
             leads_to = urlsplit(response.headers.get("Location", "")).path.rpartition("/")[2]
             subjects = g.get("made") or [next(iter((request.view_args or {}).values()), None) or leads_to]
-            for subject in subjects:
-                store.record(who.label, request.endpoint, str(subject), request.remote_addr or "")
+            address = request.remote_addr or ""
+            _record(store, [(who.label, request.endpoint, str(subject), address) for subject in subjects])
         return response
+
+
+def _record(store: Store, entries: list[tuple[str, str, str, str]]) -> None:
+    """Add entries; those that cannot be stored are logged, since the change is made, and the answer has to say so."""
+    for number, entry in enumerate(entries):
+        try:
+            store.record(*entry)
+        except SQLAlchemyError:
+            log.exception("the audit log cannot be written to")
+            for left in entries[number:]:  # which would only wait for the same database
+                log.error("not in the audit log: actor %s, action %s, subject %s, address %s", *left)
+            return

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from minimizer.engine.child.clean_process import run_clean
@@ -18,7 +17,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.errors import MissingTool
 
 SECONDS = 30.0
-MOST_TOLD, MOST_REQUIREMENTS, MOST_BYTES = 12, 100, 1 << 20
+MOST_TOLD, MOST_REQUIREMENTS, MOST_NAME, MOST_BYTES = 12, 100, 200, 1 << 20
 
 _Text = Annotated[str, StringConstraints(max_length=200)]
 
@@ -49,7 +48,7 @@ def require_modules(
         MissingTool: names the missing modules.
     """
     named = [one for top in dict.fromkeys((script.parent, *tops)) for one in _named_in(top)]
-    wanted = {one.name: one for one in reversed(named) if one.marker is None or one.marker.evaluate()}
+    wanted = {one.name: one for one in reversed(named)}
     said = _ask(script, place, list(wanted)[:MOST_REQUIREMENTS], watch)
     if said is None:
         return
@@ -93,16 +92,17 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
 
 
 def _named_in(top: Path) -> Iterator[Requirement]:
-    """The requirements in ``requirements.txt`` and ``pyproject.toml`` of a folder."""
+    """The requirements in ``requirements.txt`` and ``pyproject.toml`` of a folder that hold here; what cannot be read says nothing."""
     for line in _text(top / "requirements.txt").splitlines():
         yield from _parsed(line.partition(" #")[0].strip())
     try:
         project = tomllib.loads(_text(top / "pyproject.toml")).get("project")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, an integer of more digits than Python takes; nested too deeply
         return
     dependencies = project.get("dependencies") if isinstance(project, dict) else None
     for line in dependencies if isinstance(dependencies, list) else []:
-        yield from _parsed(str(line))
+        if isinstance(line, str):
+            yield from _parsed(line)
 
 
 def _text(path: Path) -> str:
@@ -115,9 +115,12 @@ def _text(path: Path) -> str:
 
 def _parsed(line: str) -> Iterator[Requirement]:
     try:
-        yield Requirement(line)
-    except InvalidRequirement:  # an option of pip's, an address, a comment
-        return
+        one = Requirement(line)
+        holds = one.marker is None or one.marker.evaluate()
+    except (ValueError, KeyError, RecursionError):
+        return  # an option of pip's, an address, a comment; a marker that compares what has no order, or has no value here
+    if holds and len(one.name) <= MOST_NAME:  # the name becomes an argument of a command
+        yield one
 
 
 def _unmet(wanted: Mapping[str, Requirement], versions: Mapping[str, str | None]) -> list[str]:
@@ -134,7 +137,7 @@ def _unmet(wanted: Mapping[str, Requirement], versions: Mapping[str, str | None]
 def _fits(specifier: SpecifierSet, version: str) -> bool:
     try:
         return specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # of a distribution that does not follow PEP 440
+    except ValueError:  # a distribution that does not follow PEP 440, a number of more digits than Python takes
         return True
 
 

@@ -7,12 +7,13 @@ hashed by the caller.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from minimizer.store.access.projects import DEFAULT_PROJECT, check_name, find_project
@@ -22,6 +23,8 @@ from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import MembershipRow, ProjectRow, SessionRow, TokenRow, UserRow
 from minimizer.store.views import Identity, Token, User
 from minimizer.vocabulary import Role, Scope
+
+log = logging.getLogger(__name__)
 
 # A fixed prefix, so that secret scanners recognise leaked tokens.
 TOKEN_PREFIX = "mnz_"
@@ -200,9 +203,15 @@ class Access:
             identity = _identity(session, user, Scope(token.scope), token.id)
             used = token.last_used_at
         if used is None or now - used > _USED_EVERY:
-            with self._database.write() as session:
-                session.execute(update(TokenRow).where(TokenRow.id == identity.token).values(last_used_at=now))
+            self._note_use(token.id, now)
         return identity
+
+    def _note_use(self, token_id: str, now: datetime) -> None:
+        try:
+            with self._database.write() as session:
+                session.execute(update(TokenRow).where(TokenRow.id == token_id).values(last_used_at=now))
+        except SQLAlchemyError:  # while no write is possible, a token still opens what can be read
+            log.warning("the use of token %s was not noted", token_id, exc_info=True)
 
     def create_session(self, user: str, token_id: str | None = None) -> str:
         """Sign a browser in; returns the secret for its cookie. Also deletes expired sessions.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -67,3 +68,18 @@ def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
     content = blobs.pack(json.dumps(report, indent=1).encode() + b"\n")
     gone = [sha for name in FOR_PEOPLE for sha in discard(session, row, name)]
     return [*gone, *put(session, row, REPORT, content, now)]
+
+
+def follow(row: JobRow, report: Mapping[str, Any]) -> None:
+    """Copy what a report says of the job's result to the row."""
+    row.summary = report["summary"]
+    keep_failure(row, report["failure"])
+    row.culprit = next(iter(report["culprits"]), None)
+    row.reduction = report["reduction"]
+
+
+def keep_failure(row: JobRow, failure: dict[str, Any] | None) -> None:
+    """Copy a failure to the row, with what jobs are looked for by."""
+    row.failure = failure
+    row.kind = str(failure["kind"]) if failure else None
+    row.signature = bounds.text(str(failure.get("signature", "")), 255) if failure else None

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 MAX_PAGE = 200
 """Most jobs of one page."""
 
+_VERDICTS = (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL, Status.FAILED)
+
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
 
 
@@ -251,7 +253,7 @@ def touch(row: JobRow, now: datetime) -> None:
 
 
 def close_cancelled(session: Session, row: JobRow, now: datetime) -> list[str]:
-    """End a cancelled job that no worker holds; returns the hashes of blobs that may be unused now."""
+    """`close` a job that was cancelled."""
     found = "what it has found so far is kept" if row.failure else "it had found nothing yet"
     return close(
         session, row, now, Status.CANCELLED, Reason.INTERRUPTED, row.summary or f"The job was cancelled; {found}."
@@ -259,17 +261,33 @@ def close_cancelled(session: Session, row: JobRow, now: datetime) -> list[str]:
 
 
 def close(session: Session, row: JobRow, now: datetime, status: Status, reason: Reason, summary: str) -> list[str]:
-    """End a job that no worker holds; returns the hashes of blobs that may be unused now."""
-    row.status, row.reason, row.summary = status, reason, summary
+    """End a job that no worker holds, with the verdict that it has reached, else as given; returns the hashes of blobs that may be
+    unused now."""
+    earned = _earned(session, row)
+    if earned is None:
+        row.status, row.reason, row.summary = status, reason, summary
+        replaced = artifacts.restate(session, row, now)
+        # The row is newer than the report if the worker died between writing the two.
+        found = {"failure": row.failure, "culprits": [row.culprit] if row.culprit else [], "status": status}
+        report = {**(artifacts.report_of(session, row) or {}), **found}
+    else:
+        row.status, row.reason = earned["status"], earned["reason"]
+        artifacts.follow(row, earned)
+        replaced, report = [], earned  # its texts, if there are any by now, say the same
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)
-    replaced = artifacts.restate(session, row, now)
-    # The row is newer than the report if the worker died between writing the two.
-    found = {"failure": row.failure, "culprits": [row.culprit] if row.culprit else [], "status": status}
-    grouping.assign(session, row, {**(artifacts.report_of(session, row) or {}), **found}, now)
+    grouping.assign(session, row, report, now)
     announce_end(session, row, now)
     return replaced
+
+
+def _earned(session: Session, row: JobRow) -> dict[str, Any] | None:
+    """The stored report of a job that has reached its verdict, which it keeps however it ends; else None."""
+    if row.progress.get("decided") is not True:
+        return None
+    report = artifacts.report_of(session, row)
+    return report if report is not None and report.get("status") in _VERDICTS else None
 
 
 def _in(projects: Collection[str]) -> ColumnElement[bool]:

@@ -151,7 +151,8 @@ class Leases:
     def requeue_expired(self, max_attempts: int) -> list[Job]:
         """Requeue jobs with an expired lease; returns those that wait again and should be rung for.
 
-        A job that was claimed ``max_attempts`` times ends as failed, and a cancelled one as cancelled.
+        A job that was claimed ``max_attempts`` times ends as failed, and a cancelled one as cancelled; either with its verdict, if it has
+        reached one.
         """
         with self._database.write() as session:
             now = self._database.now(session)

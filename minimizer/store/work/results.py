@@ -207,10 +207,7 @@ def _written(report: Report) -> _Written:
 
 
 def _put_report(session: Session, row: JobRow, report: _Written, now: datetime) -> list[str]:
-    row.summary = report.whole["summary"]
-    _keep_failure(row, report.whole["failure"])
-    row.culprit = next(iter(report.whole["culprits"]), None)
-    row.reduction = report.whole["reduction"]
+    artifacts.follow(row, report.whole)
     return artifacts.put(session, row, REPORT, report.packed, now)
 
 
@@ -236,12 +233,6 @@ def _follow(row: JobRow, type_: str, data: dict[str, Any]) -> None:
             if data.get("skippable") != row.skip_requested:
                 row.skip_requested = None  # that step has ended, and may be taken again
         case "failure", {"failure": {"kind": str(kind)} as failure} if kind in _KINDS:
-            _keep_failure(row, failure)
+            artifacts.keep_failure(row, failure)
         case "culprit", {"culprit": dict(culprit)}:
             row.culprit = culprit
-
-
-def _keep_failure(row: JobRow, failure: dict[str, Any] | None) -> None:
-    row.failure = failure
-    row.kind = str(failure["kind"]) if failure else None
-    row.signature = bounds.text(str(failure.get("signature", "")), 255) if failure else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from minimizer.engine.journal import Journal
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Step
+from minimizer.vocabulary import Status, Step
 
 
 class Stopped(FolderSink):
@@ -132,6 +133,24 @@ def test_the_clock_goes_on_whatever_is_done(tmp_path: Path, monkeypatch: pytest.
 
     journal.decide()
     assert events[-1]["decided"] is True and journal.decided_at is not None
+
+
+def test_a_verdict_is_kept_before_it_is_told(tmp_path: Path) -> None:
+    """Who hears that it is reached may stop the job at once, or find its process dead."""
+    kept = []
+
+    class Heard(FolderSink):
+        def event(self, type_: str, **data: object) -> None:
+            if data.get("decided"):
+                kept.append(json.loads((tmp_path / "report.json").read_text())["status"])
+
+    report = Report()
+    journal = Journal(Heard(tmp_path), report, Clock(60))
+    report.status = Status.HEALTHY
+
+    journal.decide()
+
+    assert kept == ["healthy"]
 
 
 def test_a_note_is_told_once(tmp_path: Path) -> None:

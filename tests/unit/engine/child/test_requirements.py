@@ -87,6 +87,43 @@ def test_requirements_that_are_not_met_are_notes(asked: Asked) -> None:
     assert told["pydantic<1"].startswith("The project asks for pydantic<1; 2.")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a = {'[' * 5000}",
+        f"a = {'9' * 5000}",
+        f"[project]\ndependencies = [0x{'f' * 5000}]\n",
+        "[project]\ndependencies = 1\n",
+        "project = 1\n",
+        "no toml",
+    ],
+    ids=["deep", "digits", "number", "none", "no table", "no toml"],
+)
+def test_a_project_file_that_cannot_be_read_says_nothing(asked: Asked, text: str) -> None:
+    asked.write("pyproject.toml", text)
+    asked.write("requirements.txt", "no-such>=2\n")
+    asked.about(asked.write("main.py", "x = 1\n"))
+    assert asked.notes == ["The project asks for no-such>=2, which is not installed."]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'absent; os_name ~= "posix"',
+        'absent; "a" in extras',
+        f"absent; {'(' * 5000}os_name == 'posix'{')' * 5000}",
+        f"absent; python_version < '{'9' * 5000}'",
+        f"pytest=={'9' * 5000}",
+        "n" * 200_000,
+    ],
+    ids=["comparison", "name", "deep", "digits", "version", "long"],
+)
+def test_a_requirement_that_cannot_be_judged_says_nothing(asked: Asked, line: str) -> None:
+    asked.write("requirements.txt", f"{line}\nno-such>=2\n")
+    asked.about(asked.write("main.py", "x = 1\n"))
+    assert asked.notes == ["The project asks for no-such>=2, which is not installed."]
+
+
 def test_a_script_with_all_it_needs_goes_on_in_silence(asked: Asked) -> None:
     asked.write("net/model.py", "import torch\n")
     asked.about(asked.write("main.py", "import net.model\n"))
