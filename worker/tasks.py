@@ -124,7 +124,7 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: DatabaseSink, engine: Engine) -> Report:
-    """The engine's final report, or one that says why there is none."""
+    """The engine's final report, also where it fails behind that; or one that says why there is none."""
     job = claim.job
     if settings.access == "on" or job.submitted_by:
         # Whoever may submit is not always somebody whom this machine trusts, and it need not know of access control itself.
@@ -144,6 +144,9 @@ def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: 
     except Exception as error:
         log.exception("job %s: the engine failed", job.id)
         what = f"{type(error).__name__}: {error}"
+        if sink.latest.status.is_final:
+            note = f"The report may lack something: the minimizer failed behind its verdict ({what})."
+            return sink.latest.model_copy(update={"notes": [*sink.latest.notes, note]})
         if is_of_the_machine(error):
             reason, summary = Reason.WORKER_TROUBLE, f"The worker's machine could not do the job ({what})."
         else:

@@ -134,6 +134,19 @@ def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Sto
     assert store.artifact(job.id, "repro.py")[1] == b"so far"
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), OSError(errno.ENOSPC, "No space left")])
+def test_an_engine_that_breaks_behind_its_verdict_keeps_it(store: Store, error: Exception) -> None:
+    def work(script: Path, sink: Sink) -> Report:
+        sink.report(DONE)
+        raise error
+
+    submitted = submit(store)
+    job = run(store, submitted, work)
+    assert (job.status, job.reason, job.attempt) == (DONE.status, DONE.reason, 1)
+    report = store.report(submitted.id)
+    assert report is not None and type(error).__name__ in report.notes[-1]
+
+
 TROUBLE = Report(status=Status.FAILED, reason=Reason.WORKER_TROUBLE, summary="This machine could not do the job.")
 
 
