@@ -202,8 +202,9 @@ class Boundaries:
         else:
             look.add((name, value) for name, value in roots if name == "result")
         if "raised" in event:
-            look.entries["raised"] = _exception(event.pop("raised"))
-        look.entries.update(state())
+            look.put("raised", _exception(event.pop("raised")))
+        for name, entry in state():
+            look.put(name, entry)
         look.close()
         self.truncated = self.truncated or look.truncated
         self._on_look({**event, "full": is_full}, look.entries)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from minimizer.engine.child.exact_log import ExactLog
 from minimizer.inside.exact import observe
 from minimizer.inside.exact.observe import Look
 from minimizer.inside.exact.tensors import TensorWords
@@ -160,3 +161,22 @@ def test_an_object_that_holds_itself_ends_the_walk() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert seen(x=loop)["x[0]"] == {"alias": "x"}
+
+
+def test_whatever_a_script_names_the_log_of_it_is_read() -> None:
+    long = type("C" * 5000, (), {})
+    held = [long() for _ in range(50)]
+    setattr(held[0], "a" * 5000, 1)
+    roots = {
+        "keyed": dict.fromkeys(held),
+        "set": set(held),
+        "box": held[0],
+        "cut" * 5000: 1,
+        "t": torch.zeros([1] * 800),
+    }
+    entries = seen(**roots)
+    log = ExactLog.model_validate({"looks": [{"event": "end", "unit": 1, "full": True, "changed": entries}]})
+    ((_, state),) = log.states()
+    assert {"keyed", "set", "box", "t"} <= state.keys()
+
+    assert seen(keyed=dict.fromkeys(held))["keyed"] != seen(keyed=dict.fromkeys([*held[:49], ""]))["keyed"]
