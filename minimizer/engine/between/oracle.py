@@ -74,6 +74,7 @@ class ExactOracle:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
+        self._is_behind_rounding = found.difference.is_behind_rounding
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._slowest = 0.0
@@ -106,8 +107,10 @@ class ExactOracle:
             or not compiled.attempted
         ):
             return False
-        is_met = self._target.is_met(first_difference(eager.exact, compiled.exact, self._noise))
-        return is_met and (not self._has_name or _has_name(eager.exact, compiled.exact))
+        difference = first_difference(eager.exact, compiled.exact, self._noise)
+        if difference is not None and difference.is_behind_rounding and not self._is_behind_rounding:
+            return False  # it may follow from that
+        return self._target.is_met(difference) and (not self._has_name or _has_name(eager.exact, compiled.exact))
 
     def _run(self, texts: Sequence[str], **fields: Any) -> list[Outcome]:
         common = {"script": str(self._path), "args": [], "full": CLOSE, **fields}

@@ -7,6 +7,7 @@ must be equal to the bit, and any difference comes from Dynamo.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import sys
@@ -22,6 +23,7 @@ import torch._dynamo.utils
 from ..exact.as_traced import eager_as_traced
 from ..exact.boundaries import Boundaries, watch_dynamo
 from ..exact.observe import Entry
+from ..exact.redrawn import RedrawnInside
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
@@ -90,16 +92,19 @@ def exact_run(message: Message, channel: Channel) -> None:
     first, last = request.eager or (1, 0)
     if first == 1 and last is None:
         _pretend_to_compile()
+    redrawn = RedrawnInside(request.redrawn) if request.redrawn is not None else None
     boundaries = Boundaries(
         is_own=_ownership(request.script),
         is_eager=lambda call: first <= call and (last is None or call <= last),
         is_full=(lambda unit: unit & (unit - 1) == 0) if request.full is None else set(request.full).__contains__,
         before=_resetting(request.reset, request.delays),
         on_look=log.add,
+        redrawn=redrawn,
     )
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
-    error = what_ends(request.script, request.args, request.text)
+    with redrawn or contextlib.nullcontext():
+        error = what_ends(request.script, request.args, request.text)
     if error is None:
         boundaries.end()
     del ballast

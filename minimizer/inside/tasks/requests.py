@@ -139,6 +139,8 @@ class ExactRequest(Request):
     """Whether to allocate other objects first, so that the script's objects get other addresses."""
     delays: Sequence[float] = ()
     """Seconds to wait before each call."""
+    redrawn: int | None = None
+    """The seed by which every rounding inside the calls and backwards is redrawn; None: none is."""
 
 
 @dataclass(frozen=True, kw_only=True)

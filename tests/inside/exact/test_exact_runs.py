@@ -73,7 +73,40 @@ SKIPPED = """
     except IndexError:
         pass
 """
+BEHIND_ROUNDING = """
+    import torch
+    z = torch.arange(1, 65) / 7
+    @torch.compile
+    def blend(x, a, b):
+        return torch.addcdiv(x, a, b, value=0.3)
+    blended = blend(z, z.flip(0), z + 0.3)
+    priority = {"a": 1, "b": 1}
+    @torch.compile
+    def f(x):
+        return x * (1.0 if list(priority)[0] == "a" else 100.0)
+    f(torch.ones(3))
+    priority["a"] = priority.pop("a")
+    f(torch.ones(3))
+"""
+ROUNDED = {
+    "low_precision_inside": """
+        h = torch.addcdiv(x.bfloat16(), a.bfloat16(), b.bfloat16(), value=0.3)
+        return h.float() * 0.7
+    """,
+    "cancelled": "return torch.addcdiv(x, a, b, value=0.3) - (x + 0.3 * (a / b))",
+    "cancelled_and_counted": """
+        left = torch.addcdiv(x, a, b, value=0.3) - (x + 0.3 * (a / b))
+        return left, (left != 0).sum()
+    """,
+    "nan_beside": "return torch.addcdiv(x, a * (a > 1), b * (a > 1), value=0.3)",
+    "complex": """
+        z = torch.complex(x, a)
+        return torch.addcdiv(z, z.conj(), z + 1, value=0.3)
+    """,
+}
+"""Bodies of a function that Dynamo traces with ``addcdiv`` in other operators, which round differently."""
 FAULTS = {
+    "behind_rounding": (BEHIND_ROUNDING, "result", "call exit", 3),
     "lost": (LOST, "events", "call exit", 1),
     "stale": (STALE, "result", "call exit", 5),
     "leaked": (LEAKED, "torch.is_grad_enabled()", "call exit", 1),
@@ -228,6 +261,49 @@ def test_no_alarm(child: Executor, home: Path, name: str) -> None:
     answer = compared(child, home, HEALTHY[name])
     assert answer.found is None
     assert bool(answer.aside) == (name in ("nothing_compiled", "raises"))
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("count", [12, 64])
+def test_other_roundings_are_no_fault_between_graphs(child: Executor, home: Path, name: str, count: int) -> None:
+    body = textwrap.indent(textwrap.dedent(ROUNDED[name]).strip(), "    ")
+    text = f"""
+import torch
+x = torch.arange(1, {count + 1}) / 7
+@torch.compile
+def f(x, a, b):
+{body}
+y = f(x, x.flip(0), x + 0.3)
+print(y)
+"""
+    answer = compared(child, home, text)
+    assert answer.found is None
+    assert not answer.aside and not answer.ended and not answer.not_compared
+
+
+def test_a_fault_in_low_precision_is_one(child: Executor, home: Path) -> None:
+    text = """
+        import os, torch
+        os.environ["FACTOR"] = "2"
+        @torch.compile
+        def f(x):
+            return (x.bfloat16().exp() * int(os.getenv("FACTOR"))).float()
+        for factor in "24":
+            os.environ["FACTOR"] = factor
+            f(torch.arange(40) / 9)
+    """
+    found = compared(child, home, text).found
+    assert found is not None and found.call == 2
+
+
+def test_a_difference_that_does_not_stand_up_to_further_runs_is_told(
+    child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExactRuns, "_shows_again", lambda *_: False)
+    answer = compared(child, home, LOST)
+    assert answer.found is None
+    assert answer.ended.startswith("call 1 (line 9)")
+    assert answer.not_compared == (f"what lies between graphs from {answer.ended}",)
 
 
 def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:

@@ -146,6 +146,16 @@ def test_warnings_and_what_is_held_weakly_are_not_counted() -> None:
         assert seen(caught=caught, held=held) == first
 
 
+def test_what_is_not_finite_in_a_large_tensor_is_seen_apart_from_its_norms() -> None:
+    holes = [torch.ones(20).index_fill(0, torch.tensor(place, dtype=torch.int64), value) for place, value in (
+        ([3], torch.nan), ([4], torch.nan), ([3], torch.inf), ([3], -torch.inf), ([], 0.0)
+    )]  # fmt: skip
+    told = [seen(x=x)["x"] for x in holes]
+    assert len({entry.get("not finite") for entry in told}) == len(told)
+    assert all(float(entry["norm"]) > 4 for entry in told)
+    assert seen(x=torch.ones(20) * 1j)["x"]["norm"] == seen(x=torch.ones(20))["x"]["norm"]
+
+
 def test_nan_equals_itself() -> None:
     assert seen(x=float("nan"), t=torch.tensor([float("nan")])) == seen(x=-float("nan"), t=torch.tensor([float("nan")]))
 

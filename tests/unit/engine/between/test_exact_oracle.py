@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,9 +65,12 @@ def test_where_a_guard_is_missing_the_call_must_run_old_code() -> None:
     assert lost.is_met(fresh)
 
 
-def seen(path: str, length: int) -> ExactLog:
-    """A run that sees a list of this length at its one call's exit, and at its end."""
-    entry = {path: {"type": "list", "items": str([0] * length), "length": str(length)}}
+def seen(path: str, length: int, x: float = 1.0) -> ExactLog:
+    """A run that sees a list of this length, and a number, at its one call's exit, and at its end."""
+    entry = {
+        path: {"type": "list", "items": str([0] * length), "length": str(length)},
+        "x": {"type": "float", "value": repr(x)},
+    }
     looks = [
         Look(event=event, unit=unit, number=1, full=True, changed=entry if unit == 1 else {})
         for unit, event in enumerate(("call exit", "end"), 1)
@@ -81,9 +85,23 @@ def seen(path: str, length: int) -> ExactLog:
 def test_what_has_a_name_at_the_end_keeps_one(path: str, candidate: str, fails: bool) -> None:
     """Or no reader could be shown what is lost."""
     found = Found(difference(LIST), 1, 1, seen(path, 1), seen(path, 0), Noise())
-    runs = CannedRuns(seen(candidate, 1), seen(candidate, 0))
-    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
-    assert oracle.check([Source.parse("step()")]) == [fails]
+    assert shows(found, seen(candidate, 1), seen(candidate, 0)) is fails
+
+
+def shows(found: Found, eager: ExactLog, compiled: ExactLog) -> bool:
+    """Whether a candidate of which these are the runs shows a fault."""
+    oracle = ExactOracle(cast(Executor, CannedRuns(eager, compiled)), Path("script.py"), found, "lost_mutation")
+    (answer,) = oracle.check([Source.parse("step()")])
+    return answer
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_what_may_follow_from_a_rounding_is_taken_only_for_a_fault_that_was_found_behind_one(is_behind: bool) -> None:
+    found = Found(
+        replace(difference(LIST), is_behind_rounding=is_behind), 1, 1, seen("log", 1), seen("log", 0), Noise()
+    )
+    assert shows(found, seen("log", 1), seen("log", 0, x=1.0000001)) is is_behind
+    assert shows(found, seen("log", 1), seen("log", 0))
 
 
 class CannedRuns:
