@@ -116,6 +116,11 @@ class Difference:
         return any(not change.is_value and not change.is_result and change.kind != "stream" for change in self.changes)
 
     @property
+    def is_of_results(self) -> bool:
+        """Whether nothing but numbers, and what calls return, differs."""
+        return all(change.is_value or change.is_result for change in self.changes)
+
+    @property
     def paths(self) -> frozenset[str]:
         return frozenset(change.path for change in self.changes)
 
@@ -193,13 +198,20 @@ def first_difference(
     return compared(eager, compiled, noise, redrawn).difference
 
 
-def agree_at(eager: ExactLog, other: ExactLog, difference: Difference, redrawn: Sequence[ExactLog] = ()) -> bool:
-    """Whether a run sees what eager sees at a difference, on every path that differed; but for roundings, where these were redrawn."""
-    mine, theirs = (states_at(log, difference.index) for log in (other, eager))
-    states = [states_at(log, difference.index) for log in redrawn]
+def agree_at(log: ExactLog, other: ExactLog, difference: Difference, redrawn: Sequence[ExactLog] | None = None) -> bool:
+    """Whether two runs see the same at a difference, on every path that differed: to the bit, or but for roundings.
+
+    ``redrawn``: logs that tell how far roundings reach, none for what is legal in any case. None: to the bit.
+    """
+    if any(len(run.looks) <= difference.index for run in (log, other)):
+        return False
+    if log.looks[difference.index].moment != other.looks[difference.index].moment:
+        return False
+    mine, theirs = (states_at(run, difference.index) for run in (other, log))
+    states = [states_at(run, difference.index) for run in redrawn or ()]
     changes = tuple(Change(path, theirs.get(path, ABSENT), mine.get(path, ABSENT)) for path in difference.paths)
     legal = _legal(theirs, changes)
-    return all(not c.fields or (bool(redrawn) and _is_rounding(c, legal, theirs, states)) for c in changes)
+    return all(not c.fields or (redrawn is not None and _is_rounding(c, legal, theirs, states)) for c in changes)
 
 
 def is_gross(difference: Difference, eager: ExactLog) -> bool:

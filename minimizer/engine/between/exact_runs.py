@@ -34,6 +34,7 @@ MOST_ROUNDS = 8
 """Most rounds of denser looks around the first difference."""
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
+BY_LIBRARY = "between graphs, what modules of torch's own compute otherwise where they are compiled: eager was made to choose the same"
 SEEDS = (1, 2)
 """Seeds of the runs in which every rounding is redrawn."""
 
@@ -58,6 +59,8 @@ class Found:
     is_reused: bool = False
     """Whether the call reused code that was compiled for an earlier one."""
     cured_by: tuple[str, ...] = ()
+    library: bool = False
+    """Whether torch's own modules, too, were told that they are compiled where they were not."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,24 @@ class ExactRuns:
 
     def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
         self._executor, self._path, self._timeout = executor, path, timeout
+        self._library = False
+        """Whether torch's own modules and optimizers, too, are told in eager runs that they are compiled."""
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
-        """Run a script with and without the compiler, and confirm a difference by further runs."""
+        """Run a script with and without the compiler, and confirm a difference by further runs.
+
+        Where modules of torch's own compute something else because they are compiled, eager is made to choose like them.
+        """
+        self._library = False
+        answer = self._compared(text)
+        if answer.found is None or not self._is_by_library(text, answer.found):
+            return answer
+        self._library = True
+        answer = self._compared(text)
+        return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared))
+
+    def _compared(self, text: str) -> Answer:
         if why := reads_compiler(text):
             return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
@@ -130,7 +147,7 @@ class ExactRuns:
                 return _ended(seen)
             units = _between(difference)
             if units is None:
-                found = Found(difference, 0, 0, eager, compiled, noise, redrawn)
+                found = Found(difference, 0, 0, eager, compiled, noise, redrawn, library=self._library)
                 confirmed = self._confirmed(text, plan, found)
                 if confirmed is not None:
                     return confirmed
@@ -193,6 +210,14 @@ class ExactRuns:
         again, known = first_difference(eager, compiled, found.noise, found.redrawn), found.difference
         return again is not None and (again.index, again.first.path) == (known.index, known.first.path)
 
+    def _is_by_library(self, text: str, found: Found) -> bool:
+        """Whether eager returns what the compiled code does once torch's own modules are told that they are compiled."""
+        if not found.difference.is_of_results:
+            return False
+        units = sorted({look.unit for look in found.compiled.looks if look.full})
+        log = self._log(text, {"full": units, "eager": ALL, "library": True})
+        return log is not None and agree_at(found.compiled, log, found.difference, ())
+
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
         log = self._log(text, {**plan, **change})
@@ -221,7 +246,9 @@ class ExactRuns:
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)
         common = {"text": text, "script": str(self._path), "args": []}
-        return self._executor.judge([{**common, **r} for r in requests], timeout=self._timeout, op=EXACT)
+        eager = {**common, "library": self._library}
+        asked = [{**(eager if request.get("eager") == ALL else common), **request} for request in requests]
+        return self._executor.judge(asked, timeout=self._timeout, op=EXACT)
 
 
 def failed_check(outcome: Outcome) -> str:
@@ -286,10 +313,7 @@ def _is_cure(log: ExactLog, found: Found, first: int) -> bool:
 
 def _agrees(log: ExactLog, found: Found) -> bool:
     """Whether a run sees what eager sees at the difference, on every path that differed."""
-    difference = found.difference
-    if len(log.looks) <= difference.index or log.looks[difference.index].moment != difference.look.moment:
-        return False
-    return agree_at(found.eager, log, difference, found.redrawn)
+    return agree_at(found.eager, log, found.difference, found.redrawn or None)
 
 
 def _place(look: Look) -> str:

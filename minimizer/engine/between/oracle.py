@@ -74,6 +74,7 @@ class ExactOracle:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
+        self._eager: dict[str, Any] = {"eager": ALL, "library": found.library}
         self._is_behind_rounding = found.difference.is_behind_rounding
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
@@ -81,7 +82,7 @@ class ExactOracle:
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
         """Whether each of the scripts shows the fault."""
-        eager = self._run([c.text for c in candidates], eager=ALL)
+        eager = self._run([c.text for c in candidates], **self._eager)
         rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME and outcome.exact is not None]
         rest = [i for i in rest if (log := eager[i].exact) is not None and log.calls > 0]
         compiled = dict(zip(rest, self._run([candidates[i].text for i in rest]), strict=True))
@@ -89,7 +90,7 @@ class ExactOracle:
 
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """The logs of a script without the compiler and with it; None if either run does not end well."""
-        (eager,), (compiled,) = self._run([text], eager=ALL), self._run([text])
+        (eager,), (compiled,) = self._run([text], **self._eager), self._run([text])
         if (
             eager.ending is not Ending.SAME
             or compiled.ending is not Ending.SAME

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from children import script
 
-from minimizer.engine.between.exact_runs import Answer, ExactRuns
+from minimizer.engine.between.exact_runs import BY_LIBRARY, Answer, ExactRuns
 from minimizer.engine.child.executor import Executor
 
 LOST = """
@@ -279,6 +279,32 @@ print(y)
     answer = compared(child, home, text)
     assert answer.found is None
     assert not answer.aside and not answer.ended and not answer.not_compared
+
+
+PADDED = """
+    import os, torch
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.compile(torch.nn.TransformerEncoder(layer, 2).eval())
+    x = torch.rand(2, 5, 8)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        y = encoder(x, src_key_padding_mask=padding)
+"""
+"""A module of torch's own, which chooses by ``is_compiling()`` what it computes of padding."""
+
+
+def test_what_torchs_own_modules_choose_where_they_are_compiled_is_no_fault(child: Executor, home: Path) -> None:
+    answer = compared(child, home, PADDED)
+    assert answer.found is None and not answer.aside and not answer.ended
+    assert answer.not_compared == (BY_LIBRARY,)
+
+
+def test_a_fault_beside_what_torchs_own_modules_choose_is_found(child: Executor, home: Path) -> None:
+    stale = STALE.replace("import os, torch", "").replace("f =", "g =").replace("f(torch", "g(torch")
+    answer = compared(child, home, PADDED + stale)
+    assert answer.found is not None and (answer.found.call, answer.found.library) == (6, True)
+    assert answer.not_compared == (BY_LIBRARY,)
 
 
 def test_a_fault_in_low_precision_is_one(child: Executor, home: Path) -> None:
