@@ -221,7 +221,9 @@ def test_more_than_rounding_is_a_difference(eager: Entry, compiled: Entry) -> No
 
 
 def test_the_end_of_two_runs() -> None:
-    ends = difference_at_end(log({"n": 1, "m": 1}, event="end"), log({"n": 2, "m": 1}, event="end"))
+    ends = difference_at_end(
+        log({"n": 1, "m": 1, "x": tensor(1.0)}, event="end"), log({"n": 2, "m": 1, "x": tensor(1.0000001)}, event="end")
+    )
     assert [change.path for change in ends] == ["n"]
 
 
