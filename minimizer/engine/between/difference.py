@@ -217,7 +217,8 @@ def agree_at(log: ExactLog, other: ExactLog, difference: Difference, redrawn: Se
 def is_gross(difference: Difference, eager: ExactLog) -> bool:
     """Whether it is more than any rounding may do to numbers as large as those that went into the call and came out of it."""
     state = states_at(eager, difference.index)
-    legal = LEGAL_LOW * largest({path: entry for path, entry in state.items() if path.startswith(ROOTS)})
+    of_call = [entry for path, entry in state.items() if path.startswith(ROOTS) and "dtype" in entry]
+    legal = LEGAL_LOW * largest([*of_call, *(change.eager for change in difference.changes if change.is_value)])
     return not difference.is_behind_rounding and any(
         not c.is_value or (c.apart is not None and c.apart.absolute > legal) for c in difference.changes
     )

@@ -225,17 +225,13 @@ class ExactRuns:
             return False
         return _agrees(log, found)
 
-    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
-        """The logs of a script without the compiler and with it; None if either run does not end well."""
-        eager, compiled = self._ask([{"eager": ALL}, {}], text)
-        if (
-            eager.ending is not Ending.SAME
-            or compiled.ending is not Ending.SAME
-            or eager.exact is None
-            or compiled.exact is None
-        ):
+    def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
+        """The log of a script's run with the compiler; None if it sees something else than eager does, or either does not end well."""
+        eager, compiled = self._log(text, {"eager": ALL}), self._log(text, {})
+        if eager is None or compiled is None:
             return None
-        return eager.exact, compiled.exact
+        seen, _ = self._seen(text, {}, eager, compiled, noise)
+        return compiled if seen.difference is None else None
 
     # running ---------------------------------------------------------------------------------------------------------------
 

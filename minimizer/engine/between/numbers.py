@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
 from minimizer.engine.child.exact_log import Entry
 
-FIELDS = {"values", "items", "value", "norm", "lean"}
+WRITTEN = ("values", "items", "value")
+FIELDS = {*WRITTEN, "norm", "lean"}
 """The fields of an entry that may hold numbers."""
 LEGAL_LOW = 3e-2
 """A bound on legal rounding in low precision, relative to the largest number."""
@@ -29,7 +30,7 @@ def apart(one: Entry, two: Entry) -> Apart | None:
     if "norm" in one and "norm" in two:
         sides = [_numbers(f"{side['norm']} {side.get('lean', '')}") for side in (one, two)]
         return _apart(*sides) if len(sides[0]) == len(sides[1]) else None
-    for name in ("values", "items", "value"):
+    for name in WRITTEN:
         one_text, two_text = one.get(name, ""), two.get(name, "")
         if one_text != two_text:
             if _NUMBER.sub("#", one_text) != _NUMBER.sub("#", two_text) or "." not in one_text + two_text:
@@ -38,10 +39,10 @@ def apart(one: Entry, two: Entry) -> Apart | None:
     return None
 
 
-def largest(entries: Mapping[str, Entry]) -> float:
-    """The largest finite number in some tensors; of those whose values are not written out, the norm."""
-    numbers = (n for e in entries.values() if "dtype" in e for n in _numbers(e.get("norm") or e.get("values", "")))
-    return max((abs(n) for n in numbers if isfinite(n)), default=0.0)
+def largest(entries: Iterable[Entry]) -> float:
+    """The largest finite number in some entries; of a tensor whose values are not written out, its norm."""
+    texts = (entry.get(next((name for name in ("norm", *WRITTEN) if name in entry), ""), "") for entry in entries)
+    return max((abs(n) for text in texts for n in _numbers(text) if isfinite(n)), default=0.0)
 
 
 def _numbers(text: str) -> list[float]:

@@ -192,6 +192,13 @@ def test_what_is_small_beside_the_arguments_of_a_call_is_not_gross(
     assert not is_gross(replace(difference, is_behind_rounding=True), eager)
 
 
+def test_what_is_small_beside_what_it_changes_is_not_gross() -> None:
+    for value, expected in ((1.01, False), (1.1, True)):
+        eager, compiled = log({"loss": 1.0}), log({"loss": value})
+        difference = first_difference(eager, compiled)
+        assert difference is not None and is_gross(difference, eager) is expected
+
+
 @pytest.mark.parametrize(
     ("one", "two", "is_evidence"),
     [
