@@ -42,7 +42,8 @@ def apart(one: Entry, two: Entry) -> Apart | None:
 def largest(entries: Iterable[Entry]) -> float:
     """The largest finite number in some entries; of a tensor whose values are not written out, its norm."""
     texts = (entry.get(next((name for name in ("norm", *WRITTEN) if name in entry), ""), "") for entry in entries)
-    return max((abs(n) for text in texts for n in _numbers(text) if isfinite(n)), default=0.0)
+    written = (text.partition("#")[0] for text in texts)  # a hash follows
+    return max((abs(n) for text in written for n in _numbers(text) if isfinite(n)), default=0.0)
 
 
 def _numbers(text: str) -> list[float]:

@@ -186,7 +186,10 @@ def test_a_comparison_says_where_it_ended() -> None:
 def test_what_is_small_beside_the_arguments_of_a_call_is_not_gross(
     result: tuple[float, float], argument: float, expected: bool
 ) -> None:
-    eager, compiled = (log({"result": tensor(value), "args[0]": tensor(argument)}) for value in result)
+    whole = {"type": "Tensor", "dtype": "torch.int64", "values": "#03e68"}
+    eager, compiled = (
+        log({"result": tensor(value), "args[0]": tensor(argument), "args[1]": whole}) for value in result
+    )
     difference = first_difference(eager, compiled)
     assert difference is not None and is_gross(difference, eager) is expected
     assert not is_gross(replace(difference, is_behind_rounding=True), eager)
