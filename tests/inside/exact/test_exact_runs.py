@@ -105,7 +105,28 @@ ROUNDED = {
     """,
 }
 """Bodies of a function that Dynamo traces with ``addcdiv`` in other operators, which round differently."""
+HOOK_LEFT_OUT = """
+    import torch
+    class Guarded(torch.nn.Module):
+        def forward(self, x):
+            if x.shape[0] > 2:
+                raise ValueError
+            return x * 2
+    layer, seen = Guarded(), {"errors": 0.5}
+    def count(*_):
+        seen["errors"] += 1
+    layer.register_forward_hook(count, always_call=True)
+    @torch.compile
+    def f(x):
+        try:
+            return layer(x)
+        except ValueError:
+            return x
+    for rows in (2, 3):
+        f(torch.ones(rows))
+"""
 FAULTS = {
+    "hook_left_out": (HOOK_LEFT_OUT, "seen", "call exit", 2),
     "behind_rounding": (BEHIND_ROUNDING, "result", "call exit", 3),
     "lost": (LOST, "events", "call exit", 1),
     "stale": (STALE, "result", "call exit", 5),
