@@ -145,7 +145,7 @@ def compare_exactly(parts: Parts) -> Answer:
             with journal.clock.within(EXACT_WHOLE_SHARE * options.budget):
                 answer = parts.between.compare()
         except ChildFailed as error:
-            answer = Answer(aside=str(error))
+            answer = Answer(aside=str(error), not_compared=(f"what lies between graphs: {error}",))
         except BudgetExceeded as error:
             if not error.is_time:
                 raise

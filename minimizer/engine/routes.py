@@ -308,7 +308,7 @@ class Routes:
 def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
     """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
     known = Checked(**checked.model_dump(exclude={"state"}))
-    known.not_compared += [*(checked.state if exact.aside else ()), *exact.not_compared]
+    known.not_compared += [*(checked.state if exact.aside or exact.ended else ()), *exact.not_compared]
     return known
 
 

@@ -20,6 +20,8 @@ RUN_BY_COMPILER = re.compile(
     r"(^|\.)(register_fake|impl_abstract|allow_in_graph|assume_constant_result|nonstrict_trace|register_pytree_node)$"
 )
 """Functions to which a script gives a function that the compiler then runs on its own account, as often as it likes."""
+RUN_ON_SUBCLASSES = ("__torch_dispatch__", "__tensor_flatten__", "__tensor_unflatten__")
+"""Methods of a tensor subclass that the compiler runs on its own account; those of a mode it leaves to the run."""
 
 
 def reads_compiler(text: str) -> str:
@@ -62,13 +64,23 @@ def _runs_with_compiler(tree: ast.Module, names: Mapping[str, str]) -> str:
         to = found[2] if found else given.get(function.name, "")
         if to and _changes_others(function, names):
             return to
+    for kind in ast.walk(tree):
+        if isinstance(kind, ast.ClassDef) and not any(full_name(b, names).endswith("DispatchMode") for b in kind.bases):
+            methods = (m for m in kind.body if isinstance(m, ast.FunctionDef) and m.name in RUN_ON_SUBCLASSES)
+            if (method := next((m for m in methods if _changes_others(m, names, is_method=True)), None)) is not None:
+                return f"a tensor subclass ({method.name})"
     return ""
 
 
-def _changes_others(function: ast.FunctionDef, names: Mapping[str, str]) -> bool:
-    """Whether a function changes a global, or an object that it finds in one; calls whose result it drops count, but for torch's."""
+def _changes_others(function: ast.FunctionDef, names: Mapping[str, str], *, is_method: bool = False) -> bool:
+    """Whether a function changes a global, or an object that it finds in one; calls whose result it drops count, but for torch's.
+
+    What a method changes in its class or its object counts too.
+    """
     parts = [part for statement in function.body for part in ast.walk(statement)]
     own = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+    if is_method and "staticmethod" not in (name for name, _ in decorators(function, names)):
+        own -= {part.arg for part in [*function.args.posonlyargs, *function.args.args][:1]}
     own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     for part in parts:
         if isinstance(part, ast.Global | ast.Nonlocal):

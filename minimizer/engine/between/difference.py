@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import inf
 
+from minimizer.engine.between.numbers import FIELDS, LEGAL_LOW, Apart, apart, largest
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 
 ABSENT: Entry = {}
@@ -14,10 +16,10 @@ STATE_FIELDS = ("items", "keys", "length", "attributes", "value", "state", "maxl
 WEAK_FIELDS = {"order"}
 """Fields whose difference alone is no evidence: the order in which attributes were set."""
 _PARENT = re.compile(r"^(?:list\((?P<keyed>.*)\)\[\d+\]|(?P<front>.*?)(?:\.[\w<>]+|\[[^\[\]]*\]))$")
-NUMBERS = {"values", "items", "value", "norm", "lean"}
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
-LEGAL, LEGAL_LOW = 1e-5, 3e-2
-"""Bounds on legal rounding, relative to the largest number: in float32, and where a lower precision is in use."""
+LEGAL = 1e-5
+"""A bound on legal rounding in float32, relative to the largest number; `LEGAL_LOW` holds where a lower precision is in use."""
+SPREAD = 8.0
+"""A number is rounded differently if it is no further off than so many times what redrawn roundings move it."""
 LOW = re.compile(r"bfloat16|float16|float8")
 ROOTS = ("result", "args[", "kwargs[", "compiled")
 
@@ -78,21 +80,12 @@ class Change:
     @property
     def is_value(self) -> bool:
         """Whether only numbers differ: those of a tensor, or a Python float."""
-        return set(self.fields) <= NUMBERS and self.rounding is not None
+        return set(self.fields) <= FIELDS and self.apart is not None
 
     @property
-    def rounding(self) -> float | None:
-        """The largest difference of the numbers, relative to the largest number; None if there are none to compare."""
-        if "norm" in self.eager and "norm" in self.compiled:
-            sides = [_numbers(f"{side['norm']} {side.get('lean', '')}") for side in (self.eager, self.compiled)]
-            return _apart(*sides) if len(sides[0]) == len(sides[1]) else None
-        for name in ("values", "items", "value"):
-            one_text, two_text = self.eager.get(name, ""), self.compiled.get(name, "")
-            if one_text != two_text:
-                if _NUMBER.sub("#", one_text) != _NUMBER.sub("#", two_text) or "." not in one_text + two_text:
-                    return None
-                return _apart(_numbers(one_text), _numbers(two_text))
-        return None
+    def apart(self) -> Apart | None:
+        """How far the numbers of both sides are apart; None if there are none to compare."""
+        return apart(self.eager, self.compiled)
 
 
 @dataclass(frozen=True)
@@ -104,6 +97,13 @@ class Difference:
     before: Look | None
     """The previous look of the same sort (full or not), at which nothing differs."""
     index: int = 0
+    is_behind_rounding: bool = False
+    """Whether a number was rounded differently before it or beside it, from which it may follow."""
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Whether other roundings may explain it, as far as these two runs tell."""
+        return self.is_behind_rounding or any(change.is_value for change in self.changes)
 
     @property
     def first(self) -> Change:
@@ -114,6 +114,11 @@ class Difference:
     def is_of_state(self) -> bool:
         """Whether anything but numbers, the results of calls and the position in a stream of random numbers differs."""
         return any(not change.is_value and not change.is_result and change.kind != "stream" for change in self.changes)
+
+    @property
+    def is_of_results(self) -> bool:
+        """Whether nothing but numbers, and what calls return, differs."""
+        return all(change.is_value or change.is_result for change in self.changes)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -150,31 +155,81 @@ class Noise:
         return len(self._paths)
 
 
-def first_difference(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) -> Difference | None:
-    """The first look at which two runs differ; None if they do not, or if the difference is no evidence.
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison of two runs comes to. ``ended``: the look at which it ended, where it ended before the runs did."""
 
-    If one run has a moment that the other lacks, they diverged earlier, unseen: that is no evidence.
+    difference: Difference | None = None
+    ended: Look | None = None
+
+
+def compared(
+    eager: ExactLog, compiled: ExactLog, noise: Noise | None = None, redrawn: Sequence[ExactLog] = ()
+) -> Comparison:
+    """Compare two runs up to the first difference that is evidence.
+
+    What other roundings explain is none (`_is_rounding`). ``redrawn``: logs of eager runs with every rounding redrawn, which tell
+    how far these reach. If one run has a moment that another lacks, they diverged earlier, unseen: the comparison ends.
     """
     noise = noise if noise is not None else Noise()
     before: dict[bool, Look | None] = {True: None, False: None}
-    for index, (first, second) in enumerate(zip_longest(eager.states(), compiled.states())):
-        if first is None or second is None or first[0].moment != second[0].moment or index == noise.ends_at:
-            return None
+    is_behind = False
+    runs = zip_longest(*(log.states() for log in (eager, compiled, *redrawn)))
+    for index, (first, second, *others) in enumerate(runs):
+        moments = {side[0].moment if side is not None else None for side in (first, second, *others)}
+        if len(moments) > 1 or index == noise.ends_at:
+            return Comparison(ended=next(side[0] for side in (second, first, *others) if side is not None))
         changes = tuple(c for c in _changes(first[1], second[1]) if c.is_evidence and not noise.covers(c.path))
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
-            return None  # Dynamo raises an error of its own: not a silent fault
-        if any(c.is_value and (c.rounding or 0.0) <= _legal(first[1], changes) for c in changes):
-            return None  # one of the values was rounded differently, and the other changes may follow from that
-        if changes:
-            return Difference(second[0], changes, before[second[0].full], index)
+            return Comparison(ended=second[0])  # Dynamo raises an error of its own: not a silent fault
+        legal, states = _legal(first[1], changes), [other[1] for other in others]
+        left = tuple(c for c in changes if not _is_rounding(c, legal, first[1], states))
+        is_behind = is_behind or len(left) < len(changes)
+        if left:
+            return Comparison(Difference(second[0], left, before[second[0].full], index, is_behind))
         before[second[0].full] = second[0]
-    return None
+    return Comparison()
+
+
+def first_difference(
+    eager: ExactLog, compiled: ExactLog, noise: Noise | None = None, redrawn: Sequence[ExactLog] = ()
+) -> Difference | None:
+    """The first look at which two runs differ; None if they do not, or if the difference is no evidence."""
+    return compared(eager, compiled, noise, redrawn).difference
+
+
+def agree_at(log: ExactLog, other: ExactLog, difference: Difference, redrawn: Sequence[ExactLog] | None = None) -> bool:
+    """Whether two runs see the same at a difference, on every path that differed: to the bit, or but for roundings.
+
+    ``redrawn``: logs that tell how far roundings reach, none for what is legal in any case. None: to the bit.
+    """
+    if any(len(run.looks) <= difference.index for run in (log, other)):
+        return False
+    if log.looks[difference.index].moment != other.looks[difference.index].moment:
+        return False
+    mine, theirs = (states_at(run, difference.index) for run in (other, log))
+    states = [states_at(run, difference.index) for run in redrawn or ()]
+    changes = tuple(Change(path, theirs.get(path, ABSENT), mine.get(path, ABSENT)) for path in difference.paths)
+    legal = _legal(theirs, changes)
+    return all(not c.fields or (redrawn is not None and _is_rounding(c, legal, theirs, states)) for c in changes)
+
+
+def is_gross(difference: Difference, eager: ExactLog) -> bool:
+    """Whether it is more than any rounding may do to numbers as large as those that went into the call and came out of it."""
+    state = states_at(eager, difference.index)
+    of_call = [entry for path, entry in state.items() if path.startswith(ROOTS) and "dtype" in entry]
+    legal = LEGAL_LOW * largest([*of_call, *(change.eager for change in difference.changes if change.is_value)])
+    return not difference.is_behind_rounding and any(
+        not c.is_value or (c.apart is not None and c.apart.absolute > legal) for c in difference.changes
+    )
 
 
 def difference_at_end(eager: ExactLog, compiled: ExactLog) -> tuple[Change, ...]:
-    """All changes between two runs at the end of the script."""
+    """All changes between two runs at the end of the script, but for numbers that are rounded differently."""
     ends = [next((state for look, state in log.states() if look.event == "end"), {}) for log in (eager, compiled)]
-    return tuple(_changes(*ends))
+    changes = tuple(_changes(*ends))
+    legal = _legal(ends[0], changes)
+    return tuple(change for change in changes if not _is_rounding(change, legal, ends[0], ()))
 
 
 def states_at(log: ExactLog, index: int) -> dict[str, Entry]:
@@ -200,15 +255,18 @@ def _legal(state: dict[str, Entry], changes: tuple[Change, ...]) -> float:
     return LEGAL_LOW if is_low else LEGAL
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(number) for number in _NUMBER.findall(text)]
-
-
-def _apart(one: list[float], two: list[float]) -> float:
-    pairs = list(zip(one, two, strict=True))
-    largest = max((max(abs(a), abs(b)) for a, b in pairs), default=0.0)
-    apart = max((abs(a - b) for a, b in pairs if a != b), default=0.0)
-    return apart / largest if largest > 0 and apart == apart else float("inf") if apart else 0.0
+def _is_rounding(change: Change, legal: float, eager: dict[str, Entry], redrawn: Sequence[dict[str, Entry]]) -> bool:
+    """Whether other roundings explain a change: numbers that are no further apart than is legal, or than redrawn roundings move
+    them; and anything else that redrawn roundings change too. ``redrawn``: what runs with those saw at this look."""
+    gap = change.apart if change.is_value else None
+    others = [Change(change.path, change.eager, state.get(change.path, ABSENT)) for state in redrawn]
+    if gap is not None:
+        spreads = [other.apart.absolute if other.apart else inf for other in others if other.fields]
+        return gap.relative <= legal or gap.absolute <= SPREAD * max(spreads, default=0.0)
+    if {*change.fields} <= {name for other in others for name in other.fields}:
+        return True
+    containers = [Change(p, eager.get(p, ABSENT), s.get(p, ABSENT)) for p in _upwards(change.path) for s in redrawn]
+    return any(container.fields and not container.is_value for container in containers)
 
 
 def _upwards(path: str) -> Iterator[str]:

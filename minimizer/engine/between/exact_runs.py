@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.between.about_compiler import reads_compiler
-from minimizer.engine.between.difference import Difference, Noise, first_difference, states_at
-from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.between.difference import (
+    Comparison,
+    Difference,
+    Noise,
+    agree_at,
+    compared,
+    first_difference,
+    is_gross,
+)
+from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.survey.cases import is_own_check
@@ -26,6 +34,9 @@ MOST_ROUNDS = 8
 """Most rounds of denser looks around the first difference."""
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
+BY_LIBRARY = "between graphs, what modules of torch's own compute otherwise where they are compiled: eager was made to choose the same"
+SEEDS = (1, 2)
+"""Seeds of the runs in which every rounding is redrawn."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +53,27 @@ class Found:
     eager: ExactLog
     compiled: ExactLog
     noise: Noise
+    redrawn: tuple[ExactLog, ...] = ()
+    """Logs of runs without the compiler and with every rounding redrawn, where rounding might have explained the difference."""
     is_cured_by_reset: bool = False
     is_reused: bool = False
     """Whether the call reused code that was compiled for an earlier one."""
     cured_by: tuple[str, ...] = ()
+    library: bool = False
+    """Whether torch's own modules, too, were told that they are compiled where they were not."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both see the same.
 
+    ``ended``: where and why the comparison ended before the script did; the rest of the script was not compared.
     ``failed_check``: the name of the exception by which a check of the script's own ended the compiled run, and no other.
     """
 
     found: Found | None = None
     aside: str = ""
+    ended: str = ""
     failed_check: str = ""
     not_compared: tuple[str, ...] = ()
     runs: int = 0
@@ -68,10 +85,24 @@ class ExactRuns:
 
     def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
         self._executor, self._path, self._timeout = executor, path, timeout
+        self._library = False
+        """Whether torch's own modules and optimizers, too, are told in eager runs that they are compiled."""
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
-        """Run a script with and without the compiler, and confirm a difference by further runs."""
+        """Run a script with and without the compiler, and confirm a difference by further runs.
+
+        Where modules of torch's own compute something else because they are compiled, eager is made to choose like them.
+        """
+        self._library = False
+        answer = self._compared(text)
+        if answer.found is None or not self._is_by_library(text, answer.found):
+            return answer
+        self._library = True
+        answer = self._compared(text)
+        return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared))
+
+    def _compared(self, text: str) -> Answer:
         if why := reads_compiler(text):
             return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
@@ -86,45 +117,72 @@ class ExactRuns:
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
-        found = None
-        if first_difference(eager.exact, compiled.exact) is not None:
-            found = self._examined(text, eager.exact, compiled.exact)
-        return Answer(found, not_compared=unseen(compiled.exact), runs=self.runs, looks=len(compiled.exact.looks))
+        seen = compared(eager.exact, compiled.exact)
+        end = self._examined(text, eager.exact, compiled.exact) if seen.difference is not None else _ended(seen)
+        found, ended = (end, "") if isinstance(end, Found) else (None, end)
+        left_out = (f"what lies between graphs from {ended}",) if ended else ()
+        return Answer(
+            found,
+            ended=ended,
+            not_compared=(*left_out, *unseen(compiled.exact)),
+            runs=self.runs,
+            looks=len(compiled.exact.looks),
+        )
 
     # confirming ------------------------------------------------------------------------------------------------------------
 
-    def _examined(self, text: str, eager: ExactLog, compiled: ExactLog) -> Found | None:
+    def _examined(self, text: str, eager: ExactLog, compiled: ExactLog) -> Found | str:
+        """The confirmed difference; else where and why the comparison ended early, empty if it did not."""
         noise = Noise()
         plan: dict[str, Any] = {}
+        difference: Difference | None = None
         for _ in range(MOST_ROUNDS):
             again = self._log(text, {**plan, "eager": ALL, "moved": True, "delays": compiled.seconds[:1000]})
             if again is None:
-                return None
+                break
             noise.learn(eager, again)
-            difference = first_difference(eager, compiled, noise)
+            seen, redrawn = self._seen(text, plan, eager, compiled, noise)
+            difference = seen.difference
             if difference is None or (compiled.otherwise and not difference.is_of_state):
-                return None
+                return _ended(seen)
             units = _between(difference)
             if units is None:
-                return self._confirmed(text, plan, eager, compiled, difference, noise)
+                found = Found(difference, 0, 0, eager, compiled, noise, redrawn, library=self._library)
+                confirmed = self._confirmed(text, plan, found)
+                if confirmed is not None:
+                    return confirmed
+                break
             plan = {"full": units}
             logs = [self._log(text, {**plan, "eager": ALL}), self._log(text, plan)]
             if logs[0] is None or logs[1] is None:
-                return None
+                break
             eager, compiled = logs[0], logs[1]
-        return None
+        where = f"{_place(difference.look)} on" if difference is not None else "the first difference on"
+        return f"{where}: what differs there did not stand up to further runs"
 
-    def _confirmed(
-        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise
-    ) -> Found | None:
-        """Find the call without which the difference goes away, all others compiled as before, if there is one."""
-        last = _last_call(compiled, difference)
-        if last == 0 or not self._shows_again(text, plan, difference, noise):
+    def _seen(
+        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, noise: Noise
+    ) -> tuple[Comparison, tuple[ExactLog, ...]]:
+        """Compare two runs; where other roundings may explain what differs, in the light of runs that redraw them, which are given too."""
+        seen = compared(eager, compiled, noise)
+        if seen.difference is None or not seen.difference.may_be_rounding:
+            return seen, ()
+        logs = [self._log(text, {**plan, "eager": ALL, "redrawn": seed}) for seed in SEEDS]
+        redrawn = tuple(log for log in logs if log is not None)
+        if len(redrawn) == len(logs):
+            return compared(eager, compiled, noise, redrawn), redrawn
+        is_sure = is_gross(seen.difference, eager)
+        return (seen if is_sure else Comparison(ended=seen.difference.look)), ()
+
+    def _confirmed(self, text: str, plan: dict[str, Any], found: Found) -> Found | None:
+        """Find the call without which a difference goes away, all others compiled as before, if there is one."""
+        last = _last_call(found.compiled, found.difference)
+        if last == 0 or not self._shows_again(text, plan, found):
             return None
 
         def is_cured(first: int) -> bool:
             log = self._log(text, {**plan, "eager": (first, last)})
-            return log is not None and _is_cure(log, eager, compiled, difference, noise, first)
+            return log is not None and _is_cure(log, found, first)
 
         if not is_cured(last):
             good, bad = 1, last
@@ -136,37 +194,44 @@ class ExactRuns:
             first = good
         else:
             first = last
-        found = Found(difference, first, last, eager, compiled, noise)
         return replace(
-            found, is_cured_by_reset=self.cures(text, found, plan, reset=first), is_reused=_is_reused(compiled, first)
+            found,
+            call=first,
+            until=last,
+            is_cured_by_reset=self.cures(text, found, plan, reset=first),
+            is_reused=_is_reused(found.compiled, first),
         )
 
-    def _shows_again(self, text: str, plan: dict[str, Any], difference: Difference, noise: Noise) -> bool:
+    def _shows_again(self, text: str, plan: dict[str, Any], found: Found) -> bool:
         """Whether two more runs differ in the same way, each with the machine's shared folders to itself."""
         eager, compiled = self._log(text, {**plan, "eager": ALL, "moved": True}), self._log(text, plan)
         if eager is None or compiled is None:
             return False
-        again = first_difference(eager, compiled, noise)
-        return again is not None and (again.index, again.first.path) == (difference.index, difference.first.path)
+        again, known = first_difference(eager, compiled, found.noise, found.redrawn), found.difference
+        return again is not None and (again.index, again.first.path) == (known.index, known.first.path)
+
+    def _is_by_library(self, text: str, found: Found) -> bool:
+        """Whether eager returns what the compiled code does once torch's own modules are told that they are compiled."""
+        if not found.difference.is_of_results:
+            return False
+        units = sorted({look.unit for look in found.compiled.looks if look.full})
+        log = self._log(text, {"full": units, "eager": ALL, "library": True})
+        return log is not None and agree_at(found.compiled, log, found.difference, ())
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
         log = self._log(text, {**plan, **change})
         if log is None:
             return False
-        return _agrees(log, found.eager, found.difference, found.noise)
+        return _agrees(log, found)
 
-    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
-        """The logs of a script without the compiler and with it; None if either run does not end well."""
-        eager, compiled = self._ask([{"eager": ALL}, {}], text)
-        if (
-            eager.ending is not Ending.SAME
-            or compiled.ending is not Ending.SAME
-            or eager.exact is None
-            or compiled.exact is None
-        ):
+    def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
+        """The log of a script's run with the compiler; None if it sees something else than eager does, or either does not end well."""
+        eager, compiled = self._log(text, {"eager": ALL}), self._log(text, {})
+        if eager is None or compiled is None:
             return None
-        return eager.exact, compiled.exact
+        seen, _ = self._seen(text, {}, eager, compiled, noise)
+        return compiled if seen.difference is None else None
 
     # running ---------------------------------------------------------------------------------------------------------------
 
@@ -177,7 +242,9 @@ class ExactRuns:
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)
         common = {"text": text, "script": str(self._path), "args": []}
-        return self._executor.judge([{**common, **r} for r in requests], timeout=self._timeout, op=EXACT)
+        eager = {**common, "library": self._library}
+        asked = [{**(eager if request.get("eager") == ALL else common), **request} for request in requests]
+        return self._executor.judge(asked, timeout=self._timeout, op=EXACT)
 
 
 def failed_check(outcome: Outcome) -> str:
@@ -225,29 +292,36 @@ def _last_call(log: ExactLog, difference: Difference) -> int:
     return last
 
 
-def _is_cure(
-    log: ExactLog, eager: ExactLog, compiled: ExactLog, difference: Difference, noise: Noise, first: int
-) -> bool:
+def _is_cure(log: ExactLog, found: Found, first: int) -> bool:
     """Whether running calls from ``first`` on without the compiler cures the difference.
 
     Such a run must see what the compiled one saw before those calls, and what eager sees at the difference.
     """
-    for index, (mine, theirs) in enumerate(zip(log.states(), compiled.states(), strict=False)):
+    for index, (mine, theirs) in enumerate(zip(log.states(), found.compiled.states(), strict=False)):
         if mine[0].moment != theirs[0].moment:
             return False
-        if (mine[0].event == "call exit" and mine[0].number >= first) or index >= difference.index:
+        if (mine[0].event == "call exit" and mine[0].number >= first) or index >= found.difference.index:
             break
-        if any(mine[1].get(p) != theirs[1].get(p) for p in {*mine[1], *theirs[1]} if not noise.covers(p)):
+        if any(mine[1].get(p) != theirs[1].get(p) for p in {*mine[1], *theirs[1]} if not found.noise.covers(p)):
             return False
-    return _agrees(log, eager, difference, noise)
+    return _agrees(log, found)
 
 
-def _agrees(log: ExactLog, eager: ExactLog, difference: Difference, noise: Noise) -> bool:
+def _agrees(log: ExactLog, found: Found) -> bool:
     """Whether a run sees what eager sees at the difference, on every path that differed."""
-    if len(log.looks) <= difference.index or log.looks[difference.index].moment != difference.look.moment:
-        return False
-    mine, theirs = states_at(log, difference.index), states_at(eager, difference.index)
-    return all(mine.get(path) == theirs.get(path) for path in difference.paths)
+    return agree_at(found.eager, log, found.difference, found.redrawn or None)
+
+
+def _place(look: Look) -> str:
+    """A moment of the script, in words."""
+    if look.event == "end":
+        return "the end of the script"
+    return f"{look.event.partition(' ')[0]} {look.number} (line {look.line})"
+
+
+def _ended(seen: Comparison) -> str:
+    """Where and why a comparison without a difference ended early; empty if it did not."""
+    return "" if seen.ended is None else f"{_place(seen.ended)} on: from there the runs cannot be compared look by look"
 
 
 def _is_reused(log: ExactLog, call: int) -> bool:

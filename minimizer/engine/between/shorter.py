@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from minimizer.engine.between.passes import is_name, renamed
 from minimizer.engine.between.public import ENTRY, INDENT, WIDTH, with_word
@@ -62,10 +63,11 @@ def _fewer_statements(source: Source) -> Iterator[Source | None]:
 
 def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
     """With a single round in place of a loop, where the script spells out the values it iterates over."""
-    items = _items(source, loop.iter)
     if loop.orelse or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop)):
         return
-    for item in [*items[:MOST_ROUNDS], *items[MOST_ROUNDS:][-1:]]:
+    items = _items(source, loop.iter)
+    for number in [*range(items.count)[:MOST_ROUNDS], *range(items.count)[MOST_ROUNDS:][-1:]]:
+        item = items.at(number)
         bound = _bound(loop.target, item)
         if bound is not None:
             yield from _edited(source, loop, [renamed(statement, bound) for statement in loop.body])
@@ -88,24 +90,50 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
     return None if None in parts else {name: value for part in parts if part for name, value in part.items()}
 
 
-def _items(source: Source, values: ast.expr) -> list[ast.expr]:
-    """The items that a loop iterates over, as far as the script spells them out; else empty."""
+@dataclass(frozen=True)
+class _Items:
+    """The items that a loop iterates over, of which each is written only when it is asked for."""
+
+    count: int
+    at: Callable[[int], ast.expr]
+
+
+NO_ITEMS = _Items(0, lambda _: ast.Constant(None))
+
+
+def _items(source: Source, values: ast.expr, within: frozenset[str] = frozenset()) -> _Items:
+    """The items that a loop iterates over, as far as the script spells them out; else none.
+
+    ``within``: the names whose values are being looked at.
+    """
     if isinstance(values, ast.Name):
         given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
-        return _items(source, given[0]) if len(given) == 1 and not isinstance(given[0], ast.Name) else []
+        is_known = len(given) == 1 and not isinstance(given[0], ast.Name) and values.id not in within
+        return _items(source, given[0], within | {values.id}) if is_known else NO_ITEMS
     if isinstance(values, LISTS):
-        return [] if any(isinstance(e, ast.Starred) for e in values.elts) else values.elts
+        is_open = any(isinstance(e, ast.Starred) for e in values.elts)
+        return NO_ITEMS if is_open else _Items(len(values.elts), values.elts.__getitem__)
     if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name) or not values.args:
-        return []
-    if values.func.id == "range" and all(isinstance(a, ast.Constant) and isinstance(a.value, int) for a in values.args):
-        return [ast.Constant(n) for n in range(*(a.value for a in values.args[:2]))]  # type: ignore[attr-defined]
+        return NO_ITEMS
+    if values.func.id == "range":
+        return _numbers(values.args)
     if values.func.id == "enumerate" and len(values.args) == 1:
-        inner = _items(source, values.args[0])
-        return [ast.Tuple([ast.Constant(n), item], ast.Load()) for n, item in enumerate(inner)]
+        inner = _items(source, values.args[0], within)
+        return _Items(inner.count, lambda n: ast.Tuple([ast.Constant(n), inner.at(n)], ast.Load()))
     if values.func.id == "zip":
-        rows = zip(*(_items(source, part) for part in values.args), strict=False)
-        return [ast.Tuple(list(row), ast.Load()) for row in rows]
-    return []
+        columns = [_items(source, part, within) for part in values.args]
+        count = min(column.count for column in columns)
+        return _Items(count, lambda n: ast.Tuple([column.at(n) for column in columns], ast.Load()))
+    return NO_ITEMS
+
+
+def _numbers(arguments: Sequence[ast.expr]) -> _Items:
+    """The items of a ``range`` between constants."""
+    try:
+        numbers = range(*map(ast.literal_eval, arguments))
+        return _Items(len(numbers), lambda n: ast.Constant(numbers[n]))
+    except (TypeError, ValueError, OverflowError):  # not constants, no such range, or one too long to have a length
+        return NO_ITEMS
 
 
 def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:

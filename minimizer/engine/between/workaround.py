@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from minimizer.engine.between.difference import first_difference
 from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
@@ -37,10 +36,10 @@ def find_workaround(
     """
 
     def try_(changed: str) -> Tried:
-        logs = runs.both(changed)
-        if logs is None or first_difference(*logs, found.noise.without_moments()) is not None:
+        log = runs.agreeing(changed, found.noise.without_moments())
+        if log is None:
             return Tried(passes=False)
-        return Tried(passes=True, frames=sum(look.compiled for look in logs[1].looks))
+        return Tried(passes=True, frames=sum(look.compiled for look in log.looks))
 
     helped = first_that_helps(_changes(text, mechanism, line, found.difference.look.line), try_)
     if helped is None:

@@ -23,6 +23,7 @@ from ..wire import Message
 from .observe import Entry, Look
 from .process import state
 from .reach import locals_of, user_frames
+from .redrawn import RedrawnInside
 from .tensors import TensorWords
 
 LIGHT_UNITS = 4096
@@ -40,6 +41,7 @@ class Boundaries:
         is_full: whether a call or backward, by its number among both, gets full looks.
         before: called with the number of each call before it runs.
         on_look: called with each look: a description of the boundary, and the entries by path.
+        redrawn: redraws the roundings of each outermost call and each backward; None: they are left as they are.
     """
 
     def __init__(
@@ -50,10 +52,12 @@ class Boundaries:
         is_full: Callable[[int], bool],
         before: Callable[[int], None],
         on_look: Callable[[Message, dict[str, Entry]], None],
+        redrawn: RedrawnInside | None = None,
     ) -> None:
         self._is_own, self._is_eager, self._is_full, self._before, self._on_look = (
             is_own, is_eager, is_full, before, on_look,
         )  # fmt: skip
+        self._redrawn = redrawn
         self._words = TensorWords()
         self._depth = 0
         self._thread = threading.get_ident()
@@ -108,12 +112,12 @@ class Boundaries:
         prior = eval_frame._stance
         if self._is_eager(number):
             eval_frame._set_stance(eval_frame.DynamoStance("force_eager"))
-        self._depth = 1
         begun, frames = time.perf_counter(), _frames()
+        self._go_in()
 
         def leave() -> None:
+            self._come_out()
             self.seconds.append(time.perf_counter() - begun)
-            self._depth = 0
             eval_frame._set_stance(prior)
             frame = _wrapper(sys._getframe(1))
             held = locals_of(frame) if frame is not None else {}
@@ -125,6 +129,16 @@ class Boundaries:
             self._boundary("call", "exit", unit, number, frame, roots, said)
 
         return leave
+
+    def _go_in(self) -> None:
+        self._depth = 1
+        if self._redrawn is not None:
+            self._redrawn.act()
+
+    def _come_out(self) -> None:
+        self._depth = 0
+        if self._redrawn is not None:
+            self._redrawn.rest()
 
     def _leave_inner(self) -> None:
         self._depth -= 1
@@ -154,7 +168,7 @@ class Boundaries:
             unit, number = self.units, self.backwards
             frame = sys._getframe(1)
             self._boundary("backward", "entry", unit, number, frame, [])
-            self._depth = 1
+            self._go_in()
             result: Any = None
             raised: type | None = None
             try:
@@ -164,7 +178,7 @@ class Boundaries:
                 raised = type(error)
                 raise
             finally:
-                self._depth = 0
+                self._come_out()
                 self._boundary("backward", "exit", unit, number, frame, [("result", result)], {"raised": raised})
 
         return run
@@ -202,8 +216,9 @@ class Boundaries:
         else:
             look.add((name, value) for name, value in roots if name == "result")
         if "raised" in event:
-            look.entries["raised"] = _exception(event.pop("raised"))
-        look.entries.update(state())
+            look.put("raised", _exception(event.pop("raised")))
+        for name, entry in state():
+            look.put(name, entry)
         look.close()
         self.truncated = self.truncated or look.truncated
         self._on_look({**event, "full": is_full}, look.entries)

@@ -51,6 +51,8 @@ MOST_SCALARS = 20_000
 """Most scalars of one container that are recorded; of a larger one, evenly spaced items."""
 LONGEST_PATH = 1000
 """Characters; the walk does not follow longer paths."""
+LONGEST_WORD = 1000
+"""Characters of what an entry says of one thing; the other end refuses a log with more (`ExactLog`)."""
 SCALARS = (int, float, complex, bool, str, bytes, type(None))
 PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
@@ -87,15 +89,21 @@ class Look:
         self._pending.extend(roots)
         while self._pending:
             if len(self.entries) >= MOST_ENTRIES:
-                self.truncated = self.truncated or self._pending[0][0]
+                self.truncated = self.truncated or self._pending[0][0][:LONGEST_PATH]
                 self._pending.clear()
                 break
             path, value = self._pending.popleft()
             if len(path) > LONGEST_PATH:
                 self.truncated = self.truncated or path[:LONGEST_PATH]
             elif path not in self.entries:
-                self.entries[path] = self._enter(path, value)
+                self.put(path, self._enter(path, value))
         return self
+
+    def put(self, path: str, entry: Entry) -> None:
+        """Add an entry, each word of it bounded: names of the script's attributes and classes may be of any length."""
+        self.entries[bounded(path, LONGEST_PATH)] = {
+            bounded(name, LONGEST_WORD): bounded(word, LONGEST_WORD) for name, word in entry.items()
+        }
 
     def close(self) -> None:
         """Drop all references that the walk has kept."""

@@ -112,9 +112,9 @@ def listed(items: Iterable[Any]) -> str:
     return bounded("[" + ", ".join(map(scalar, items)) + "]")
 
 
-def bounded(text: str) -> str:
-    """A text; if it is longer than `TEXT`, its beginning and a hash of the whole."""
-    return text if len(text) <= TEXT else f"{text[: TEXT - 40]}... #{hashed(text.encode('utf-8', 'surrogatepass'))}"
+def bounded(text: str, most: int = TEXT) -> str:
+    """A text; if it is longer than ``most`` characters, its beginning and a hash of the whole."""
+    return text if len(text) <= most else f"{text[: most - 40]}... #{hashed(text.encode('utf-8', 'surrogatepass'))}"
 
 
 def hashed(raw: bytes) -> str:

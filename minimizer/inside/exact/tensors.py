@@ -70,12 +70,21 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _figures(tensor: torch.Tensor) -> dict[str, str]:
-    """Two norms of a float tensor, which change little with other rounding and much with other values; empty for other dtypes."""
-    if not tensor.is_floating_point():
+    """Two norms of the finite elements of a floating tensor, which change little with other rounding and much with other values, and
+    a hash of where others are; empty for other dtypes."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
         return {}
-    exact = tensor.reshape(-1).double()
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    exact = real.reshape(-1).double()
+    finite = exact.isfinite()
+    others = (
+        {}
+        if finite.all()
+        else {"not finite": _hashed(exact.nan_to_num(2, 1, -1).masked_fill(finite, 0).to(torch.int8))}
+    )
+    exact = exact.masked_fill(~finite, 0)
     weights = torch.arange(exact.numel(), dtype=torch.float64, device=exact.device).mul_(1.2345).cos_()
-    return {"norm": f"{exact.norm().item():.9g}", "lean": f"{(exact * weights).norm().item():.9g}"}
+    return {**others, "norm": f"{exact.norm().item():.9g}", "lean": f"{(exact * weights).norm().item():.9g}"}
 
 
 @contextlib.contextmanager

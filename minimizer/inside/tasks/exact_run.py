@@ -7,6 +7,7 @@ must be equal to the bit, and any difference comes from Dynamo.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import sys
@@ -22,6 +23,7 @@ import torch._dynamo.utils
 from ..exact.as_traced import eager_as_traced
 from ..exact.boundaries import Boundaries, watch_dynamo
 from ..exact.observe import Entry
+from ..exact.redrawn import RedrawnInside
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
@@ -40,6 +42,10 @@ LONGEST_DELAY = 5.0
 NAME = "minimizer_exact"
 """Name under which we register our variant of Dynamo's backend ``eager``."""
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
+LIBRARY = ("nn", "optim")
+"""Packages of torch whose code chooses what to compute by whether it is compiled, as a script's may."""
+OF_HOOKS = os.path.join("nn", "modules", "module.py")
+"""What chooses there how hooks are run, which is the compiler's to do right."""
 
 
 class Log:
@@ -89,17 +95,20 @@ def exact_run(message: Message, channel: Channel) -> None:
     use_backend(NAME)
     first, last = request.eager or (1, 0)
     if first == 1 and last is None:
-        _pretend_to_compile()
+        _pretend_to_compile(library=request.library)
+    redrawn = RedrawnInside(request.redrawn) if request.redrawn is not None else None
     boundaries = Boundaries(
         is_own=_ownership(request.script),
         is_eager=lambda call: first <= call and (last is None or call <= last),
         is_full=(lambda unit: unit & (unit - 1) == 0) if request.full is None else set(request.full).__contains__,
         before=_resetting(request.reset, request.delays),
         on_look=log.add,
+        redrawn=redrawn,
     )
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
-    error = what_ends(request.script, request.args, request.text)
+    with redrawn or contextlib.nullcontext():
+        error = what_ends(request.script, request.args, request.text)
     if error is None:
         boundaries.end()
     del ballast
@@ -153,19 +162,27 @@ def _resetting(reset: int | None, delays: Sequence[float]) -> Callable[[int], No
     return before
 
 
-def _pretend_to_compile() -> None:
-    """Make ``is_compiling()`` true for the script in an eager run, so that a branch on it goes the same way on both sides."""
-    inside = os.path.dirname(torch.__file__)
+def _pretend_to_compile(*, library: bool) -> None:
+    """Make ``is_compiling()`` true for the script in an eager run, so that a branch on it goes the same way on both sides.
+
+    The rest of torch is told the truth: it would treat its tensors as traced ones. ``library``: but for `LIBRARY`.
+    """
+    inside = os.path.dirname(torch.__file__) + os.sep
+    told = tuple(os.path.join(inside, package) + os.sep for package in LIBRARY) if library else ()
+
+    def is_told(file: str) -> bool:
+        return not file.startswith(inside) or (file.startswith(told) and file != os.path.join(inside, OF_HOOKS))
+
     for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
         for name in IS_COMPILING:
             original = getattr(module, name, None)
             if original is not None:
-                setattr(module, name, _pretending(original, inside))
+                setattr(module, name, _pretending(original, is_told))
 
 
-def _pretending(original: Callable[[], bool], inside: str) -> Callable[[], bool]:
+def _pretending(original: Callable[[], bool], is_told: Callable[[str], bool]) -> Callable[[], bool]:
     def is_compiling() -> bool:
-        if sys._getframe(1).f_code.co_filename.startswith(inside):
+        if not is_told(sys._getframe(1).f_code.co_filename):
             return original()
         return torch._dynamo.eval_frame._stance.stance == "force_eager"
 

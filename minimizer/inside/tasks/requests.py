@@ -139,6 +139,10 @@ class ExactRequest(Request):
     """Whether to allocate other objects first, so that the script's objects get other addresses."""
     delays: Sequence[float] = ()
     """Seconds to wait before each call."""
+    redrawn: int | None = None
+    """The seed by which every rounding inside the calls and backwards is redrawn; None: none is."""
+    library: bool = False
+    """Whether torch's own modules and optimizers, too, are told that they are compiled, where no call is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from children import script
 
-from minimizer.engine.between.exact_runs import Answer, ExactRuns
+from minimizer.engine.between.exact_runs import BY_LIBRARY, Answer, ExactRuns
 from minimizer.engine.child.executor import Executor
 
 LOST = """
@@ -73,7 +73,61 @@ SKIPPED = """
     except IndexError:
         pass
 """
+BEHIND_ROUNDING = """
+    import torch
+    z = torch.arange(1, 65) / 7
+    @torch.compile
+    def blend(x, a, b):
+        return torch.addcdiv(x, a, b, value=0.3)
+    blended = blend(z, z.flip(0), z + 0.3)
+    priority = {"a": 1, "b": 1}
+    @torch.compile
+    def f(x):
+        return x * (1.0 if list(priority)[0] == "a" else 100.0)
+    f(torch.ones(3))
+    priority["a"] = priority.pop("a")
+    f(torch.ones(3))
+"""
+ROUNDED = {
+    "low_precision_inside": """
+        h = torch.addcdiv(x.bfloat16(), a.bfloat16(), b.bfloat16(), value=0.3)
+        return h.float() * 0.7
+    """,
+    "cancelled": "return torch.addcdiv(x, a, b, value=0.3) - (x + 0.3 * (a / b))",
+    "cancelled_and_counted": """
+        left = torch.addcdiv(x, a, b, value=0.3) - (x + 0.3 * (a / b))
+        return left, (left != 0).sum()
+    """,
+    "nan_beside": "return torch.addcdiv(x, a * (a > 1), b * (a > 1), value=0.3)",
+    "complex": """
+        z = torch.complex(x, a)
+        return torch.addcdiv(z, z.conj(), z + 1, value=0.3)
+    """,
+}
+"""Bodies of a function that Dynamo traces with ``addcdiv`` in other operators, which round differently."""
+HOOK_LEFT_OUT = """
+    import torch
+    class Guarded(torch.nn.Module):
+        def forward(self, x):
+            if x.shape[0] > 2:
+                raise ValueError
+            return x * 2
+    layer, seen = Guarded(), {"errors": 0.5}
+    def count(*_):
+        seen["errors"] += 1
+    layer.register_forward_hook(count, always_call=True)
+    @torch.compile
+    def f(x):
+        try:
+            return layer(x)
+        except ValueError:
+            return x
+    for rows in (2, 3):
+        f(torch.ones(rows))
+"""
 FAULTS = {
+    "hook_left_out": (HOOK_LEFT_OUT, "seen", "call exit", 2),
+    "behind_rounding": (BEHIND_ROUNDING, "result", "call exit", 3),
     "lost": (LOST, "events", "call exit", 1),
     "stale": (STALE, "result", "call exit", 5),
     "leaked": (LEAKED, "torch.is_grad_enabled()", "call exit", 1),
@@ -228,6 +282,75 @@ def test_no_alarm(child: Executor, home: Path, name: str) -> None:
     answer = compared(child, home, HEALTHY[name])
     assert answer.found is None
     assert bool(answer.aside) == (name in ("nothing_compiled", "raises"))
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("count", [12, 64])
+def test_other_roundings_are_no_fault_between_graphs(child: Executor, home: Path, name: str, count: int) -> None:
+    body = textwrap.indent(textwrap.dedent(ROUNDED[name]).strip(), "    ")
+    text = f"""
+import torch
+x = torch.arange(1, {count + 1}) / 7
+@torch.compile
+def f(x, a, b):
+{body}
+y = f(x, x.flip(0), x + 0.3)
+print(y)
+"""
+    answer = compared(child, home, text)
+    assert answer.found is None
+    assert not answer.aside and not answer.ended and not answer.not_compared
+
+
+PADDED = """
+    import os, torch
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.compile(torch.nn.TransformerEncoder(layer, 2).eval())
+    x = torch.rand(2, 5, 8)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        y = encoder(x, src_key_padding_mask=padding)
+"""
+"""A module of torch's own, which chooses by ``is_compiling()`` what it computes of padding."""
+
+
+def test_what_torchs_own_modules_choose_where_they_are_compiled_is_no_fault(child: Executor, home: Path) -> None:
+    answer = compared(child, home, PADDED)
+    assert answer.found is None and not answer.aside and not answer.ended
+    assert answer.not_compared == (BY_LIBRARY,)
+
+
+def test_a_fault_beside_what_torchs_own_modules_choose_is_found(child: Executor, home: Path) -> None:
+    stale = STALE.replace("import os, torch", "").replace("f =", "g =").replace("f(torch", "g(torch")
+    answer = compared(child, home, PADDED + stale)
+    assert answer.found is not None and (answer.found.call, answer.found.library) == (6, True)
+    assert answer.not_compared == (BY_LIBRARY,)
+
+
+def test_a_fault_in_low_precision_is_one(child: Executor, home: Path) -> None:
+    text = """
+        import os, torch
+        os.environ["FACTOR"] = "2"
+        @torch.compile
+        def f(x):
+            return (x.bfloat16().exp() * int(os.getenv("FACTOR"))).float()
+        for factor in "24":
+            os.environ["FACTOR"] = factor
+            f(torch.arange(40) / 9)
+    """
+    found = compared(child, home, text).found
+    assert found is not None and found.call == 2
+
+
+def test_a_difference_that_does_not_stand_up_to_further_runs_is_told(
+    child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExactRuns, "_shows_again", lambda *_: False)
+    answer = compared(child, home, LOST)
+    assert answer.found is None
+    assert answer.ended.startswith("call 1 (line 9)")
+    assert answer.not_compared == (f"what lies between graphs from {answer.ended}",)
 
 
 def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:

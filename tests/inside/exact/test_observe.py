@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from minimizer.engine.child.exact_log import ExactLog
 from minimizer.inside.exact import observe
 from minimizer.inside.exact.observe import Look
 from minimizer.inside.exact.tensors import TensorWords
@@ -145,6 +146,16 @@ def test_warnings_and_what_is_held_weakly_are_not_counted() -> None:
         assert seen(caught=caught, held=held) == first
 
 
+def test_what_is_not_finite_in_a_large_tensor_is_seen_apart_from_its_norms() -> None:
+    holes = [torch.ones(20).index_fill(0, torch.tensor(place, dtype=torch.int64), value) for place, value in (
+        ([3], torch.nan), ([4], torch.nan), ([3], torch.inf), ([3], -torch.inf), ([], 0.0)
+    )]  # fmt: skip
+    told = [seen(x=x)["x"] for x in holes]
+    assert len({entry.get("not finite") for entry in told}) == len(told)
+    assert all(float(entry["norm"]) > 4 for entry in told)
+    assert seen(x=torch.ones(20) * 1j)["x"]["norm"] == seen(x=torch.ones(20))["x"]["norm"]
+
+
 def test_nan_equals_itself() -> None:
     assert seen(x=float("nan"), t=torch.tensor([float("nan")])) == seen(x=-float("nan"), t=torch.tensor([float("nan")]))
 
@@ -160,3 +171,22 @@ def test_an_object_that_holds_itself_ends_the_walk() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert seen(x=loop)["x[0]"] == {"alias": "x"}
+
+
+def test_whatever_a_script_names_the_log_of_it_is_read() -> None:
+    long = type("C" * 5000, (), {})
+    held = [long() for _ in range(50)]
+    setattr(held[0], "a" * 5000, 1)
+    roots = {
+        "keyed": dict.fromkeys(held),
+        "set": set(held),
+        "box": held[0],
+        "cut" * 5000: 1,
+        "t": torch.zeros([1] * 800),
+    }
+    entries = seen(**roots)
+    log = ExactLog.model_validate({"looks": [{"event": "end", "unit": 1, "full": True, "changed": entries}]})
+    ((_, state),) = log.states()
+    assert {"keyed", "set", "box", "t"} <= state.keys()
+
+    assert seen(keyed=dict.fromkeys(held))["keyed"] != seen(keyed=dict.fromkeys([*held[:49], ""]))["keyed"]

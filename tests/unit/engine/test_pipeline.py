@@ -343,6 +343,16 @@ def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.Monk
     )
 
 
+def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+        raise ChildFailed("the child is gone")
+
+    monkeypatch.setattr(BetweenGraphs, "compare", compare)
+    answer = pipeline.compare_exactly(parts_of(job))
+    assert answer.found is None
+    assert answer.aside and answer.not_compared == ("what lies between graphs: the child is gone",)
+
+
 def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(between: BetweenGraphs) -> exact_runs.Answer:
         raise DiskExceeded("the disk is full")

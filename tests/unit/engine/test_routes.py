@@ -355,6 +355,7 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
     [
         (exact_runs.Answer(aside="it ended early"), ["calls", "state"]),
         (exact_runs.Answer(aside="too slow", not_compared=("C",)), ["calls", "state", "C"]),
+        (exact_runs.Answer(ended="call 3", not_compared=("C",)), ["calls", "state", "C"]),
         (exact_runs.Answer(), ["calls"]),
         (exact_runs.Answer(not_compared=("C",)), ["calls", "C"]),
     ],

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from minimizer.engine.between.difference import Change, Noise, difference_at_end, first_difference
+from minimizer.engine.between.difference import (
+    Change,
+    Comparison,
+    Difference,
+    Noise,
+    agree_at,
+    compared,
+    difference_at_end,
+    first_difference,
+    is_gross,
+)
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 
 
@@ -110,9 +121,100 @@ def test_where_two_eager_runs_part_the_comparison_ends() -> None:
     assert first_difference(log({"n": 1}, {"n": 2}), log({"n": 1}, {"n": 3}), noise) is None
 
 
-def test_rounding_ends_the_comparison() -> None:
+def test_rounding_does_not_end_the_comparison() -> None:
     eager, compiled = log({"x": tensor(1.0), "n": 1}, {"n": 2}), log({"x": tensor(1.0000001), "n": 1}, {"n": 3})
-    assert first_difference(eager, compiled) is None
+    difference = first_difference(eager, compiled)
+    assert difference is not None and [change.path for change in difference.changes] == ["n"]
+    assert difference.is_behind_rounding and difference.may_be_rounding
+    beside = first_difference(log({"x": tensor(1.0), "n": 1}), log({"x": tensor(1.0000001), "n": 2}))
+    assert beside is not None and beside.is_behind_rounding
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "redrawn", "is_evidence"),
+    [
+        (tensor(1e-8), tensor(0.0), tensor(5e-9), False),
+        (tensor(1e-8), tensor(0.0), tensor(9.9e-9), True),
+        (tensor(137.0), tensor(136.0), tensor(137.00002), True),
+        (number(3), number(4), number(5), False),
+        (number(3), number(4), number(3), True),
+        (number(3), number(4), {}, False),
+        ({"type": "list", "length": "1", "items": "[0.5]"}, {"type": "list", "length": "0", "items": "[]"},
+         {"type": "list", "length": "1", "items": "[0.6]"}, True),
+    ],
+)  # fmt: skip
+def test_what_redrawn_roundings_change_as_well_is_no_evidence(
+    eager: Entry, compiled: Entry, redrawn: Entry, is_evidence: bool
+) -> None:
+    logs = [log({"x": entry} if entry else {}) for entry in (eager, compiled, eager, redrawn)]
+    assert (first_difference(logs[0], logs[1], redrawn=logs[2:]) is not None) is is_evidence
+    assert (
+        agree_at(logs[0], logs[1], Difference(logs[1].looks[0], (Change("x", eager, compiled),), None), logs[2:])
+        is not is_evidence
+    )
+
+
+def test_parts_of_what_redrawn_roundings_replace_are_no_evidence() -> None:
+    states: list[dict[str, Any]] = [
+        {"best": {"type": "list", "length": str(count)}, f"best[{count}]": 1} for count in (1, 2, 3)
+    ]
+    eager, compiled, redrawn = map(log, states)
+    assert first_difference(eager, compiled) is not None
+    assert first_difference(eager, compiled, redrawn=[redrawn]) is None
+
+
+def test_a_comparison_says_where_it_ended() -> None:
+    raised = {"raised": {"type": "exception", "value": "RuntimeError", "of": "compiler"}}
+    one, two = log({"n": 1}, {"n": 2}), log({"n": 1})
+    noise = Noise()
+    noise.learn(one, two)
+    for seen in (
+        compared(one, two),
+        compared(one, one, noise),
+        compared(one, one, redrawn=[one, two]),
+        compared(one, log({"n": 1}, raised)),
+    ):
+        assert seen.difference is None
+        assert seen.ended is not None and seen.ended.unit == 2
+    assert compared(one, one, redrawn=[one]) == Comparison()
+
+
+@pytest.mark.parametrize(
+    ("result", "argument", "expected"),
+    [((2e-7, 0.0), 1.0, False), ((0.5, 0.0), 1.0, True), ((0.5, 0.0), 100.0, False)],
+)
+def test_what_is_small_beside_the_arguments_of_a_call_is_not_gross(
+    result: tuple[float, float], argument: float, expected: bool
+) -> None:
+    whole = {"type": "Tensor", "dtype": "torch.int64", "values": "#03e68"}
+    eager, compiled = (
+        log({"result": tensor(value), "args[0]": tensor(argument), "args[1]": whole}) for value in result
+    )
+    difference = first_difference(eager, compiled)
+    assert difference is not None and is_gross(difference, eager) is expected
+    assert not is_gross(replace(difference, is_behind_rounding=True), eager)
+
+
+def test_what_is_small_beside_what_it_changes_is_not_gross() -> None:
+    for value, expected in ((1.01, False), (1.1, True)):
+        eager, compiled = log({"loss": 1.0}), log({"loss": value})
+        difference = first_difference(eager, compiled)
+        assert difference is not None and is_gross(difference, eager) is expected
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "is_evidence"),
+    [
+        ("[nan, 0.5]", "[nan, 0.50000001]", False),
+        ("[nan, 0.5]", "[nan, 0.6]", True),
+        ("[0.5, 0.5]", "[0.5, nan]", True),
+        ("[0.5, inf]", "[0.5, 0.5]", True),
+        ("[(0.5+0.5j), (0.5+1e-09j)]", "[(0.5+0.5j), (0.5-1e-09j)]", False),
+    ],
+)
+def test_nan_and_complex_numbers(one: str, two: str, is_evidence: bool) -> None:
+    eager, compiled = (log({"x": {"type": "Tensor", "dtype": "?", "values": text}}) for text in (one, two))
+    assert (first_difference(eager, compiled) is not None) is is_evidence
 
 
 @pytest.mark.parametrize(
@@ -129,7 +231,9 @@ def test_more_than_rounding_is_a_difference(eager: Entry, compiled: Entry) -> No
 
 
 def test_the_end_of_two_runs() -> None:
-    ends = difference_at_end(log({"n": 1, "m": 1}, event="end"), log({"n": 2, "m": 1}, event="end"))
+    ends = difference_at_end(
+        log({"n": 1, "m": 1, "x": tensor(1.0)}, event="end"), log({"n": 2, "m": 1, "x": tensor(1.0000001)}, event="end")
+    )
     assert [change.path for change in ends] == ["n"]
 
 

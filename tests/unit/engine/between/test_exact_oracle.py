@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,9 +65,12 @@ def test_where_a_guard_is_missing_the_call_must_run_old_code() -> None:
     assert lost.is_met(fresh)
 
 
-def seen(path: str, length: int) -> ExactLog:
-    """A run that sees a list of this length at its one call's exit, and at its end."""
-    entry = {path: {"type": "list", "items": str([0] * length), "length": str(length)}}
+def seen(path: str, length: int, x: float = 1.0) -> ExactLog:
+    """A run that sees a list of this length, and a number, at its one call's exit, and at its end."""
+    entry = {
+        path: {"type": "list", "items": str([0] * length), "length": str(length)},
+        "x": {"type": "float", "value": repr(x)},
+    }
     looks = [
         Look(event=event, unit=unit, number=1, full=True, changed=entry if unit == 1 else {})
         for unit, event in enumerate(("call exit", "end"), 1)
@@ -81,16 +85,41 @@ def seen(path: str, length: int) -> ExactLog:
 def test_what_has_a_name_at_the_end_keeps_one(path: str, candidate: str, fails: bool) -> None:
     """Or no reader could be shown what is lost."""
     found = Found(difference(LIST), 1, 1, seen(path, 1), seen(path, 0), Noise())
-    runs = CannedRuns(seen(candidate, 1), seen(candidate, 0))
-    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
-    assert oracle.check([Source.parse("step()")]) == [fails]
+    assert shows(found, seen(candidate, 1), seen(candidate, 0)) is fails
+
+
+def shows(found: Found, eager: ExactLog, compiled: ExactLog, redrawn: ExactLog | None = None) -> bool:
+    """Whether a candidate of which these are the runs shows a fault."""
+    runs = cast(Executor, CannedRuns(eager, compiled, redrawn))
+    (answer,) = ExactOracle(runs, Path("script.py"), found, "lost_mutation").check([Source.parse("step()")])
+    return answer
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_what_may_follow_from_a_rounding_is_taken_only_for_a_fault_that_was_found_behind_one(is_behind: bool) -> None:
+    """Where no run with redrawn roundings ends well, that would tell."""
+    found = Found(
+        replace(difference(LIST), is_behind_rounding=is_behind), 1, 1, seen("log", 1), seen("log", 0), Noise()
+    )
+    assert shows(found, seen("log", 1), seen("log", 0, x=1.0000001)) is is_behind
+    assert shows(found, seen("log", 1), seen("log", 0))
+
+
+@pytest.mark.parametrize(("redrawn", "is_fault"), [(5e-9, False), (9.9999e-9, True)])
+def test_what_other_roundings_explain_is_not_the_fault(redrawn: float, is_fault: bool) -> None:
+    found = Found(difference(change("x", "float", value="300.0")), 1, 1, seen("log", 1, x=3.0), seen("log", 1), Noise())
+    assert shows(found, seen("log", 1, x=1e-8), seen("log", 1, x=0.0), seen("log", 1, x=redrawn)) is is_fault
 
 
 class CannedRuns:
-    """An executor whose runs see this without the compiler, and that with it."""
+    """An executor whose runs see these without the compiler, with it, and with redrawn roundings, which fail where there are none."""
 
-    def __init__(self, eager: ExactLog, compiled: ExactLog) -> None:
-        self._logs = {True: eager, False: compiled}
+    def __init__(self, eager: ExactLog, compiled: ExactLog, redrawn: ExactLog | None) -> None:
+        self._eager, self._compiled, self._redrawn = eager, compiled, redrawn
 
     def judge(self, requests: list[dict[str, Any]], **_: Any) -> list[Outcome]:
-        return [Outcome(ending=Ending.SAME, exact=self._logs["eager" in request]) for request in requests]
+        return [self._outcome(request) for request in requests]
+
+    def _outcome(self, request: dict[str, Any]) -> Outcome:
+        log = self._redrawn if "redrawn" in request else self._eager if "eager" in request else self._compiled
+        return Outcome(ending=Ending.SAME if log is not None else Ending.CRASH, exact=log, attempted=True)

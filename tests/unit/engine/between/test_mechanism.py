@@ -51,6 +51,21 @@ def item(path: str, eager: Entry, compiled: Entry, kind: str) -> Change:
     return Change(path, {"type": kind, **eager}, {"type": kind, **compiled})
 
 
+SUBCLASS = """
+import torch
+class Logged(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        {dispatch}
+        return func(*args, **kwargs)
+    def __tensor_flatten__(self):
+        {flatten}
+        return ["inner"], None
+    @staticmethod
+    def __tensor_unflatten__(parts, context, size, stride):
+        {unflatten}
+        return Logged(parts["inner"])
+"""
 RESULT = item("result", {"values": "[1.0]"}, {"values": "[2.0]"}, "Tensor")
 LOST = item("log", {"items": "[1]", "length": "1"}, {"items": "[]", "length": "0"}, "list")
 MOVED = item("order", {"keys": "['b', 'a']"}, {"keys": "['a', 'b']"}, "OrderedDict")
@@ -213,6 +228,17 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
             False,
         ),
         ("@op.register_kernel('cpu')\ndef real(x):\n    seen.append(1)\n    return x", False),
+        (SUBCLASS.format(dispatch="SEEN.append(str(func))", flatten="pass", unflatten="pass"), True),
+        (SUBCLASS.format(dispatch="cls.n += 1", flatten="pass", unflatten="pass"), True),
+        (SUBCLASS.format(dispatch="pass", flatten="self.asked = 1", unflatten="pass"), True),
+        (SUBCLASS.format(dispatch="pass", flatten="pass", unflatten="SEEN[size] = 1"), True),
+        (SUBCLASS.format(dispatch="names = []; names.append(1)", flatten="pass", unflatten="parts['a'] = 1"), False),
+        (
+            SUBCLASS.format(dispatch="SEEN.append(1)", flatten="pass", unflatten="pass").replace(
+                "Tensor)", "TorchDispatchMode)"
+            ),
+            False,
+        ),
         ("import torch\nwith torch.profiler.record_function('step'):\n    pass", False),
         ("from torch.autograd.profiler import record_function as region\n@region('step')\ndef f(): pass", False),
         ("import torch.profiler\nwith torch.profiler.profile() as found:\n    pass", True),

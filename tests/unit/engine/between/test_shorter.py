@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
 from test_passes import reduced
 
 from minimizer.engine.between import shorter
+from minimizer.engine.reduce.python import Source
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,11 @@ from minimizer.engine.between import shorter
             ["f(", "'b'"],
             "f('b')",
         ),
+        ("for n in range(0, 30, 10):\n    f(n)", ["f(20)"], "f(20)"),
+        ("for n, (a, b) in enumerate(zip(range(3), range(9, 0, -3))):\n    f(n, a, b)", ["f(2, 2, 3)"], "f(2, 2, 3)"),
+        (f"for n in range({10**30}):\n    f(n)", ["f("], None),
+        ("for n in range(1, 9, 0):\n    f(n)", ["f("], None),
+        ("b = enumerate(b)\nfor n in b:\n    f(n)", ["f("], None),
         (
             "import torch\n@torch.compile\ndef f(x):\n    return round(x.shape[0])\n"
             "for n in (12, 17):\n    f(torch.ones(n))\nf(1)",
@@ -83,8 +91,30 @@ from minimizer.engine.between import shorter
         ),
     ],
 )
-def test_a_script_becomes_shorter(text: str, needs: Sequence[str], expected: str) -> None:
-    assert reduced(text, shorter.statements, needs).replace("\n\n", "\n") == expected
+def test_a_script_becomes_shorter(text: str, needs: Sequence[str], expected: str | None) -> None:
+    assert reduced(text, shorter.statements, needs).replace("\n\n", "\n") == (expected or text)
+
+
+@pytest.mark.parametrize(
+    ("loop", "last"),
+    [
+        ("for n in range(300000):\n    f(n)", "f(299999)"),
+        ("for n, m in zip(range(300000), range(300000)):\n    f(m)", "f(299999)"),
+        ("for n in range(300000):\n    f(n)\n    break", ""),
+    ],
+)
+def test_no_more_rounds_of_a_long_loop_are_written_than_are_tried(loop: str, last: str) -> None:
+    source = Source.parse(loop)
+    (statement,) = (s for s in source.statements if isinstance(s, ast.For))
+    tracemalloc.start()
+    try:
+        candidates = [c.text.strip() for c in shorter._one_round(source, statement)]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(candidates) <= 2 * (shorter.MOST_ROUNDS + 1)
+    assert last in candidates or not last
+    assert most < 2**20
 
 
 def test_no_line_becomes_longer_than_a_formatter_leaves_it() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
+from test_exact_oracle import CannedRuns, seen
 
 from minimizer.engine.between.difference import Noise
 from minimizer.engine.between.exact_runs import ExactRuns, Found
@@ -16,6 +20,7 @@ from minimizer.engine.between.workaround import (
     not_compiled,
 )
 from minimizer.engine.child.exact_log import ExactLog, Look
+from minimizer.engine.child.executor import Executor
 from minimizer.report.model import Workaround
 
 TEXT = """\
@@ -84,13 +89,24 @@ class Runs:
     def __init__(self, words: str, frames: int) -> None:
         self._words, self._frames = words, frames
 
-    def both(self, text: str) -> tuple[ExactLog, ExactLog] | None:
-        log = log_of(self._frames)
-        return (log, log) if self._words in text else None
+    def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
+        return log_of(self._frames) if self._words in text else None
 
 
 def log_of(frames: int) -> ExactLog:
     return ExactLog(looks=[Look(event="exit", unit=1, full=True, compiled=frames)])
+
+
+@pytest.mark.parametrize(
+    ("compiled", "redrawn", "agrees"), [(1e-8, 1e-8, True), (0.0, 5e-9, True), (0.0, 1e-8, False), (5.0, None, False)]
+)
+def test_a_change_helps_where_no_more_than_other_roundings_differs(
+    compiled: float, redrawn: float | None, agrees: bool
+) -> None:
+    logs = [seen("log", 1, x=x) if x is not None else None for x in (1e-8, compiled, redrawn)]
+    assert logs[0] is not None and logs[1] is not None
+    runs = ExactRuns(cast(Executor, CannedRuns(logs[0], logs[1], logs[2])), Path("script.py"), timeout=60)
+    assert runs.agreeing("step()", Noise()) == (logs[1] if agrees else None)
 
 
 def found_with(runs: Runs) -> Workaround:
