@@ -145,7 +145,7 @@ if libc.shmget(world.key, 0, 0) >= 0:
     print("escaped")
 else:
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-""", "FileNotFoundError"),
+""", "Function not implemented|FileNotFoundError"),
     Case("a process that outlives the job", "processes", """
 import time
 if os.fork() == 0:
