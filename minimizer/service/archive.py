@@ -133,7 +133,8 @@ def _opened(content: bytes) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile
     """An archive, and its files by their path in it, as its directory has them."""
     try:
         with zipfile.ZipFile(_File(content)) as archive:
-            found = [entry for entry in archive.infolist() if not entry.is_dir()]
+            # Not `is_dir`, which fails on an empty name before Python 3.11.4.
+            found = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
             if len(found) > MAX_FILES:
                 raise InvalidScript(f"the archive has {len(found):,} files; at most {MAX_FILES:,} are accepted")
             entries: dict[str, zipfile.ZipInfo] = {}

@@ -43,6 +43,18 @@ def test_paths_that_lead_elsewhere_are_refused(name: str) -> None:
         archive.read(zipped({"main.py": b"x = 1", name: b"x = 2"}))
 
 
+def test_a_file_without_a_name_is_refused() -> None:
+    content = zipped({"a": b"x = 1"})
+    directory = content.index(b"PK\x01\x02")
+    entry = bytearray(content[directory:])
+    assert entry[28:30] == b"\x01\0" and entry[46:47] == b"a"
+    entry[28:30] = b"\0\0"
+    del entry[46]
+    entry[-10:-6] = struct.pack("<I", len(entry) - 22)  # the size of the directory, in the record at the end
+    with pytest.raises(InvalidScript, match="name that is not accepted"):
+        archive.read(content[:directory] + bytes(entry))
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
 @pytest.mark.parametrize("broken", [False, True])
 def test_unusual_compressions_are_refused(compression: int, broken: bool) -> None:
