@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from minimizer.options import Options
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reduction, Report
 from minimizer.store import Claim, Job, LeaseLost, Store, Wish
@@ -59,14 +58,6 @@ def give_up(store: Store, claim: Claim) -> None:
 
 
 ENDS = [cancel_when_expired, expire_when_cancelled, release_when_cancelled, hand_back_when_cancelled, give_up]
-
-
-@pytest.fixture
-def claim(store: Store) -> Claim:
-    store.submit(b"import torch\n", "a.py", Options())
-    claimed = store.claim("w", lease_seconds=60)
-    assert claimed is not None
-    return claimed
 
 
 def decide(store: Store, claim: Claim, report: Report) -> None:

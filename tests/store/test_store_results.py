@@ -25,14 +25,6 @@ from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
 
 
-@pytest.fixture
-def claim(store: Store) -> Claim:
-    store.submit(b"import torch\n", "a.py", Options())
-    claimed = store.claim("w", lease_seconds=60)
-    assert claimed is not None
-    return claimed
-
-
 def test_a_discarded_artifact_is_gone_and_its_content_with_it(store: Store, claim: Claim) -> None:
     store.put_artifact(claim, "data.pt", b"values")
     store.put_artifact(claim, "other.pt", b"others")

@@ -260,18 +260,19 @@ class _Bench:
         dtype = self._expected[where].dtype
         floor = rounding_floor(dtype, terms)
         compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
+        loses = compiled.loses(eager)
         note, spread = "", 0.0
         for group in magnitudes(truth):
             right, of_eager, of_compiled = truth[group], expected[group], actual[group]
             near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
-            if not compiled.loses(eager) and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype):
+            if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype):
                 continue
             redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
             runs = [in_double(run[where]) for run in redrawn if where in run]
             noise = [Distance.of(run[group], right) for run in runs]
             spread = max((error.norm for error in noise), default=0.0)
-            loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
-            if loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
+            still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
+            if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
                 return self._with_errors(_fault([difference], "fp64"), far, near, spread)
             note = "amplified rounding"
         return self._with_errors(_excused(difference, "fp64", note), compiled, eager, spread)
