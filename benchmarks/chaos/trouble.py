@@ -143,13 +143,12 @@ def _ring(installation: Installation, job: Job) -> None:
 
 def _fill_disk(installation: Installation) -> None:
     filler = installation.folder / "filler"
-    with filler.open("wb") as file:
+    with filler.open("wb", buffering=0) as file:  # closing it writes nothing more
         with suppress(OSError):  # the services write meanwhile
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(installation.folder).free)
         with suppress(OSError):
             while True:
                 file.write(bytes(4096))
-                file.flush()
     time.sleep(10)
     filler.unlink()
 
