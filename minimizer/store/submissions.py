@@ -25,9 +25,9 @@ from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.work.workers import SILENCE, can_take
 from minimizer.vocabulary import Status
 
-# States whose job answers a repeated question. Jobs that ended otherwise do not: they were stopped, or the machine failed.
-_ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 _OPEN = (Status.QUEUED, Status.RUNNING)
+# Final states whose job answers a repeated question. Jobs that ended otherwise do not: they were stopped, or the machine failed.
+_ANSWERS = (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 
 
 class Submissions:
@@ -216,11 +216,12 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
     """The job with this question that was queued last and is open or has an answer which is not outdated; else None."""
+    # One that is about to be stopped may come to no answer; one that was stopped behind its verdict has it.
+    will_answer = JobRow.status.in_(_OPEN) & JobRow.cancel_requested.is_(False)
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
         JobRow.project_number == project.number,
-        JobRow.status.in_(_ANSWERS),
-        JobRow.cancel_requested.is_(False),
+        will_answer | JobRow.status.in_(_ANSWERS),
     )
     latest = query.order_by(JobRow.queued_at.desc(), JobRow.number.desc()).limit(1)
     row = session.scalars(latest).one_or_none()
