@@ -20,7 +20,15 @@ from minimizer.store.jobs import artifacts
 from minimizer.store.jobs.jobs import find, touch, view
 from minimizer.store.tables import blobs, bounds
 from minimizer.store.tables.database import Database
-from minimizer.store.tables.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
+from minimizer.store.tables.models import (
+    ArtifactRow,
+    EventRecord,
+    IdempotencyRow,
+    JobRow,
+    ProjectRow,
+    UserRow,
+    WorkerRecord,
+)
 from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.work.workers import SILENCE, can_take
 from minimizer.vocabulary import Status
@@ -208,6 +216,8 @@ def refuse_if_full(session: Session, limit: int) -> None:
 def _refuse_over_quota(session: Session, by: Submitter) -> None:
     if by.max_open_jobs is None:
         return
+    # Or concurrent submissions would all see the last free places (PostgreSQL), and each may bring a batch of jobs.
+    session.execute(select(UserRow.number).where(UserRow.name == by.user).with_for_update(key_share=True))
     whose = (JobRow.submitted_by == by.user) | JobRow.submitted_by.startswith(f"{by.user}/", autoescape=True)
     mine = whose & JobRow.status.in_(_OPEN)
     if session.execute(select(func.count()).select_from(JobRow).where(mine)).scalar_one() >= by.max_open_jobs:
