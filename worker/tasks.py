@@ -12,9 +12,10 @@ from typing import Protocol
 import structlog
 
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.errors import is_of_the_machine
+from minimizer.errors import WorkerTrouble, is_of_the_machine
 from minimizer.options import Options
 from minimizer.report.model import Report
+from minimizer.sandbox import why_no_bubblewrap
 from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -130,6 +131,8 @@ def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: 
         # Whoever may submit is not always somebody whom this machine trusts, and it need not know of access control itself.
         settings = settings.model_copy(update={"sandbox": "required"})
     try:
+        if settings.sandbox == "required" and (trouble := why_no_bubblewrap()):
+            raise WorkerTrouble(f"the sandbox is required, but {trouble}")  # another worker may have one
         with Scratch() as scratch:
             folder = scratch.path / "submitted"
             folder.mkdir()
