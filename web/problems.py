@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 from collections.abc import Mapping
@@ -37,6 +38,11 @@ from minimizer.store import (
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+
+DISK_FULL = "disk-full"
+NO_ROOM = (
+    "The disk of the web server's temporary files is full: nothing large can come or go until there is room again."
+)
 
 
 class ProblemBody(BaseModel):
@@ -113,10 +119,13 @@ def problem_of(error: Exception) -> Problem | None:
             log.error("the disk of the database is full", exc_info=error)
             return Problem(
                 503,
-                "disk-full",
+                DISK_FULL,
                 "The disk of the database is full: nothing can be stored until there is room again.",
                 {"Retry-After": "30"},
             )
+        case OSError() if has_no_room(error):
+            log.error("the disk of temporary files is full", exc_info=error)
+            return Problem(503, DISK_FULL, NO_ROOM, {"Retry-After": "30"})
         case (
             OperationalError() | InterfaceError() | InternalError() | AllConnectionsTaken()
         ):  # the third: it takes no writes
@@ -127,6 +136,11 @@ def problem_of(error: Exception) -> Problem | None:
         case UserError():
             return Problem(422, "invalid-input", str(error))
     return None
+
+
+def has_no_room(error: OSError) -> bool:
+    """Whether a disk had no room for a file of ours."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_full(error: DBAPIError) -> bool:

@@ -13,18 +13,20 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
+from sqlalchemy.exc import SQLAlchemyError
 
 from minimizer.errors import UserError
 from minimizer.sandbox import refuse_exposed
 from minimizer.service import logs
 from minimizer.service.broker import queue_names, ring
 from minimizer.settings import Settings, settings_from_environment
-from minimizer.store import Store
+from minimizer.store import Job, Store
 from minimizer.store.tables.migrate import require_current
 from worker.app import create_app
 from worker.courier import Courier
@@ -121,11 +123,20 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
         stopping.set()
         for thread in threads:
             thread.join()
+        sign_off(store, name, bell)
+    return status
+
+
+def sign_off(store: Store, name: str, ring: Callable[[Job], None]) -> None:
+    """Take the worker's row away, and ring for what waits, where the database takes writes."""
+    try:
         store.remove_worker(name)
         # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
         for job in store.stale_queued(older_than=0):
-            bell(job)
-    return status
+            ring(job)
+    except SQLAlchemyError as error:
+        said = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        log.warning("worker %s has not signed off, and counts as gone a minute from now: %s", name, said)
 
 
 def end_with(lifeline: int) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from minimizer.engine.child.scratch_disk import why_full
-from minimizer.sandbox import try_bubblewrap
+from minimizer.errors import MissingTool
+from minimizer.sandbox import require_torch, try_bubblewrap, why_no_bubblewrap
 from minimizer.settings import Settings
 
 LEAST_MEMORY = 1 << 30
@@ -34,8 +35,10 @@ class Fitness:
         """Of a worker with these settings.
 
         Where bubblewrap is missing from the beginning and need not be there, that is a choice; where it stops working, it is trouble.
+        With access control on it needs to be there, whatever the settings of the sandbox are.
         """
-        needs_sandbox = settings.sandbox != "off" and (settings.sandbox == "required" or try_bubblewrap() is None)
+        is_required = settings.sandbox == "required" or settings.access == "on"
+        needs_sandbox = is_required or (settings.sandbox != "off" and why_no_bubblewrap() is None)
         return cls(lambda: why_unfit(settings.interpreters, needs_sandbox=needs_sandbox))
 
     def trouble(self) -> str:
@@ -87,4 +90,10 @@ def _interpreter(python: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{python} does not run: {error}"
-    return "" if done.returncode == 0 else f"{python} does not run: it ended with status {done.returncode}"
+    if done.returncode != 0:
+        return f"{python} does not run: it ended with status {done.returncode}"
+    try:
+        require_torch(python)
+    except MissingTool as error:
+        return str(error)
+    return ""

@@ -12,9 +12,10 @@ from typing import Protocol
 import structlog
 
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.errors import is_of_the_machine
+from minimizer.errors import WorkerTrouble, is_of_the_machine
 from minimizer.options import Options
 from minimizer.report.model import Report
+from minimizer.sandbox import devices_for, why_no_bubblewrap
 from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -130,6 +131,8 @@ def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: 
         # Whoever may submit is not always somebody whom this machine trusts, and it need not know of access control itself.
         settings = settings.model_copy(update={"sandbox": "required"})
     try:
+        if trouble := _why_not_here(settings, job.options):
+            raise WorkerTrouble(trouble)
         with Scratch() as scratch:
             folder = scratch.path / "submitted"
             folder.mkdir()
@@ -154,6 +157,15 @@ def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: 
             summary = f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it."
         ending = {"status": Status.FAILED, "reason": reason, "summary": summary}
         return sink.latest.model_copy(update=ending)  # with what was found so far
+
+
+def _why_not_here(settings: Settings, options: Options) -> str:
+    """What a claimed job needs and this machine lacks, which another one may have; empty if there is nothing."""
+    if settings.sandbox == "required" and (trouble := why_no_bubblewrap()):
+        return f"the sandbox is required, but {trouble}"
+    if options.device == "cuda" and not (devices := devices_for("cuda")).gpus:
+        return f"there was a GPU when the worker started, and is none now ({devices.trouble or 'none is visible'})"
+    return ""
 
 
 def _lay_out(store: Store, job: Job, folder: Path) -> Path:

@@ -158,10 +158,27 @@ def _read_init(info: int) -> int:
     return int(json.loads(text)["child-pid"])
 
 
-@functools.cache
 def why_no_bubblewrap() -> str | None:
-    """Why bubblewrap cannot be used here, or None if it can; the cached result of the first `try_bubblewrap`."""
-    return try_bubblewrap()
+    """Why bubblewrap cannot be used here, or None if it can.
+
+    Once it has worked it counts as working: what fails later is trouble of the machine, and no reason to go without a sandbox.
+    """
+    try:
+        require_bubblewrap()
+    except MissingTool as error:
+        return str(error)
+    return None
+
+
+@functools.cache  # which keeps no exception: what fails for once is tried again
+def require_bubblewrap() -> None:
+    """Try bubblewrap, if it has not worked yet.
+
+    Raises:
+        MissingTool: it cannot be used; the message says why.
+    """
+    if trouble := try_bubblewrap():
+        raise MissingTool(trouble)
 
 
 def try_bubblewrap() -> str | None:

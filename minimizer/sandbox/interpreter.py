@@ -93,6 +93,7 @@ def require_torch(python: Path) -> None:
         MissingTool: it has none, or does not run.
     """
     if not _ask_interpreter(python)["torch"]:
+        _ask_interpreter.cache_clear()  # it may be installed while this process lives
         raise MissingTool(f"{python} has no torch. Install torch 2.11 to 2.15 there, or name another Python.")
 
 

@@ -34,10 +34,25 @@ def configure(settings: Settings) -> None:
     )
     handler = logging.StreamHandler()
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
+        _Formatter(
             foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of its own steps
+
+
+class _Formatter(structlog.stdlib.ProcessorFormatter):
+    """Renders a record such that nothing in it passes for another one, or for a command to a terminal.
+
+    Requests, scripts and brokers have a say in what is logged: a path, the message of an exception, the name of a task.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = super().format(record).split("\n")
+        return "\n  ".join("".join(map(_visible, line)) for line in lines)
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()

@@ -7,6 +7,7 @@ between crashes on an empty file. Here a file appears complete, and is taken by 
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, filesystem, virtual
 
 SCHEME = "mailbox"
+
+log = logging.getLogger(__name__)
 
 
 class Channel(filesystem.Channel):
@@ -27,8 +30,12 @@ class Channel(filesystem.Channel):
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:  # type: ignore[override]
         name = f"{time.time_ns():020d}_{uuid.uuid4()}.{queue}.msg"
         hidden = Path(self.data_folder_out, f".{name}")
-        hidden.write_text(json.dumps(message))
-        hidden.rename(hidden.with_name(name))
+        try:
+            hidden.write_text(json.dumps(message))
+            hidden.rename(hidden.with_name(name))
+        except OSError:  # a full disk, to which every further try would leave a file
+            hidden.unlink(missing_ok=True)
+            raise
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         for path in sorted(Path(self.data_folder_in).glob(f"[!.]*.{queue}.msg")):
@@ -36,10 +43,22 @@ class Channel(filesystem.Channel):
                 hidden = path.rename(path.with_name(f".{path.name}"))
             except FileNotFoundError:
                 continue  # another worker was quicker
-            message: dict[str, Any] = json.loads(hidden.read_text())
+            content = hidden.read_bytes()
             hidden.unlink()
-            return message
+            if (message := _message(content)) is not None:
+                return message
+            log.warning("%s is no message, and is thrown away", path)
         raise Empty
+
+
+def _message(content: bytes) -> dict[str, Any] | None:
+    """What a file has in it; ``None`` if it is not whole: a loss of power may leave one empty."""
+    try:
+        message = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    is_whole = isinstance(message, dict) and isinstance(message.get("properties"), dict)
+    return message if is_whole and "delivery_tag" in message["properties"] else None
 
 
 class Transport(filesystem.Transport):

@@ -20,14 +20,22 @@ from minimizer.store.jobs import artifacts
 from minimizer.store.jobs.jobs import find, touch, view
 from minimizer.store.tables import blobs, bounds
 from minimizer.store.tables.database import Database
-from minimizer.store.tables.models import ArtifactRow, EventRecord, IdempotencyRow, JobRow, ProjectRow, WorkerRecord
+from minimizer.store.tables.models import (
+    ArtifactRow,
+    EventRecord,
+    IdempotencyRow,
+    JobRow,
+    ProjectRow,
+    UserRow,
+    WorkerRecord,
+)
 from minimizer.store.views import Job, NewJob, Submitter
 from minimizer.store.work.workers import SILENCE, can_take
 from minimizer.vocabulary import Status
 
-# States whose job answers a repeated question. Jobs that ended otherwise do not: they were stopped, or the machine failed.
-_ANSWERS = (Status.QUEUED, Status.RUNNING, Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 _OPEN = (Status.QUEUED, Status.RUNNING)
+# Final states whose job answers a repeated question. Jobs that ended otherwise do not: they were stopped, or the machine failed.
+_ANSWERS = (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 
 
 class Submissions:
@@ -208,6 +216,8 @@ def refuse_if_full(session: Session, limit: int) -> None:
 def _refuse_over_quota(session: Session, by: Submitter) -> None:
     if by.max_open_jobs is None:
         return
+    # Or concurrent submissions would all see the last free places (PostgreSQL), and each may bring a batch of jobs.
+    session.execute(select(UserRow.number).where(UserRow.name == by.user).with_for_update(key_share=True))
     whose = (JobRow.submitted_by == by.user) | JobRow.submitted_by.startswith(f"{by.user}/", autoescape=True)
     mine = whose & JobRow.status.in_(_OPEN)
     if session.execute(select(func.count()).select_from(JobRow).where(mine)).scalar_one() >= by.max_open_jobs:
@@ -216,11 +226,12 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
     """The job with this question that was queued last and is open or has an answer which is not outdated; else None."""
+    # One that is about to be stopped may come to no answer; one that was stopped behind its verdict has it.
+    will_answer = JobRow.status.in_(_OPEN) & JobRow.cancel_requested.is_(False)
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
         JobRow.project_number == project.number,
-        JobRow.status.in_(_ANSWERS),
-        JobRow.cancel_requested.is_(False),
+        will_answer | JobRow.status.in_(_ANSWERS),
     )
     latest = query.order_by(JobRow.queued_at.desc(), JobRow.number.desc()).limit(1)
     row = session.scalars(latest).one_or_none()

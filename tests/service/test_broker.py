@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
 from collections.abc import Iterator
@@ -80,6 +81,35 @@ def test_a_message_that_is_being_written_is_not_read(settings: Settings, connect
     hidden.write_bytes(b"")
     assert take_all(settings) == []
     assert hidden.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff", b"[]", b"{}", b'{"properties": {}}'])
+def test_a_file_that_is_no_message_keeps_nobody_from_the_next(
+    settings: Settings, connection: Connection, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loss of power may leave an empty one, at which every worker in turn would end."""
+    SimpleQueue(connection, "numbers").put(1)
+    queue = settings.data_dir / "broker" / "queue"
+    (queue / "0_forged.numbers.msg").write_bytes(content)
+    assert take_all(settings) == [1]
+    assert list(queue.iterdir()) == [] and "0_forged.numbers.msg is no message" in caplog.text
+
+
+def test_a_message_for_which_there_is_no_room_leaves_nothing(
+    settings: Settings, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = SimpleQueue(connection, "numbers")
+    write_bytes = Path.write_bytes
+
+    def write_text(path: Path, text: str) -> int:
+        write_bytes(path, text.encode()[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_text)
+        with pytest.raises(OSError, match="No space"):
+            queue.put(1)
+    assert list((settings.data_dir / "broker" / "queue").iterdir()) == []
 
 
 def test_redis_gives_messages_of_a_killed_worker_back_within_seconds() -> None:

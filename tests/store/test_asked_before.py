@@ -120,3 +120,21 @@ def test_a_job_that_runs_again_answers_before_a_newer_one_of_another_torch(store
 
     ((job, created),) = store.submit_many([asked])
     assert (job.id, created) == (first.id, False)
+
+
+@pytest.mark.parametrize("status", [Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL, Status.FAILED, Status.CANCELLED])
+def test_a_job_that_is_stopped_answers_once_it_has_ended_with_a_verdict(store: Store, status: Status) -> None:
+    asked = NewJob(SCRIPT, "a.py", Options())
+    ((first, _),) = store.submit_many([asked])
+    claimed = store.claim_job(first.id, "w", lease_seconds=60)
+    assert claimed is not None
+    store.request_cancel(first.id)
+    ((meanwhile, is_new),) = store.submit_many([asked])
+    assert meanwhile.id != first.id and is_new, "it may come to no answer"
+    store.delete(meanwhile.id)
+
+    store.finish(claimed, Report(status=status))
+
+    ((job, created),) = store.submit_many([asked])
+    has_verdict = status not in (Status.FAILED, Status.CANCELLED)
+    assert (job.id == first.id, created) == (has_verdict, not has_verdict)

@@ -17,16 +17,19 @@ from minimizer.store import (
     InvalidCursor,
     Job,
     JobActive,
+    NewJob,
     NothingToSkip,
     QueueFull,
+    QuotaExceeded,
     Store,
+    Submitter,
     UnknownArtifact,
     UnknownJob,
     Wish,
 )
 from minimizer.store.tables import blobs
 from minimizer.store.tables.models import ArtifactRow, BlobRow
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Role, Status, Step
 
 SCRIPT = b"import torch\n"
 
@@ -66,6 +69,24 @@ def test_ids_are_short_and_never_look_like_an_option(store: Store) -> None:
     ids = {submit(store).id for _ in range(100)}
     assert len(ids) == 100
     assert all(len(job_id) == 12 and job_id[0] != "-" for job_id in ids)
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_submissions_at_the_same_moment_do_not_pass_by_the_quota(store: Store, force: bool) -> None:
+    store.create_user("anna", Role.MEMBER)
+    start = Barrier(6)
+
+    def submit_five(number: int) -> int:
+        jobs = [NewJob(b"x = %d\n" % index, f"{number}.py", Options()) for index in range(5)]
+        start.wait()
+        try:
+            return len(store.submit_many(jobs, by=Submitter(f"anna/token{number}", 7), force=force))
+        except QuotaExceeded:
+            return 0
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(submit_five, range(6))) == 5, "of two batches of five, one is taken"
+    assert store.counts()[Status.QUEUED] == 5
 
 
 @pytest.mark.parametrize("job_id", ["nosuchjob", "", "a\0b", "ä" * 12, "x" * 500, "' OR 1=1 --"])

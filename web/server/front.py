@@ -7,10 +7,12 @@ read, and know each body but not their sum.
 
 from __future__ import annotations
 
+import logging
 import resource
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,7 +26,9 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import Error
 
 from minimizer.settings import Settings
-from web.problems import MEDIA_TYPE, ProblemBody
+from web.problems import DISK_FULL, MEDIA_TYPE, NO_ROOM, ProblemBody, has_no_room
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS = 1000
 """Open at once; further clients wait in the kernel's queue for one of these to end."""
@@ -147,7 +151,9 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
         if self.body_rcv is not None:
-            self.body_rcv.buf = _Body(0 if self.content_length > self.largest_body else self.largest_body)
+            self.body_rcv.buf = _Body(
+                0 if self.content_length > self.largest_body else self.largest_body, self._cannot_be_kept
+            )
 
     @property
     def kept(self) -> int:
@@ -156,16 +162,28 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
 
     def refuse(self) -> None:
         """Throw away what has come, and what comes yet, and then answer that there is no room."""
-        self.error = _NoRoom(self.path)
+        self.error = _NoRoom(
+            self.path, "unavailable", "Others are sending large requests at the moment. Try again soon.", 5
+        )
         self.body_rcv.buf.drop()
+
+    def _cannot_be_kept(self, error: OSError) -> None:
+        log.error("a request cannot be taken in: %s", error)
+        if has_no_room(error):
+            self.error = _NoRoom(self.path, DISK_FULL, NO_ROOM, 30)
+        else:
+            self.error = _NoRoom(
+                self.path, "unavailable", "Nothing large can be taken in at the moment. Try again soon.", 5
+            )
 
 
 class _Body(OverflowableBuffer):  # type: ignore[misc]
     """A body of at most so many bytes; of a larger one nothing is kept but its length, by which the application refuses it."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, on_error: Callable[[OSError], None]) -> None:
         super().__init__(_BODY_BYTES_IN_MEMORY)
         self._largest = largest
+        self._on_error = on_error
         self._received = 0
 
     def __len__(self) -> int:
@@ -179,35 +197,41 @@ class _Body(OverflowableBuffer):  # type: ignore[misc]
         self._received += len(piece)
         if self._received > self._largest:
             self.drop()
-        else:
+            return
+        try:
             super().append(piece)
+        except OSError as error:
+            self.drop()
+            self._on_error(error)
 
     def drop(self) -> None:
         """Keep nothing of it, now or later."""
-        self.close()
+        with suppress(OSError):  # a full disk has no room for what was not written yet, either
+            self.close()
         self.buf, self.strbuf, self._largest = None, b"", -1
 
 
 class _NoRoom(Error):  # type: ignore[misc]
-    """The answer to a body for which there is no room beside those of others."""
+    """The answer to a body for which there is no room."""
 
     code = 503
     reason = "Service Unavailable"
 
-    def __init__(self, path: str) -> None:
-        super().__init__("Others are sending large requests at the moment. Try again soon.")
-        self._path = path
+    def __init__(self, path: str, slug: str, detail: str, retry_after: int) -> None:
+        super().__init__(detail)
+        self._path, self._slug, self._retry_after = path, slug, retry_after
 
     def to_response(self, ident: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
         problem = ProblemBody(
-            type="urn:minimizer:problem:unavailable",
+            type=f"urn:minimizer:problem:{self._slug}",
             title=self.reason,
             status=self.code,
             detail=self.body,
             instance=self._path,
             request_id="-",
         )
-        headers = [("Content-Type", MEDIA_TYPE), ("Retry-After", "5"), ("Cache-Control", "no-store")]
+        retry_after = ("Retry-After", str(self._retry_after))
+        headers = [("Content-Type", MEDIA_TYPE), retry_after, ("Cache-Control", "no-store")]
         return f"{self.code} {self.reason}", headers, problem.model_dump_json().encode()
 
 

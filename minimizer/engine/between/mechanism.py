@@ -74,5 +74,5 @@ def _is_reordered(change: Change, found: Found) -> bool:
 def _literal(text: str) -> object:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):  # the last of what cannot be a key
         return None

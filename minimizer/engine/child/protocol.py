@@ -18,6 +18,8 @@ MAX_NODES = 20_000
 """Most nodes of one graph, with the bodies of its higher-order operators, and most inputs and outputs: localization and
 reduction make passes over all of them."""
 MAX_CALLS = MAX_GRAPHS = 200_000
+MAX_DIMENSIONS = 256
+"""Most dimensions of a tensor; most operators take 64."""
 MAX_MODULES = 64
 """Most components of a node's module path; a longer one is cut."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minimizer.engine.child.protocol import MAX_MODULES, MAX_NODES
+from minimizer.engine.child.protocol import MAX_DIMENSIONS, MAX_MODULES, MAX_NODES
 from minimizer.engine.program.arguments import decode, dotted, identifier
 from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.errors import ChildFailed, GraphTooLarge
+
+INT64 = 1 << 63
 
 
 def parse_program(data: Any) -> Program:
@@ -97,10 +99,18 @@ def _meta(item: Any) -> TensorMeta | None:
     if item is None:
         return None
     return TensorMeta(
-        shape=tuple(int(size) for size in item["shape"]),
+        shape=_sizes(item["shape"]),
         dtype=dotted(item["dtype"]),
-        stride=tuple(int(step) for step in item["stride"]) if item["stride"] is not None else None,
+        stride=_sizes(item["stride"]) if item["stride"] is not None else None,
         device=identifier(item["device"]),
         requires_grad=bool(item["requires_grad"]),
-        symbolic=tuple(int(dim) for dim in item.get("symbolic", ())),
+        symbolic=_sizes(item.get("symbolic", ())),
     )
+
+
+def _sizes(items: Any) -> tuple[int, ...]:
+    """Numbers of a tensor, each as torch holds it: the product of thousands of longer ones would take hours."""
+    sizes = tuple(int(item) for item in items[:MAX_DIMENSIONS])
+    if len(items) > MAX_DIMENSIONS or not all(-INT64 <= size < INT64 for size in sizes):
+        raise ValueError("a tensor has more or larger dimensions than torch has")
+    return sizes

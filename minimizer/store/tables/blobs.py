@@ -61,9 +61,11 @@ def stream(session: Session, sha: str) -> Iterator[bytes]:
 
 def _unpacked(compressed: bytes) -> Iterator[bytes]:
     unpacking = zlib.decompressobj()
-    while compressed:
-        yield unpacking.decompress(compressed, _PIECE)
-        compressed = unpacking.unconsumed_tail
+    for begin in range(0, len(compressed), _PIECE):
+        left = compressed[begin : begin + _PIECE]  # in pieces, since all that is left is copied each time
+        while left:
+            yield unpacking.decompress(left, _PIECE)
+            left = unpacking.unconsumed_tail
     yield unpacking.flush()
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -37,6 +38,26 @@ def test_a_sandbox_that_stopped_working(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("minimizer.sandbox.bubblewrap.bwrap", lambda: str(tmp_path / "bwrap"))
     assert "bubblewrap does not start" in why_unfit({}, needs_sandbox=True)
     assert why_unfit({}, needs_sandbox=False) == ""
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_a_sandbox_that_is_missing_where_people_sign_in(
+    sandbox: Literal["auto", "off"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every job would be refused, and a worker that ends all at once takes them from those that could do them."""
+    for name in ("why_no_bubblewrap", "try_bubblewrap"):
+        monkeypatch.setattr(fitness, name, lambda: "bubblewrap is not installed")
+    assert Fitness.of(Settings(sandbox=sandbox, access="on")).trouble() == "bubblewrap is not installed"
+    assert Fitness.of(Settings(sandbox=sandbox)).trouble() == "", "a choice"
+
+
+def test_an_interpreter_without_torch(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '{\"torch\": false}'\n")
+    python.chmod(0o755)
+    assert f"{python} has no torch" in why_unfit({"nightly": python}, needs_sandbox=False)
+    python.write_text("#!/bin/sh\necho '{\"torch\": true}'\n")
+    assert why_unfit({"nightly": python}, needs_sandbox=False) == "", "it was installed"
 
 
 @pytest.mark.parametrize("body", ["exit 3", None])

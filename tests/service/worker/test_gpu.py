@@ -18,7 +18,7 @@ from minimizer.sandbox import Gpu, own_gpus
 from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Store
-from minimizer.vocabulary import Status
+from minimizer.vocabulary import Reason, Status
 from worker.gpu import Turns, look
 from worker.tasks import take_jobs
 
@@ -217,8 +217,11 @@ def test_a_link_in_place_of_a_lock_is_not_followed(tmp_path: Path) -> None:
 # jobs -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(store: Store, tmp_path: Path) -> None:
+def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(
+    store: Store, tmp_path: Path, smi: FakeSmi
+) -> None:
     """A worker that had claimed it before would keep it from one whose GPU is free."""
+    smi.has(Card("GPU-a"))
     job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
     folder, seen = tmp_path / "locks", list[bool]()
 
@@ -240,3 +243,18 @@ def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(stor
     assert store.job(job.id).status is Status.MINIMIZED
     assert seen == [False]
     assert is_free(folder, "GPU-a")
+
+
+def test_a_gpu_that_is_gone_is_no_verdict_about_a_script(store: Store, smi: FakeSmi) -> None:
+    """Or the worker that lost its own would end all that wait for one, beside others that could do them."""
+    job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
+
+    def engine(
+        script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
+    ) -> Report:
+        return Report(status=Status.FAILED, reason=Reason.NOT_RUNNABLE, summary="--device cuda: no GPU.")
+
+    smi.does("echo 'No devices were found' >&2; exit 6")
+    take_jobs(store, Settings(), worker="w", devices=["cuda"], stopping=threading.Event(), engine=engine)
+    back = store.job(job.id)
+    assert (back.status, back.attempt) == (Status.QUEUED, 1)

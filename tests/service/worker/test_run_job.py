@@ -19,6 +19,7 @@ from minimizer.sink import Sink
 from minimizer.store import Job, NewJob, Store, Submitter
 from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
+from worker import tasks
 from worker.fitness import Fitness
 from worker.tasks import take_jobs
 
@@ -241,6 +242,16 @@ def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(
     store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter(user))
     take_jobs(store, settings, worker="w", devices=(), stopping=threading.Event(), engine=engine)
     assert given == [sandbox]
+
+
+def test_a_sandbox_that_is_missing_here_is_no_verdict(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "why_no_bubblewrap", lambda: "bubblewrap is not installed")
+    ((job, _),) = store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter("anna"))
+    for worker, status in (("one", Status.QUEUED), ("two", Status.QUEUED), ("three", Status.FAILED)):
+        take_jobs(store, SETTINGS, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE)
+        assert store.job(job.id).status is status
+    ended = store.job(job.id)
+    assert ended.reason is Reason.WORKER_TROUBLE and "bubblewrap is not installed" in ended.summary
 
 
 def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) -> None:

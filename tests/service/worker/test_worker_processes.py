@@ -170,6 +170,30 @@ def test_a_worker_without_a_job_stops_at_once(service: Service) -> None:
     assert service.store.workers() == []
 
 
+@pytest.mark.parametrize("service", ["servers"], indirect=True)
+def test_a_worker_stops_in_order_while_the_database_takes_no_writes(service: Service, postgres_url: str) -> None:
+    job = service.submit("# done")
+    service.ring(job.id)
+    worker = service.start_worker()
+    service.until_status(job, Status.MINIMIZED)
+    server = create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    name = server.url.database
+    with server.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+        connection.execute(text(TERMINATE_OTHERS))
+        try:
+            worker.terminate()
+            assert worker.wait() == 0
+        finally:
+            connection.execute(text("SET default_transaction_read_only = off"))
+            connection.execute(text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
+            connection.execute(text(TERMINATE_OTHERS))
+    server.dispose()
+    (log,) = service.folder.glob("worker-*.log")
+    said = log.read_text().splitlines()[-1]
+    assert "has not signed off" in said and "read-only transaction" in said
+
+
 def test_a_worker_says_what_to_do_about_a_database_without_tables(tmp_path: Path) -> None:
     environment = {**os.environ, "MINIMIZER_DATA_DIR": str(tmp_path)}
     ended = subprocess.run(

@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:8000"
 
 @pytest.fixture
 def without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    cached = (bubblewrap.why_no_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help)
+    cached = (bubblewrap.require_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help)
     monkeypatch.setenv("PATH", str(tmp_path))
     for each in cached:
         each.cache_clear()

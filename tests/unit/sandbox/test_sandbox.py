@@ -59,11 +59,22 @@ def output(sandbox: Sandbox, *argv: str | Path, cwd: Path, **options: Any) -> st
 @pytest.fixture
 def detection() -> Iterator[None]:
     """Forgets what is known about bubblewrap, before and after."""
-    for cached in (why_no_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
+    for cached in (bubblewrap.require_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
         cached.cache_clear()
     yield
-    for cached in (why_no_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
+    for cached in (bubblewrap.require_bubblewrap, bubblewrap.bwrap, bubblewrap.bwrap_help):
         cached.cache_clear()
+
+
+@pytest.mark.usefixtures("detection")
+def test_bubblewrap_that_fails_for_once_is_tried_again_and_one_that_worked_is_never_gone_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = ["bubblewrap cannot create namespaces here", None, "bubblewrap is not installed"]
+    monkeypatch.setattr(bubblewrap, "try_bubblewrap", lambda: answers.pop(0))
+    assert why_no_bubblewrap() == "bubblewrap cannot create namespaces here"
+    assert choose_sandbox("auto").is_strong and choose_sandbox("auto").is_strong
+    assert answers == ["bubblewrap is not installed"], "not asked any more"
 
 
 def test_names_and_notices() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tempfile
 import zipfile
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
@@ -112,3 +114,13 @@ def test_all_files_come_as_one_zip(client: FlaskClient, minimized: Job) -> None:
         ]
         assert (archive.read("repro.py"), archive.read("script.py")) == (REPRO, SCRIPT)
     refused(client.get("/api/v1/jobs/nothing/files.zip"), 404, "no job with this id")
+
+
+def test_a_disk_without_room_for_an_archive_is_said(
+    client: FlaskClient, minimized: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", lambda: Path("/dev/full").open("w+b"))  # noqa: SIM115
+        answer = client.get(f"/api/v1/jobs/{minimized.id}/files.zip")
+    refused(answer, 503, "disk")
+    assert answer.get_json()["type"].endswith(":disk-full")

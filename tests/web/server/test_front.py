@@ -9,10 +9,12 @@ import os
 import select
 import socket
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -204,4 +206,14 @@ def test_bodies_have_room_for_so_many_bytes_together(server: Server, monkeypatch
         for sender in kept:
             sender.sendall(body[-1:])
             assert "at most 1,024" in rest(sender)
+    assert "at most 1,024" in server.ask(head + body), "there is room again"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_disk_that_is_full_is_said(server: Server, chunked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", lambda *_: Path("/dev/full").open("w+b"))  # noqa: SIM115
+        head, body = upload(250_000, chunked=chunked)
+        answer = server.ask(head + body)
+    assert answer.startswith("HTTP/1.1 503") and "urn:minimizer:problem:disk-full" in answer
     assert "at most 1,024" in server.ask(head + body), "there is room again"

@@ -255,3 +255,10 @@ def test_a_missing_guard_reads_well_behind_for() -> None:
     assert said == (
         "computes wrong values for a call that reuses stale compiled code because a guard is missing (what the call returns)"
     )
+
+
+def test_items_that_no_python_has_are_no_reordered_ones() -> None:
+    """What a script's process says of its containers need not be the text of one."""
+    for text in ("{[]: 1}", "[", "- - 1", "no"):
+        change = item("box", {"items": text}, {"items": "[1]"}, "dict")
+        assert mechanism_of(found(change), cast(ExactRuns, Runs()), "") == "lost_mutation"

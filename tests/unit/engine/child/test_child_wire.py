@@ -96,3 +96,10 @@ def test_messages(line: bytes) -> None:
 )
 def test_no_messages(line: bytes) -> None:
     assert wire.parse(line) is None
+
+
+def test_a_message_of_more_containers_than_any_has_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of 64 MiB that is nothing but lists takes 2 GiB, and ten seconds in which no heartbeat is sent."""
+    monkeypatch.setattr(wire, "MOST_CONTAINERS", 5)
+    assert wire.parse(b'{"id": 1, "message": {"a": [[], {}]}}') is not None
+    assert wire.parse(b'{"id": 1, "message": {"a": [[], {}, []]}}') is None

@@ -208,6 +208,15 @@ def test_sizes_that_are_no_sizes_are_refused() -> None:
             parse_program(with_(PROGRAM, ("inputs", 0, "meta", "shape"), [size]))
 
 
+@pytest.mark.parametrize("field", ["shape", "stride", "symbolic"])
+def test_tensors_that_torch_cannot_have_are_refused(field: str) -> None:
+    """The number of elements of four thousand dimensions of as many digits takes the worker minutes, and is asked for again and again."""
+    for sizes in ([1 << 63], [-(1 << 63) - 1], [1] * 257):
+        with pytest.raises(ChildFailed, match="more or larger dimensions"):
+            parse_program(with_(PROGRAM, ("inputs", 0, "meta", field), sizes))
+    parse_program(with_(PROGRAM, ("inputs", 0, "meta", field), [(1 << 63) - 1, 0, *[1] * 254]))
+
+
 def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sent_program, "MAX_NODES", 3)
     parse_program({**PROGRAM, "nodes": [NODE] * 2})
