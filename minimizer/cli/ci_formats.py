@@ -151,7 +151,7 @@ def junit(finding: Finding) -> str:
         ElementTree.SubElement(case, "failure", {"type": kind, "message": message}).text = details
     elif is_failure:
         why = "known failure" if finding.is_known else LAYOUT_ONLY if finding.is_layout_only else "not verified"
-        ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"})
+        ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"}).text = details
     else:
         ElementTree.SubElement(case, "system-out").text = details
     ElementTree.indent(root)

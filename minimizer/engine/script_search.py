@@ -165,7 +165,7 @@ class PythonLevel:
             reproducibility=rate,
         )
         if error is None:
-            died = re.search(rf'File "{re.escape(name)}", line (\d{{1,9}}) in ', stack)
+            died = re.search(rf'File "{re.escape(name)}", line (\d{{1,9}}),? in ', stack)
             self._raised_at = Source.of(self._bundle.lines.get(int(died[1]))) if died is not None else None
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)

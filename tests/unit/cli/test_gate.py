@@ -232,7 +232,12 @@ def test_junit_has_the_stack_of_the_failing_run(script: Path, tmp_path: Path) ->
     eager = FAILS_IN_EAGER.model_copy(
         update={"error": ScriptError(exception_type="ValueError", traceback="ValueError: no")}
     )
-    for report, words in ((crash, '\n  File "model.py", line 3 in f'), (eager, "ValueError: no")):
+    unverified = UNVERIFIED.model_copy(update={"failure": crash.failure})
+    for report, words in (
+        (crash, '\n  File "model.py", line 3 in f'),
+        (unverified, '\n  File "model.py", line 3 in f'),
+        (eager, "ValueError: no"),
+    ):
         tell(Gate("any", None, tmp_path / "junit.xml", None), script, report)
         assert words in ElementTree.parse(tmp_path / "junit.xml").getroot().findtext(".//testcase/*", "")
 
