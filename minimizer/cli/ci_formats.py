@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from minimizer import __version__
@@ -28,6 +29,8 @@ WHAT = {
     Kind.WRONG_METADATA: "A compiled program gives another dtype, shape, stride or aliasing",
 }
 LAYOUT_ONLY = "values equal, memory layout differs"
+DEFAULT_NAME = "script.py"
+"""The name that a service gives to a script whose own is not a plain one."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,23 @@ class Finding:
 
     @property
     def place(self) -> tuple[str, int | None]:
-        """The file that the failure is in, and the line; the script, and no line, where that is not known here.
-
-        A service may know the script by another name, but not a file below a folder.
-        """
+        """The file that the failure is in, and the line; the script, and no line, where that is not known here."""
         sources = [culprit.get("source") for culprit in self.report.get("culprits") or ()]
         for source in [*sources, (self.report.get("error") or {}).get("source")]:
-            if source and (path := self.script.parent / source["file"]).is_file():
+            if source and (path := self._file(source["file"])) is not None:
                 return _uri(path), max(1, int(source["line"]))
-            if source and "/" not in source["file"]:
-                return self.uri, max(1, int(source["line"]))
         return self.uri, None
+
+    def _file(self, name: str) -> Path | None:
+        """The file that a report calls ``name``: by its path from the script's folder, or from a folder above it in the checkout.
+
+        Modules of a project are imported from there where its scripts have a folder of their own.
+        """
+        if name in (self.script.name, DEFAULT_NAME) and not (self.script.parent / name).is_file():
+            return self.script
+        roots = _roots()
+        above = [folder for folder in self.script.resolve().parents if any(map(folder.is_relative_to, roots))]
+        return next((path for folder in (self.script.parent, *above) if (path := folder / name).is_file()), None)
 
     @property
     def stack(self) -> str:
@@ -142,7 +151,7 @@ def junit(finding: Finding) -> str:
         ElementTree.SubElement(case, "failure", {"type": kind, "message": message}).text = details
     elif is_failure:
         why = "known failure" if finding.is_known else LAYOUT_ONLY if finding.is_layout_only else "not verified"
-        ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"})
+        ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"}).text = details
     else:
         ElementTree.SubElement(case, "system-out").text = details
     ElementTree.indent(root)
@@ -169,7 +178,7 @@ def sarif(finding: Finding) -> str:
     if report.get("failure"):
         kind = report["failure"]["kind"]
         file, line = finding.place
-        place: dict[str, Any] = {"artifactLocation": {"uri": file}}
+        place: dict[str, Any] = {"artifactLocation": {"uri": quote(file)}}
         if line is not None:
             place["region"] = {"startLine": line}
         run["results"].append(
@@ -193,11 +202,14 @@ def _uri(path: Path) -> str:
     GitHub takes every path for one in the checkout, also in a step with a ``working-directory``.
     """
     path = path.resolve()
+    above = next((folder for folder in _roots() if path.is_relative_to(folder)), None)
+    return (path.relative_to(above) if above is not None else path).as_posix()
+
+
+def _roots() -> list[Path]:
+    """The checkout, where CI names one, and the folder that the command runs in."""
     checkout = os.environ.get("GITHUB_WORKSPACE")
-    for folder in ([Path(checkout).resolve()] if checkout else []) + [Path.cwd()]:
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).as_posix()
-    return path.as_posix()
+    return [*([Path(checkout).resolve()] if checkout else []), Path.cwd()]
 
 
 def _title(finding: Finding) -> str:

@@ -53,7 +53,7 @@ def _found(report: Report, journal: Journal) -> str:
         return "No failure had been found by then."
     root = next((culprit for culprit in report.culprits if culprit.root), None)
     what = (", ".join(operators_of(vars(root))) or root.what) if root is not None else ""
-    where = f" of {root.module}" if root is not None and root.module else ""
+    where = f" of {root.module_name}" if root is not None and root.module else ""
     said = f"Found by then: {report.failure.kind}{f' in {what}{where}' if what else ''}"
     reduction = report.reduction
     if reduction is not None and 0 < reduction.nodes_after < reduction.nodes_before:

@@ -29,9 +29,8 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
-from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.reduce.python.bundle import Bundle, bundle
 from minimizer.engine.reduce.python.entries import is_method
-from minimizer.engine.reduce.python.inline import bundled
 from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
@@ -83,6 +82,9 @@ class PythonLevel:
         self._made = made
         self._report = journal.report
         self._rerun = Rerun(executor, script)
+        self._bundle = Bundle("", {})
+        self._raised_at: Source | None = None
+        """The innermost line of the user's on the stack of the failure."""
         self.patient: Patient | None = None
         """The patient to diagnose, once there is a repro."""
 
@@ -97,7 +99,7 @@ class PythonLevel:
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
-                script = Script.parse(self._text)
+                script = Script.parse(self._read())
             except (SyntaxError, UnicodeDecodeError):
                 return None
             target, outcome = self._rerun.failure(script.text)
@@ -124,11 +126,11 @@ class PythonLevel:
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.text, target)
 
-    @property
-    def _text(self) -> str:
+    def _read(self) -> str:
         if self._made is not None:
             return self._made.text
-        return with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
+        self._bundle = bundle(self._script, self._args).rewritten()
+        return self._bundle.text
 
     def _check(self, candidates: Sequence[Script]) -> list[bool]:
         verdicts = self._rerun.check(candidates)
@@ -152,15 +154,21 @@ class PythonLevel:
         return Patient(ScriptTrials(text, target, self._rerun), original, self._script, repeats)
 
     def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
-        error = outcome.exception
+        error, name = outcome.exception, self._script.name
+        stack = error.stack if error else readable(outcome.stacks, str(self._script.parent))
         self._report.failure = Failure(
             kind=target.kind,
             exception_type=error.root_type if error else None,
-            message=message_of(error, None) if error else _end(target),
-            traceback=self._journal.stack(error.stack if error else readable(outcome.stacks, str(self._script.parent))),
+            message=self._bundle.in_users_lines(message_of(error, None), name) if error else _end(target),
+            traceback=self._journal.stack(self._bundle.in_users_lines(stack, name)),
             signature=target.text,
             reproducibility=rate,
         )
+        if error is None:
+            died = re.search(rf'File "{re.escape(name)}", line (\d{{1,9}}),? in ', stack)
+            self._raised_at = Source.of(self._bundle.lines.get(int(died[1]))) if died is not None else None
+        elif error.source is not None:
+            self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
         self._report.environment.setdefault("device", "cpu")
         self._journal.event("failure", failure=self._report.failure.model_dump(mode="json"))
 
@@ -205,18 +213,16 @@ class PythonLevel:
         culprit = Culprit(ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops)
         if self._made is None:
             what = together(text, [*seen.unusual, *(["a graph break"] if breaks else [])])
-            more = {"what": what, "source": self._source(text.strip().splitlines()[-1])}
+            more = {"what": what, "source": self._raised_at or self._source(text.strip().splitlines()[-1])}
         else:
             more = {"what": LATER_CALL, "source": self._made.source, "module": self._made.module}
         report.culprits = [culprit.model_copy(update=more)]
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
 
     def _source(self, statement: str) -> Source | None:
-        """The line of the user's script that is equal to a statement of the reduced one, if there is one."""
-        for number, line in enumerate(self._script.read_text("utf-8-sig").splitlines(), 1):
-            if line.strip() == statement.strip():
-                return Source(file=self._script.name, line=number, code=line.strip())
-        return None
+        """The line of the user's that is equal to a statement of the reduced script; None if there is none, or several are."""
+        equal = [line for line in self._bundle.lines.values() if line[2] == statement.strip()]
+        return Source.of(equal[0]) if len(equal) == 1 else None
 
     def _emit(self, text: str, target: Signature) -> Repro:
         report, journal = self._report, self._journal

@@ -176,8 +176,15 @@ def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
         if any(_holds(root, culprit) for root in roots):
             culprit.instances = known if is_set else culprit.instances
         else:
-            path = roots[0].path
-            entries.append(Culprit(module=path, what=OTHER_ROOT, instances=known if is_set else None))
+            first = roots[0]
+            entries.append(
+                Culprit(
+                    module=first.path,
+                    module_class=first.module_class,
+                    what=OTHER_ROOT,
+                    instances=known if is_set else None,
+                )
+            )
     return entries
 
 

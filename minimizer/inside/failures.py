@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 import subprocess
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .stack import stack_of
 
@@ -77,22 +80,50 @@ def device_error(error: BaseException) -> str:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Follow ``inner_exception`` and ``__cause__`` to the first exception that was raised.
+    """Follow ``inner_exception``, ``__cause__`` and groups to the first exception that was raised.
 
-    For a SystemExit the exception that was being handled counts as well, since it says more. A ``CalledProcessError`` is not followed:
-    the exception that wraps it quotes the C++ compiler's errors.
+    The exception that was being handled counts as well where it says more: for a SystemExit, and for what a handler raises in the
+    place of an error of the compiler's. A ``CalledProcessError`` is not followed: the exception that wraps it quotes the C++
+    compiler's errors.
     """
-    seen = {id(error)}
-    while True:
-        inner = getattr(error, "inner_exception", None) or error.__cause__
-        if isinstance(error, SystemExit):
-            inner = inner or error.__context__
-        if not isinstance(inner, BaseException) or id(inner) in seen:
-            return error
-        if isinstance(inner, subprocess.CalledProcessError):
-            return error
-        seen.add(id(inner))
-        error = inner
+    *_, last = _chain(error)
+    return last
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception, the one that it wraps or replaces, and so on."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = _inner(current)
+        current = None if isinstance(inner, subprocess.CalledProcessError) else inner
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    inner = getattr(error, "inner_exception", None) or error.__cause__
+    if inner is None and (grouped := _grouped(error)):
+        compilers = [one for one in grouped if raised_while_compiling(one)]
+        inner = next(iter(compilers or (grouped if len(grouped) == 1 else ())), None)
+    handled = error.__context__
+    if inner is None and handled is not None and (isinstance(error, SystemExit) or _replaces(error, handled)):
+        inner = handled
+    return inner if isinstance(inner, BaseException) else None
+
+
+def _grouped(error: BaseException) -> Sequence[BaseException]:
+    """The exceptions of a group; Python 3.10 has no groups."""
+    group: Any = getattr(builtins, "BaseExceptionGroup", None)
+    return error.exceptions if group is not None and isinstance(error, group) else ()
+
+
+def _replaces(error: BaseException, handled: BaseException) -> bool:
+    """Whether the very frame that caught an error of the compiler's has raised this one, and nothing that its handler called."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    caught = handled.__traceback__
+    is_there = bool(frames) and caught is not None and frames[-1] is caught.tb_frame
+    return is_there and any(map(_is_of_compiler, _chain(handled)))
 
 
 def _text(error: BaseException) -> str:
@@ -129,10 +160,14 @@ def raised_while_compiling(error: BaseException) -> bool:
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        if any(kind.__module__ in COMPILER_EXCEPTIONS for kind in type(current).__mro__):
-            return True
-        frames = traceback.extract_tb(current.__traceback__)
-        if any(frame.name == "_call_user_compiler" and "_dynamo" in frame.filename for frame in frames):
+        if _is_of_compiler(current) or any(map(raised_while_compiling, _grouped(current))):
             return True
         current = current.__cause__ or current.__context__
     return False
+
+
+def _is_of_compiler(error: BaseException) -> bool:
+    if any(kind.__module__ in COMPILER_EXCEPTIONS for kind in type(error).__mro__):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.name == "_call_user_compiler" and "_dynamo" in frame.filename for frame in frames)

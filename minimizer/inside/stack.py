@@ -10,7 +10,7 @@ import traceback
 from types import CodeType, FrameType
 from typing import Any
 
-from .places import is_ours, place_of, sources, without_folders
+from .places import Line, is_ours, place_of, sources, without_folders
 
 MOST_FRAMES = 400
 """Callers of the first frame that are shown at most."""
@@ -39,7 +39,17 @@ def stack_of(error: BaseException, root: BaseException, message: str) -> dict[st
     said = [] if root is error else [f"It reached the script as {_first_line(error, root)}"]
     text = "\n".join(["Traceback (most recent call last):", *shown, *_message(message), *said])
     text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT // 4]}\n...\n{text[-MOST_TEXT * 3 // 4 :]}"
-    return {"stack": text, **sources((code.co_filename, number, line) for code, number, line in frames)}
+    run = [(code.co_filename, number, line) for code, number, line in frames]
+    return {"stack": text, **sources([*run, *_traced(error, root)])}
+
+
+def _traced(*errors: BaseException) -> list[Line]:
+    """The lines that Dynamo was translating when it raised one of these: no frame ran them."""
+    for error in errors:
+        found = getattr(error, "real_stack", None)
+        if isinstance(found, traceback.StackSummary):
+            return [(frame.filename, frame.lineno or 0, (frame.line or "").strip()[:300]) for frame in found]
+    return []
 
 
 def _joined(outer: list[Entry], inner: list[Entry]) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minimizer.report.culprit import Error, Layer
+from minimizer.report.culprit import Error, Layer, module_of
 from minimizer.report.model import Report
 from minimizer.vocabulary import Kind, counted
 
@@ -38,7 +38,8 @@ def differences(report: Report) -> list[Figure]:
     culprit, found = report.culprits[0], list[Figure]()
     layer = _layer_of(report, culprit.module)
     if layer is not None and layer.local_error:
-        place = f"the script's layer {layer.path}" if layer.path else "the script's operations outside of any module"
+        name = module_of({"module": layer.path, "module_class": layer.cls})
+        place = f"the script's layer {name}" if layer.path else "the script's operations outside of any module"
         found.append(Figure(f"{place}, compiled alone on eager's inputs", layer.local_error))
     if culprit.local_error is not None and culprit.local_error.max_abs:
         found.append(Figure("the repro", culprit.local_error.max_abs, culprit.local_error))

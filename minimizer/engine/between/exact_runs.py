@@ -8,7 +8,7 @@ as before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,10 +81,17 @@ class Answer:
 
 
 class ExactRuns:
-    """Runs texts under the path of the user's script."""
+    """Runs texts under the path of the user's script. ``line_of``: the line at a look, as a reader of that script finds it."""
 
-    def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
-        self._executor, self._path, self._timeout = executor, path, timeout
+    def __init__(
+        self,
+        executor: Executor,
+        path: Path,
+        *,
+        timeout: float,
+        line_of: Callable[[Look], str] = lambda look: f"line {look.line}",
+    ) -> None:
+        self._executor, self._path, self._timeout, self._line_of = executor, path, timeout, line_of
         self._library = False
         """Whether torch's own modules and optimizers, too, are told in eager runs that they are compiled."""
         self.runs = 0
@@ -118,7 +125,7 @@ class ExactRuns:
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
-        end = self._examined(text, eager.exact, compiled.exact) if seen.difference is not None else _ended(seen)
+        end = self._examined(text, eager.exact, compiled.exact) if seen.difference is not None else self._ended(seen)
         found, ended = (end, "") if isinstance(end, Found) else (None, end)
         left_out = (f"what lies between graphs from {ended}",) if ended else ()
         return Answer(
@@ -144,7 +151,7 @@ class ExactRuns:
             seen, redrawn = self._seen(text, plan, eager, compiled, noise)
             difference = seen.difference
             if difference is None or (compiled.otherwise and not difference.is_of_state):
-                return _ended(seen)
+                return self._ended(seen)
             units = _between(difference)
             if units is None:
                 found = Found(difference, 0, 0, eager, compiled, noise, redrawn, library=self._library)
@@ -157,7 +164,7 @@ class ExactRuns:
             if logs[0] is None or logs[1] is None:
                 break
             eager, compiled = logs[0], logs[1]
-        where = f"{_place(difference.look)} on" if difference is not None else "the first difference on"
+        where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
         return f"{where}: what differs there did not stand up to further runs"
 
     def _seen(
@@ -232,6 +239,20 @@ class ExactRuns:
             return None
         seen, _ = self._seen(text, {}, eager, compiled, noise)
         return compiled if seen.difference is None else None
+
+    # saying --------------------------------------------------------------------------------------------------------------
+
+    def _place(self, look: Look) -> str:
+        """A moment of the script, in words."""
+        if look.event == "end":
+            return "the end of the script"
+        return f"{look.event.partition(' ')[0]} {look.number} ({self._line_of(look)})"
+
+    def _ended(self, seen: Comparison) -> str:
+        """Where and why a comparison without a difference ended early; empty if it did not."""
+        if seen.ended is None:
+            return ""
+        return f"{self._place(seen.ended)} on: from there the runs cannot be compared look by look"
 
     # running ---------------------------------------------------------------------------------------------------------------
 
@@ -310,18 +331,6 @@ def _is_cure(log: ExactLog, found: Found, first: int) -> bool:
 def _agrees(log: ExactLog, found: Found) -> bool:
     """Whether a run sees what eager sees at the difference, on every path that differed."""
     return agree_at(found.eager, log, found.difference, found.redrawn or None)
-
-
-def _place(look: Look) -> str:
-    """A moment of the script, in words."""
-    if look.event == "end":
-        return "the end of the script"
-    return f"{look.event.partition(' ')[0]} {look.number} (line {look.line})"
-
-
-def _ended(seen: Comparison) -> str:
-    """Where and why a comparison without a difference ended early; empty if it did not."""
-    return "" if seen.ended is None else f"{_place(seen.ended)} on: from there the runs cannot be compared look by look"
 
 
 def _is_reused(log: ExactLog, call: int) -> bool:

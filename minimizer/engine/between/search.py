@@ -21,12 +21,12 @@ from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, on_eager
 from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.checkpoint import keep_repro
+from minimizer.engine.child.exact_log import Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
-from minimizer.engine.reduce.python.arguments import with_arguments
-from minimizer.engine.reduce.python.inline import bundled
+from minimizer.engine.reduce.python.bundle import Bundle, bundle
 from minimizer.engine.reduce.words import said
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.report import culprit
@@ -52,18 +52,23 @@ class BetweenGraphs:
     ) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
         self._report = journal.report
-        self._runs = ExactRuns(executor, script, timeout=timeout)
+        self._runs = ExactRuns(executor, script, timeout=timeout, line_of=self._line_of)
         self._rerun = Rerun(executor, script)
+        self._bundle = Bundle("", {})
         self._text = ""
+        """What is run."""
+        self._line: int | None = None
+        """The line in it that is at fault."""
         self._raised = ("", "")
         """What the blamed call raises without the compiler and with it, where that differs."""
 
     def compare(self) -> Answer:
         """What the exact runs of the script say; where a check of its own ends the compiled run, those of the script without checks."""
         try:
-            self._text = with_arguments(bundled(self._script.read_text("utf-8-sig"), self._script.parent), self._args)
+            self._bundle = bundle(self._script, self._args)
         except (SyntaxError, UnicodeDecodeError):
             return Answer(aside="it is not Python")
+        self._text = self._bundle.text
         answer = self._runs.compare(self._text)
         unchecked = without_checks(self._text, answer.failed_check) if answer.failed_check else self._text
         if unchecked == self._text:
@@ -102,18 +107,17 @@ class BetweenGraphs:
         assert failure is not None
         if failure.mechanism is None:  # the child went away before it was known
             return
-        line = failure.source.line if failure.source is not None else None
         with suppress(SyntaxError):
-            is_own = self._text == self._script.read_text("utf-8-sig")
             self._report.workaround = find_workaround(
-                self._runs, self._text, found, failure.mechanism, line, script=self._script.name if is_own else None
+                self._runs, self._text, found, failure.mechanism, self._line, self._bundle, script=self._script
             )
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 
     def _announce(self, found: Found) -> None:
-        report = self._report
+        report, look = self._report, found.difference.look
         named = found.difference.first
+        self._line = look.line if look.line and not look.file else None
         raised = next((change for change in found.difference.changes if change.path == "raised"), None)
         self._raised = (raised.eager.get("value", ""), raised.compiled.get("value", "")) if raised else ("", "")
         report.failure = Failure(
@@ -122,10 +126,10 @@ class BetweenGraphs:
             message=words.message(found),
             signature=f"between graphs: {words.object_of(named)} {named.field}",
             object=words.object_of(named),
-            source=self._source(found),
+            source=self._source(look),
             reproducibility=Reproducibility(failed=2, runs=2),
         )
-        report.observed = words.observed(found)
+        report.observed = words.observed(found, self._number)
         report.environment.setdefault("device", "cpu")
 
     def _explain(self, found: Found, mechanism: Mechanism) -> None:
@@ -145,18 +149,27 @@ class BetweenGraphs:
         if promise is not None:
             self._report.culprits[0].what = f"{promise[0]}, a promise that the script does not keep"
         line = promise[1] if promise is not None else culprit_line(reduced.tree, failure.object)
-        lines = self._text.splitlines()
-        if line is not None and line <= len(lines):
-            failure.source = culprit.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
-            self._report.culprits[0].source = failure.source
+        source = culprit.Source.of(self._bundle.lines.get(line or 0))
+        if source is not None:
+            self._line = line
+            failure.source = self._report.culprits[0].source = source
 
-    def _source(self, found: Found) -> culprit.Source | None:
-        """The line of the script that the blamed call stands in."""
-        line = found.difference.look.line
-        lines = self._text.splitlines()
-        if not 0 < line <= len(lines):
-            return None
-        return culprit.Source(file=self._script.name, line=line, code=lines[line - 1].strip())
+    def _source(self, look: Look) -> culprit.Source | None:
+        """The line of the user's that is being run at a look: of the script, or of a module of its own."""
+        if look.file:
+            return culprit.Source(file=look.file, line=look.line, code=look.code)
+        return culprit.Source.of(self._bundle.lines.get(look.line))
+
+    def _line_of(self, look: Look) -> str:
+        source = self._source(look)
+        if source is None:
+            return "line unknown"
+        return f"line {source.line}{'' if source.file == self._script.name else f' of {source.file}'}"
+
+    def _number(self, look: Look) -> int:
+        """The line of the script itself that is being run at a look; 0 if none is."""
+        source = self._source(look)
+        return source.line if source is not None and source.file == self._script.name else 0
 
     def _reduce(self, found: Found, mechanism: Mechanism) -> tuple[Source, ExactOracle]:
         report = self._report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import Found
@@ -75,10 +76,10 @@ def moment(look: Look) -> str:
     )
 
 
-def observed(found: Found) -> list[Observed]:
+def observed(found: Found, line_of: Callable[[Look], int]) -> list[Observed]:
     """The values in both runs of the path that differs, at each change, up to the first look at which they differ.
 
-    At most the last `MOST_ROWS` rows.
+    At most the last `MOST_ROWS` rows. ``line_of``: the line of the user's script at a look, 0 for none.
     """
     path, field, rows = found.difference.first.path, found.difference.first.field, list[Observed]()
     pairs = zip(found.eager.states(), found.compiled.states(), strict=False)
@@ -89,7 +90,9 @@ def observed(found: Found) -> list[Observed]:
         is_last = index == found.difference.index
         if not is_last and (path not in eager or (rows and rows[-1].eager == shown(one, field))):
             continue
-        rows.append(Observed(when=moment(look), line=look.line, eager=shown(one, field), compiled=shown(two, field)))
+        rows.append(
+            Observed(when=moment(look), line=line_of(look), eager=shown(one, field), compiled=shown(two, field))
+        )
     return rows[-MOST_ROWS:]
 
 

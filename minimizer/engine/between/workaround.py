@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
+from minimizer.engine.reduce.python.bundle import Bundle
 from minimizer.engine.user_script.statements import lines_of
 from minimizer.engine.user_script.syntax import decorators, full_name, imported
 from minimizer.report.model import Mechanism, Workaround
@@ -27,12 +30,12 @@ ENTRY = "torch.compile"
 
 
 def find_workaround(
-    runs: ExactRuns, text: str, found: Found, mechanism: Mechanism, line: int | None, *, script: str | None
+    runs: ExactRuns, text: str, found: Found, mechanism: Mechanism, line: int | None, whole: Bundle, *, script: Path
 ) -> Workaround:
     """The first change with which the script sees the same with the compiler and without.
 
-    ``script``: the name of the user's file, for the diff; None if the text differs from the file, which makes a diff
-    useless.
+    ``text`` is what is run, ``whole`` says where its lines are the user's. There is a diff where it differs from the
+    user's file, ``script``, in its arguments only.
     """
 
     def try_(changed: str) -> Tried:
@@ -41,12 +44,25 @@ def find_workaround(
             return Tried(passes=False)
         return Tried(passes=True, frames=sum(look.compiled for look in log.looks))
 
-    helped = first_that_helps(_changes(text, mechanism, line, found.difference.look.line), try_)
+    look = found.difference.look
+    helped = first_that_helps(_changes(text, mechanism, line, 0 if look.file else look.line), try_)
     if helped is None:
         return Workaround(code="", verified=False, what=NONE)
     pasted = helped.pasted
-    as_diff = diff(text, pasted.text, script) if script is not None else ""
-    return Workaround(code=pasted.code, verified=True, where=pasted.where, diff=as_diff, what=helped.what)
+    before, after = (one.replace(whole.arguments, "", 1) for one in (text, pasted.text))
+    as_diff = diff(before, after, script.name) if before == script.read_text("utf-8-sig") else ""
+    where = in_the_users_files(pasted.where, whole, script.name)
+    return Workaround(code=pasted.code, verified=True, where=where, diff=as_diff, what=helped.what)
+
+
+def in_the_users_files(where: str, whole: Bundle, script: str) -> str:
+    """The place of a change, with the number of the user's line for that of the text that was run, and its file if that is another."""
+
+    def users(match: re.Match[str]) -> str:
+        file, number, _ = whole.lines.get(int(match[1]), ("", 0, ""))
+        return "a line" if not file else f"line {number}{'' if file == script else f' of {file}'}"
+
+    return re.sub(r"\bline (\d+)", users, where, count=1)
 
 
 def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> Iterator[Change]:

@@ -22,13 +22,16 @@ class Look(_Loose):
     """One look: its moment, and the changes since the previous look of the same sort.
 
     ``unit`` counts calls and backwards together, ``number`` each on its own. ``full``: it covers everything reachable,
-    not the result alone. ``compiled``: frames that Dynamo was given during the call.
+    not the result alone. ``compiled``: frames that Dynamo was given during the call. ``line`` is one of the text that
+    was run; where ``file`` is named, of that file, a module of the script's own, with its ``code``.
     """
 
     event: Word
     unit: Count
     number: Count = 0
     line: Count = 0
+    file: Word = ""
+    code: Word = ""
     full: bool
     compiled: Count = 0
     changed: dict[Path, Entry] = Field(default_factory=dict, max_length=MOST_ENTRIES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 
 MAX_FRAMES = 400
 NEAR = 3
@@ -25,6 +25,7 @@ _WAITS = re.compile(
     r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/\w+|torch/utils/_filelock)\.py"
 )
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
+_ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U00(?:0[0-9a-f]|10)[0-9a-f]{4}")
 _OURS = "minimizer/inside/"
 _LIBRARY = re.compile(
     r".*/(?:site-packages|dist-packages)/(.+)"
@@ -83,11 +84,12 @@ def _shown(line: str, project: str) -> str | None:
     match = _FRAME.match(line)
     if match is None:
         return line
-    frame = _frame(*match.groups())
-    if frame.file.startswith(_OURS) or match[1] == "<frozen runpy>":
+    path = _unescaped(match[1])
+    frame = _frame(path, match[2], match[3])
+    if frame.file.startswith(_OURS) or path == "<frozen runpy>":
         return None
-    file = match[1].removeprefix(f"{project}/") if frame.is_users else frame.file
-    file = match[1].rpartition("/")[2] if file.startswith("/") or file == "<generated>" else file
+    file = path.removeprefix(f"{project}/") if frame.is_users else frame.file
+    file = path.rpartition("/")[2] if file.startswith("/") or file == "<generated>" else file
     return f'  File "{file}", line {match[2]}, in {match[3]}'
 
 
@@ -134,9 +136,20 @@ def is_waiting(chain: Stack) -> bool:
 
 
 def _frames(text: str) -> Stack:
-    found = [_frame(*match.groups()) for match in _FRAME.finditer(text)][:MAX_FRAMES]
+    frames = ((_unescaped(match[1]), match[2], match[3]) for match in _FRAME.finditer(text))
+    found = [_frame(*frame) for frame in islice(frames, MAX_FRAMES)]
     theirs = takewhile(lambda frame: not frame.file.startswith(_OURS), found)  # innermost first, as written
     return tuple(reversed(tuple(theirs)))
+
+
+def _unescaped(path: str) -> str:
+    """A path with the letters beyond ASCII that ``faulthandler`` has escaped."""
+
+    def letter(match: re.Match[str]) -> str:
+        found = chr(int(match[0][2:], 16))
+        return found if found.isprintable() else match[0]
+
+    return _ESCAPE.sub(letter, path)
 
 
 def _frame(path: str, line: str, function: str) -> Frame:

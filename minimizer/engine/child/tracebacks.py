@@ -10,6 +10,9 @@ from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """The prefix that torch gives to the lines of a rank."""
+GROUP = "Exception Group Traceback (most recent call last):"
+MARGIN = re.compile(r"^ +(?:\| |\|$|\+-[-+ \d.]*$\n?)", re.MULTILINE)
+"""What stands in front of the exceptions of a group, and between them."""
 BEGIN = "Traceback (most recent call last):"
 FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}), in (.+)$')
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
@@ -35,8 +38,9 @@ class Traceback:
 
 
 def last_traceback(output: str) -> Traceback | None:
-    """The last traceback in a process's output; None if there is none."""
-    lines = RANK.sub("", output).splitlines()
+    """The last traceback in a process's output, of a group that of its last exception; None if there is none."""
+    output = RANK.sub("", output)
+    lines = (MARGIN.sub("", output) if GROUP in output else output).splitlines()
     begin = next((number for number in reversed(range(len(lines))) if lines[number].strip() == BEGIN), None)
     if begin is None:
         return None

@@ -15,7 +15,7 @@ from minimizer.vocabulary import counted
 class Effect:
     """The effect of a change; each pair is (without the change, with it).
 
-    ``seconds``: one call of everything that is compiled, None if it could not be measured; code that the change leaves
+    ``seconds``: one call of everything that is compiled, None if it could not be measured, ``untimed`` says why; code that the change leaves
     to eager counts with its time there. ``eager``: modules that no longer run compiled at all.
     """
 
@@ -23,6 +23,7 @@ class Effect:
     graphs: tuple[int, int]
     breaks: tuple[int, int]
     eager: tuple[str, ...]
+    untimed: str = ""
 
     def tell(self, workaround: Workaround, module: str) -> None:
         """Add the effect to a workaround for a fault in ``module``."""
@@ -47,7 +48,8 @@ class Effect:
             again = "as well" if len(others) < len(self.eager) else "with it"
             said.append(f"{listed(others)} {'runs' if len(others) == 1 else 'run'} in eager {again}")
         if self.seconds is None:
-            return [*said, "what it costs in time was not measured: the machine was busy"]
+            why = f", since {self.untimed}" if self.untimed else ""
+            return [*said, f"what it costs in time was not measured{why}"]
         before, after = self.seconds
         return [*said, f"one call of what is compiled takes {_seconds(after)} with it and {_seconds(before)} without"]
 
@@ -63,7 +65,14 @@ def effect_of(before: Finished, after: Finished) -> Effect:
         left = max(0.0, old.eager_seconds - (new.eager_seconds or 0.0))
         seconds = (old.compiled_seconds, (new.compiled_seconds or 0.0) + left) if is_timed else None
     breaks = (0, 0) if unknown or old is None or new is None else (old.breaks, new.breaks)
-    return Effect(seconds, (before.checked.graphs, after.checked.graphs), breaks, _eager(before.modules, after.modules))
+    untimed = next((health.untimed for health in (old, new) if health is not None and health.untimed), "")
+    return Effect(
+        seconds,
+        (before.checked.graphs, after.checked.graphs),
+        breaks,
+        _eager(before.modules, after.modules),
+        untimed if seconds is None else "",
+    )
 
 
 def _eager(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:

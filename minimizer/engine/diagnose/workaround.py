@@ -64,12 +64,12 @@ def changes(
     if blame is not None and (code := _without(blame)):
         yield Change(paste(text, code), f"the compiler does without {blame.what}")
     if culprit.module and (one := disable_module(text, culprit.module)):
-        yield Change(one, f"the module {culprit.module} runs in eager")
+        yield Change(one, f"the module {culprit.module_name} runs in eager")
     here = culprit.source is not None and culprit.source.file == script
     if here and culprit.source is not None and (one := disable_function(text, culprit.source.line)):
         yield Change(one, "one function runs in eager")
     if culprit.instances is not None and (one := disable_equal_modules(text, culprit.module)):
-        yield Change(one, f"{culprit.module} and the modules that are equal to it run in eager")
+        yield Change(one, f"{culprit.module_name} and the modules that are equal to it run in eager")
     yield from (_setting(text, turned) for turned in settings if turned.knob.cost >= SLOW)
     if any(rung.backend == "aot_eager" and rung.outcome == "passes" for rung in ladder):
         one = other_backend(text, "aot_eager")

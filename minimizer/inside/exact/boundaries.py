@@ -8,6 +8,7 @@ same boundaries.
 from __future__ import annotations
 
 import functools
+import linecache
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ import torch
 import torch._dynamo
 from torch._dynamo import eval_frame
 
+from ..places import place_of
 from ..wire import Message
 from .observe import Entry, Look
 from .process import state
@@ -198,8 +200,13 @@ class Boundaries:
         is_full = self._is_full(unit) and self._looks < MOST_LOOKS
         if not is_full and (unit > LIGHT_UNITS or side == "entry"):
             return
-        line = _line(frame, self._is_own)
-        event = {"event": f"{what} {side}", "unit": unit, "number": number, "line": line, **(said or {})}
+        event = {
+            "event": f"{what} {side}",
+            "unit": unit,
+            "number": number,
+            **_line(frame, self._is_own),
+            **(said or {}),
+        }
         self._look(event, roots, frame, is_full=is_full)
 
     def _look(
@@ -265,13 +272,19 @@ def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
     return None
 
 
-def _line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int:
-    """Current line number of the innermost frame of the script; 0 if there is none."""
-    while frame is not None:
-        if is_own(frame.f_code.co_filename):
-            return frame.f_lineno
+def _line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> Message:
+    """``line``: current line number of the innermost frame of the script, or of its own modules; 0 if there is none.
+
+    For a module's ``file`` and ``code`` too: our text of the script does not have that line.
+    """
+    while frame is not None and not is_own(frame.f_code.co_filename):
         frame = frame.f_back
-    return 0
+    if frame is None:
+        return {"line": 0}
+    path, number = frame.f_code.co_filename, frame.f_lineno
+    if path == getattr(sys.modules["__main__"], "__file__", None):
+        return {"line": number}
+    return {"line": number, "file": place_of(path).name, "code": linecache.getline(path, number).strip()[:300]}
 
 
 def _frames() -> int:

@@ -72,7 +72,7 @@ class Survey:
         self._request, self._begun = request, time.monotonic()
         listed = None if request.calls is None else {int(graph): calls for graph, calls in request.calls.items()}
         self._coverage = Coverage(request.steps, listed, request.nproc, values=request.values)
-        self._told, self._health = Told(self._coverage), Health(request.script)
+        self._told, self._health = Told(self._coverage), Health()
         self._line = Line(channel, self._coverage)
         self._holder = Holder(self._line, self._told, self._health, request.hold)
         self._lost = LostGpu(self._end_lost)

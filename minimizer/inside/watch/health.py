@@ -16,6 +16,7 @@ from typing import Any
 import torch._dynamo.utils as books
 
 from .. import messages
+from ..places import place_of
 from ..values import snapshot
 
 TIMED_CALLS = 30
@@ -33,9 +34,8 @@ MOST_COMPILATIONS = 10_000
 class Health:
     """Call times of one run; `found` adds Dynamo's metrics."""
 
-    def __init__(self, script: str) -> None:
+    def __init__(self) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
-        self._script = script
         self._ours = 0.0
         self._has_tried = False
         self._eager: dict[int, float] = {}
@@ -84,14 +84,9 @@ class Health:
             ),
             compile_seconds=seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
             untimed="" if both else CROWDED if self._has_tried else UNRUN,
-            frames=_told(
-                f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.entire_frame_compile_time_s:.2f} s"
-                for m in frames
-            ),
+            frames=_told(f"{_code(m)}: {m.entire_frame_compile_time_s:.2f} s" for m in frames),
             failed=_told(
-                f"{m.co_name}, {os.path.basename(m.co_filename or '')} line {m.co_firstlineno}: {m.fail_type}: {m.fail_reason}"[
-                    :500
-                ]
+                f"{_code(m)}: {m.fail_type}: {m.fail_reason}"[:500]
                 for m in metrics
                 if hasattr(builtins, m.fail_type or "")  # exceptions that Dynamo raises on purpose have its own types
             ),
@@ -100,15 +95,18 @@ class Health:
         )
 
     def _break(self, reason: Any) -> str:
-        """One line for a graph break: the innermost line of the user's script, and Dynamo's reason with its explanation."""
-        own = [frame for frame in reason.user_stack if frame.filename == self._script]
+        """One line for a graph break: the innermost line of the user's own code, and Dynamo's reason with its explanation."""
+        own = [frame for frame in reason.user_stack if place_of(frame.filename).is_users]
         frame = (own or list(reason.user_stack) or [None])[-1]
-        where = (
-            f"{os.path.basename(frame.filename)} line {frame.lineno}: {(frame.line or '').strip()}: " if frame else ""
-        )
+        where = f"{place_of(frame.filename).name} line {frame.lineno}: {(frame.line or '').strip()}: " if frame else ""
         lines = str(reason.reason).strip().splitlines() or [""]
         more = next((line.strip().removeprefix("Explanation: ") for line in lines if "Explanation:" in line), "")
         return f"{where}{lines[0]}{f'. {more}' if more else ''}"[:500]
+
+
+def _code(metrics: Any) -> str:
+    """The code that was compiled: its function, file and line."""
+    return f"{metrics.co_name}, {place_of(metrics.co_filename or '').name} line {metrics.co_firstlineno}"
 
 
 def is_crowded() -> bool:

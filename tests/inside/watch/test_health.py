@@ -22,10 +22,11 @@ from minimizer.sink import FolderSink
 
 SCRIPT = """
     import torch
+    from parts.net import deeper
 
     def inner(x):
         print("seen")
-        return x.sin()
+        return deeper(x)
 
     @torch.compile(backend="aot_eager", dynamic=False)
     def outer(x):
@@ -33,6 +34,11 @@ SCRIPT = """
 
     for size in (3, 4, 5):
         outer(torch.ones(size))
+"""
+NET = """
+    def deeper(x):
+        print("deeper")
+        return x.sin()
 """
 
 
@@ -45,6 +51,8 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
 
 
 def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    script(tmp_path / "parts", NET, "net.py")
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     surveys = Surveys(child, script(tmp_path, SCRIPT), args=[], steps=None, hang_after=HANG_AFTER, values=True)
 
@@ -52,14 +60,15 @@ def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path
 
     found = journal.report.health
     assert any(
-        text.startswith('script.py line 5: print("seen"): Failed to trace builtin operator')
+        text.startswith('script.py line 6: print("seen"): Failed to trace builtin operator')
         for text in found.graph_breaks
     )
+    assert any(text.startswith('parts/net.py line 3: print("deeper"): ') for text in found.graph_breaks)
     assert any(
         text.startswith("outer: tensor 'x' size mismatch at index 0. expected 3, actual 4") for text in found.recompiles
     )
     assert found.compile_seconds is not None and found.compile_seconds > 0
-    assert any(text.startswith("outer, script.py line 8: ") for text in found.frames)
+    assert any(text.startswith("outer, script.py line 9: ") for text in found.frames)
     trace = (tmp_path / "out" / TRACE).read_text()
     assert "dynamo_output_graph" in trace
     pages = zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "tlparse.zip").read_bytes()))
@@ -76,7 +85,7 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
         [0.0, *(1.0, 3.0, 4.0, 5.0), 0.0, *(1.0, 8.0, 9.0, 17.0), 0.0]
     )  # turns of 2 s and 1 s, then of 7 s and 8 s
     monkeypatch.setattr(health.time, "perf_counter", clock.__next__)
-    times = health.Health("script.py")
+    times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()
     expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
@@ -86,7 +95,7 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "is_crowded", lambda: True)
-    times = health.Health("script.py")
+    times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()
     assert seen.eager_seconds is None
@@ -96,7 +105,7 @@ def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_was_not_compiled_took_no_time_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health.books, "get_compilation_metrics", list)
-    seen = health.Health("script.py").found()
+    seen = health.Health().found()
     assert seen.compile_seconds is None
     assert seen.untimed == "no call of a compiled graph returned"
 
@@ -169,7 +178,7 @@ def test_the_time_of_compiling_is_unknown_where_compilations_are_forgotten(monke
             co_name="f", co_filename="s.py", co_firstlineno=1, entire_frame_compile_time_s=2.0, fail_type=None
         )
     ] * 3
-    times = health.Health("script.py")
+    times = health.Health()
     monkeypatch.setattr(health.books, "get_compilation_metrics", lambda: metrics)
     assert times.found().compile_seconds == 6.0
     monkeypatch.setattr(health, "MOST_COMPILATIONS", 3)

@@ -232,7 +232,12 @@ def test_junit_has_the_stack_of_the_failing_run(script: Path, tmp_path: Path) ->
     eager = FAILS_IN_EAGER.model_copy(
         update={"error": ScriptError(exception_type="ValueError", traceback="ValueError: no")}
     )
-    for report, words in ((crash, '\n  File "model.py", line 3 in f'), (eager, "ValueError: no")):
+    unverified = UNVERIFIED.model_copy(update={"failure": crash.failure})
+    for report, words in (
+        (crash, '\n  File "model.py", line 3 in f'),
+        (unverified, '\n  File "model.py", line 3 in f'),
+        (eager, "ValueError: no"),
+    ):
         tell(Gate("any", None, tmp_path / "junit.xml", None), script, report)
         assert words in ElementTree.parse(tmp_path / "junit.xml").getroot().findtext(".//testcase/*", "")
 
@@ -303,20 +308,42 @@ def test_sarif_of_a_failure(script: Path, report: Report, level: str) -> None:
     [
         (Source(file="parts/net.py", line=4), {"uri": "models/parts/net.py", "line": 4}),
         (Source(file="elsewhere/net.py", line=4), {"uri": "models/train.py", "line": None}),
+        (Source(file="net.py", line=4), {"uri": "models/train.py", "line": None}),
+        (Source(file="layers/net.py", line=4), {"uri": "layers/net.py", "line": 4}),
+        (Source(file="train.py", line=4), {"uri": "models/train.py", "line": 4}),
+        (Source(file="script.py", line=4), {"uri": "models/train.py", "line": 4}),
         (None, {"uri": "models/train.py", "line": None}),
     ],
-    ids=["in the checkout", "not there", "unknown"],
+    ids=[
+        "in the checkout",
+        "not there",
+        "a module from elsewhere",
+        "imported from a folder above",
+        "the script",
+        "as a service calls it",
+        "unknown",
+    ],
 )
 def test_a_place_is_in_the_file_that_holds_the_line_and_none_is_invented(
     script: Path, source: Source | None, place: dict[str, Any]
 ) -> None:
-    (script.parent / "parts").mkdir()
-    (script.parent / "parts" / "net.py").write_text("")
+    for folder in (script.parent / "parts", Path("layers")):
+        folder.mkdir()
+        (folder / "net.py").write_text("")
     report = wrong_relu(culprits=[Culprit(ops=["aten.relu"], source=source)])
     (result,) = sarif_run(script, report)["results"]
     found = result["locations"][0]["physicalLocation"]
     assert found["artifactLocation"]["uri"] == place["uri"]
     assert found.get("region") == ({"startLine": place["line"]} if place["line"] else None)
+
+
+def test_sarif_has_uris_whatever_a_file_is_called(script: Path) -> None:
+    renamed = script.rename(script.parent / "träin me #2 100%.py")
+    report = wrong_relu(culprits=[Culprit(ops=["aten.relu"], source=Source(file=renamed.name, line=4))])
+    (result,) = sarif_run(renamed, report)["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "models/tr%C3%A4in%20me%20%232%20100%25.py"
+    assert place["region"] == {"startLine": 4}
 
 
 def other_strides() -> Report:

@@ -74,7 +74,7 @@ def test_what_is_the_same_fault_goes_from_the_entry_it_was_known_by() -> None:
     heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
     report = Report(culprits=[culprit, *other_roots(located(*heads), culprit)])
     _fold(report, Region(37, 38, "heads.1.act", "ReLU"))
-    assert [known.module_name for known in report.culprits] == ["layers.0.act", "heads.0"]
+    assert [known.module_name for known in report.culprits] == ["layers.0.act", "heads.0 (Head)"]
     assert culprit.others == "the same in heads.1 (act)" or culprit.others == "the same in heads.1.act"
     _fold(report, Region(36, 37, "heads.0.act", "ReLU"))
     assert [known.module_name for known in report.culprits] == ["layers.0.act"]

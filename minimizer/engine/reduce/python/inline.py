@@ -1,4 +1,4 @@
-"""Inlining: of variables and functions where they are used, and of neighbouring modules into the script."""
+"""Inlining: of variables and functions where they are used."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from minimizer.engine.reduce.python.source import Replacement, Source, number_of
 from minimizer.engine.user_script.statements import assigned
-from minimizer.engine.user_script.unfolded import is_main_block
-
-MAX_MODULE = 1 << 20
-"""Most bytes of a neighbouring module that is inlined into the script."""
 
 
 def variables(source: Source) -> list[str]:
@@ -114,51 +109,9 @@ def with_lambda(source: Source, name: str) -> Source | None:
     )
 
 
-def bundled(text: str, folder: Path) -> str:
-    """The script with neighbouring modules inlined where it imports names from them.
-
-    ``from model import Net`` becomes the text of ``model.py`` without its ``__main__`` block. Modules that are imported
-    as a whole stay.
-
-    Raises:
-        SyntaxError: the script or such a module is not Python.
-    """
-    tree = ast.parse(text)
-    seen: set[Path] = set()
-    body = list(_with_modules(tree.body, folder, folder, seen))
-    if not seen:
-        return text
-    body.sort(key=lambda statement: not is_of_the_future(statement))  # these must come first
-    return ast.unparse(ast.Module(body, [])) + "\n"
-
-
-def _with_modules(statements: list[ast.stmt], root: Path, own: Path, seen: set[Path]) -> Iterator[ast.stmt]:
-    """Replace imports by their modules' statements; ``root``: the script's folder, ``own``: that of this module."""
-    for statement in statements:
-        file = _module_file(statement, root, own)
-        if file is None:
-            yield statement
-        elif file not in seen:
-            seen.add(file)
-            body = [s for s in ast.parse(file.read_bytes()).body if not is_main_block(s)]
-            yield from _with_modules(body, root, file.parent, seen)
-
-
 def is_of_the_future(statement: ast.stmt) -> bool:
     """Whether it is an import from ``__future__``, which must come first."""
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-
-
-def _module_file(statement: ast.stmt, root: Path, own: Path) -> Path | None:
-    """The neighbouring file that ``from name import a, b`` reads; None for other statements and other modules."""
-    if not isinstance(statement, ast.ImportFrom) or not statement.module or any(a.asname for a in statement.names):
-        return None
-    folder = own.joinpath(*[".."] * (statement.level - 1)).resolve() if statement.level else root
-    base = folder.joinpath(*statement.module.split("."))
-    for file in (base.with_suffix(".py"), base / "__init__.py"):
-        if file.is_file() and file.stat().st_size <= MAX_MODULE:
-            return file
-    return None
 
 
 def _calls_something(value: ast.expr) -> bool:

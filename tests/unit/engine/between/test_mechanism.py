@@ -172,7 +172,7 @@ def test_both_runs_stand_side_by_side_up_to_where_they_part() -> None:
     eager, compiled = log(empty, empty, empty, full), log(empty, empty, empty, empty)
     look = compiled.looks[-1]
     difference = Difference(look, (Change("log", full, empty),), None, index=3)
-    rows = words.observed(Found(difference, 2, 2, eager, compiled, Noise()))
+    rows = words.observed(Found(difference, 2, 2, eager, compiled, Noise()), lambda look: look.line)
     assert [(row.when, row.eager, row.compiled) for row in rows] == [
         ("before call 1", "[]", "[]"),
         ("after call 2", "[1]", "[]"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -21,6 +23,7 @@ from minimizer.engine.between.workaround import (
 )
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.reduce.python.bundle import bundle
 from minimizer.report.model import Workaround
 
 TEXT = """\
@@ -109,20 +112,46 @@ def test_a_change_helps_where_no_more_than_other_roundings_differs(
     assert runs.agreeing("step()", Noise()) == (logs[1] if agrees else None)
 
 
-def found_with(runs: Runs) -> Workaround:
-    look = SimpleNamespace(line=6)
+def found_with(runs: Runs, script: Path, args: Sequence[str] = (), line: int = 6) -> Workaround:
+    whole = bundle(script, args)
+    look = SimpleNamespace(line=line, file="")
     found = SimpleNamespace(noise=Noise(), difference=SimpleNamespace(look=look))
-    return find_workaround(cast(ExactRuns, runs), TEXT, cast(Found, found), "lost_mutation", 6, script="cache.py")
+    return find_workaround(
+        cast(ExactRuns, runs), whole.text, cast(Found, found), "lost_mutation", line, whole, script=script
+    )
 
 
-def test_the_first_change_that_helps_is_told_as_a_diff_of_the_script() -> None:
-    workaround = found_with(Runs("in_eager(cache)", 2))
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "cache.py").write_text(TEXT)
+    return tmp_path / "cache.py"
+
+
+@pytest.mark.parametrize(("args", "line"), [((), 6), (("--size", "3"), 9)])
+def test_the_first_change_that_helps_is_told_as_a_diff_of_the_script(
+    script: Path, args: Sequence[str], line: int
+) -> None:
+    workaround = found_with(Runs("in_eager(cache)", 2), script, args, line)
     assert workaround.verified
     assert workaround.diff.startswith("--- a/cache.py\n+++ b/cache.py\n")
+    assert "sys.argv" not in workaround.diff
+    changed = re.search(r"^@@ -(\d+)", workaround.diff, re.MULTILINE)
+    assert changed is not None and changed[1] == "1"
+    assert workaround.where.startswith("in line 6, in place of: ")
 
 
-def test_a_function_that_alone_was_compiled_is_no_way_around_the_compiler() -> None:
-    workaround = found_with(Runs("    @torch.compiler.disable\n    @torch.compile\n", 0))
+def test_a_change_of_a_module_beside_the_script_is_told_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "cache.py").write_text(TEXT)
+    (tmp_path / "train.py").write_text("# A comment.\nimport os\n\nfrom cache import C\n")
+    text = bundle(tmp_path / "train.py").text
+    (line,) = (number for number, row in enumerate(text.splitlines(), 1) if "cache.move_to_end" in row)
+    workaround = found_with(Runs("in_eager(cache)", 2), tmp_path / "train.py", line=line)
+    assert workaround.where.startswith("in line 6 of cache.py, in place of: ")
+    assert workaround.diff == ""
+
+
+def test_a_function_that_alone_was_compiled_is_no_way_around_the_compiler(script: Path) -> None:
+    workaround = found_with(Runs("    @torch.compiler.disable\n    @torch.compile\n", 0), script)
     assert not workaround.verified and workaround.what.startswith("None but switching the compiler off")
 
 

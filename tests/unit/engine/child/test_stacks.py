@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import subprocess
 import sys
 from pathlib import Path
 
@@ -125,6 +126,23 @@ def test_a_dump_is_told_without_our_frames_and_with_the_thread_that_died_first()
         '  File "threading.py", line 3, in wait',
     ]
     assert readable("Segmentation fault", "/home/me/proj") == ""
+
+
+def test_names_beyond_ascii_are_read_as_they_are(tmp_path: Path) -> None:
+    """As ``faulthandler`` writes them, and shown by their path in the project."""
+    folder = tmp_path / "prüf ordner" / "módulo"
+    folder.mkdir(parents=True)
+    (folder / "neß_😀.py").write_text("import faulthandler\ndef f():\n    faulthandler.dump_traceback()\n")
+    script = folder.parent / "träin.py"
+    script.write_text("import importlib\nimportlib.import_module('módulo.neß_😀').f()\n")
+    dumped = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stderr
+    assert "tr\\xe4in.py" in dumped
+    shown = readable(dumped, str(script.parent)).splitlines()[1:]
+    assert shown == ['  File "módulo/neß_😀.py", line 3, in f', '  File "träin.py", line 2, in <module>']
+    assert parse(dumped)[-1].file == "neß_😀.py"
+    assert '"a\\x1b.py"' in readable(dumped.replace("tr\\xe4in", "a\\x1b"), str(script.parent)), (
+        "nothing that cannot be shown"
+    )
 
 
 # samples --------------------------------------------------------------------------------------------------------------

@@ -50,6 +50,15 @@ def test_of_several_the_last_one_counts(tmp_path: Path) -> None:
     assert found is not None and found.error.type == "TypeError"
 
 
+def test_of_a_group_its_last_exception_counts(tmp_path: Path) -> None:
+    nested = "raise ExceptionGroup('outer', [ValueError('a'), ExceptionGroup('inner', [error])])"
+    found = shown(f"try:\n    {{}}['x']\nexcept KeyError as error:\n    {nested}\n", tmp_path)
+    assert found is not None
+    assert (found.error.type, found.error.message) == ("KeyError", "'x'")
+    assert found.error.frames == [("script.py", "<module>", "{}['x']")]
+    assert found.text.endswith("KeyError: 'x'")
+
+
 @pytest.mark.parametrize("text", ["print('well')", "raise SystemExit('not good enough')", "raise SystemExit(3)"])
 def test_a_script_that_ends_itself_shows_none(text: str, tmp_path: Path) -> None:
     assert shown(text, tmp_path) is None

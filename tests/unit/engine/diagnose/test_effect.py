@@ -13,9 +13,17 @@ LAYERS = [f"layers.{n}.{part}" for n in range(3) for part in ("norm", "act")]
 
 
 def run(
-    graphs: int, breaks: int, modules: list[str], *, eager: float | None = 0.004, compiled: float | None = 0.001
+    graphs: int,
+    breaks: int,
+    modules: list[str],
+    *,
+    eager: float | None = 0.004,
+    compiled: float | None = 0.001,
+    untimed: str = "",
 ) -> Finished:
-    health: dict[str, Any] = {"breaks": breaks, "eager_seconds": eager, "compiled_seconds": compiled}
+    health: dict[str, Any] = {
+        "breaks": breaks, "eager_seconds": eager, "compiled_seconds": compiled, "untimed": untimed
+    }  # fmt: skip
     checked = {"graphs": graphs, "calls_made": graphs}
     return parse(Finished, {"health": health, "checked": checked, "modules": modules})
 
@@ -50,8 +58,9 @@ def test_a_module_of_which_all_is_gone_stands_for_those_in_it() -> None:
     assert found.eager == ("a", "b.act")
 
 
-def test_what_could_not_be_timed_on_a_busy_machine_is_said_so() -> None:
-    quiet, busy = run(1, 0, LAYERS), run(1, 0, LAYERS, eager=None, compiled=None)
+def test_why_nothing_could_be_timed_is_said() -> None:
+    why = "no call of a compiled graph returned"
+    quiet, busy = run(1, 0, LAYERS), run(1, 0, LAYERS, eager=None, compiled=None, untimed=why)
     for found in (effect_of(busy, quiet), effect_of(quiet, busy)):
         assert found.seconds is None
-        assert found.sentences("")[-1] == "what it costs in time was not measured: the machine was busy"
+        assert found.sentences("")[-1] == f"what it costs in time was not measured, since {why}"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
 from minimizer.engine.reduce.python.arguments import with_arguments
+from minimizer.engine.reduce.python.bundle import bundle
 from minimizer.engine.reduce.python.source import number_of
 from minimizer.errors import BudgetExceeded
 
@@ -372,13 +373,17 @@ def test_classes_that_are_no_such_module_are_left_out(text: str) -> None:
 def test_modules_beside_the_script_become_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("from layers import Layer\nclass Net(Layer):\n    pass\n")
     (tmp_path / "layers.py").write_text("import torch\nclass Layer:\n    pass\n")
-    text = inline.bundled("from model import Net\nimport json\nnet = Net()\n", tmp_path)
-    assert text == "import torch\n\nclass Layer:\n    pass\n\nclass Net(Layer):\n    pass\nimport json\nnet = Net()\n"
+    (tmp_path / "train.py").write_text("from model import Net\nimport json\nnet = Net()\n")
+    assert (
+        bundle(tmp_path / "train.py").text
+        == "import torch\n\nclass Layer:\n    pass\n\nclass Net(Layer):\n    pass\nimport json\nnet = Net()\n"
+    )
 
 
 def test_a_script_that_imports_nothing_of_its_own_stays_as_written(tmp_path: Path) -> None:
     text = "import torch  # a comment\nprint( torch )\n"
-    assert inline.bundled(text, tmp_path) == text
+    (tmp_path / "train.py").write_text(text)
+    assert bundle(tmp_path / "train.py").text == text
 
 
 def test_modules_of_a_package_come_by_their_relative_imports(tmp_path: Path) -> None:
@@ -387,7 +392,8 @@ def test_modules_of_a_package_come_by_their_relative_imports(tmp_path: Path) -> 
     (package / "layers.py").write_text("from __future__ import annotations\nfrom .sizes import WIDTH\nLAYER = WIDTH\n")
     (package / "sizes.py").write_text("WIDTH = 3\nif __name__ == '__main__':\n    print(WIDTH)\n")
 
-    text = inline.bundled('"""A script."""\nfrom net.layers import LAYER\nprint(LAYER)\n', tmp_path)
+    (tmp_path / "train.py").write_text('"""A script."""\nfrom net.layers import LAYER\nprint(LAYER)\n')
+    text = bundle(tmp_path / "train.py").text
 
     assert text.splitlines()[0] == "from __future__ import annotations"
     names: dict[str, int] = {}

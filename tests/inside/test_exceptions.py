@@ -1,0 +1,108 @@
+"""The exception to tell of: the compiler's, whatever the script makes of it, and no other that was handled before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from torch._dynamo.exc import TorchDynamoException
+
+from minimizer.inside.failures import describe, raised_while_compiling
+
+CAUSE = "torch._dynamo.exc.TorchDynamoException"
+
+
+def compiled() -> None:
+    raise TorchDynamoException("no such line")
+
+
+def in_its_place() -> None:
+    try:
+        compiled()
+    except Exception:
+        raise RuntimeError("step failed")  # noqa: B904  (as many scripts do)
+
+
+def for_good() -> None:
+    try:
+        compiled()
+    except Exception:
+        raise RuntimeError("step failed") from None
+
+
+def twice() -> None:
+    try:
+        for_good()
+    except RuntimeError:
+        raise KeyError("epoch failed")  # noqa: B904
+
+
+async def one() -> None:
+    compiled()
+
+
+async def tasks() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one())
+
+
+def in_a_group() -> None:
+    asyncio.run(tasks())
+
+
+def beside_another() -> None:
+    raise ExceptionGroup("several", [ValueError("another"), TorchDynamoException("no such line")])
+
+
+def eager() -> None:
+    raise ValueError("wrong in eager too")
+
+
+def in_eager_too() -> None:
+    try:
+        compiled()
+    except Exception:
+        eager()
+
+
+def in_eager_and_told() -> None:
+    try:
+        in_eager_too()
+    except ValueError:
+        raise RuntimeError("step failed")  # noqa: B904
+
+
+def without_the_compiler() -> None:
+    try:
+        eager()
+    except ValueError:
+        raise RuntimeError("step failed") from None
+
+
+def ended(by: Callable[[], None]) -> BaseException:
+    try:
+        by()
+    except BaseException as error:
+        return error
+    raise AssertionError("it ends well")
+
+
+@pytest.mark.parametrize("by", [in_its_place, for_good, twice, in_a_group, beside_another])
+def test_the_cause_is_the_compilers_error(by: Callable[[], None]) -> None:
+    error = ended(by)
+    assert raised_while_compiling(error)
+    said = describe(error)
+    assert (said.root_type, said.root_message) == (CAUSE, "no such line")
+    assert f"{CAUSE}: no such line" in said.stack
+    assert f"It reached the script as {type(error).__module__}.{type(error).__qualname__}" in said.stack
+    if by is not beside_another:
+        assert "in compiled" in said.stack
+
+
+@pytest.mark.parametrize(
+    ("by", "cause"),
+    [(in_eager_too, "ValueError"), (in_eager_and_told, "RuntimeError"), (without_the_compiler, "RuntimeError")],
+)
+def test_an_error_that_was_dealt_with_before_is_not_the_cause(by: Callable[[], None], cause: str) -> None:
+    assert describe(ended(by)).root_type == cause
