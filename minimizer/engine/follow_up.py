@@ -23,7 +23,7 @@ from minimizer.engine.graph_search import FINISH_SECONDS
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
-from minimizer.engine.output_code import generated_code
+from minimizer.engine.output_code import STAGES, generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
@@ -35,7 +35,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
-from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
+from minimizer.vocabulary import Kind, Reason, Status, Step
 
 WITNESS_SECONDS = 120.0
 """Seconds for PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
@@ -249,11 +249,19 @@ class FollowUp:
         report, verification = self.report, self.report.verification
         if verification is None or not verification.holds or report.failure is None:
             return
-        if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
+        if report.failure.stage not in STAGES:
             return
+        operators = [op for culprit in report.roots for op in culprit.ops]
         with self.adding(Step.CODE, least=CODE_SECONDS):
-            seconds = self.journal.clock.left  # of the step's share
-            report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
+            report.generated_code = generated_code(
+                result.repro,
+                result.data,
+                self.place,
+                self.journal,
+                operators,
+                blame=report.blame,
+                seconds=self.journal.clock.left,  # of the step's share
+            )
 
     def describe(self, result: Result) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""

@@ -21,6 +21,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
 from minimizer.engine.localize.localize import Localized, narrow
 from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.output_code import STAGES, generated_code
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.engine.reduce.graph import reduce
@@ -177,7 +178,7 @@ def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
             culprit.instances = known if is_set else culprit.instances
         else:
             path = roots[0].path
-            entries.append(Culprit(module=path, what=OTHER_ROOT, instances=known if is_set else None))
+            entries.append(Culprit(module=path, what=OTHER_ROOT, instances=known if is_set else None, further=True))
     return entries
 
 
@@ -206,9 +207,11 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     """Write and verify the repro of a culprit under this name; True if it holds."""
     report = journal.report
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
+    culprit.further = True
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
     journal.watch()
+    begun = journal.clock.elapsed
     verification = verify(
         repro,
         data,
@@ -219,20 +222,41 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         runs=VERIFY_RUNS,
         watch=journal.watch_owner,
     )
+    took = journal.clock.elapsed - begun
     if not verification.passes_with_compiler_off:
         return False
     if verification.holds:
         journal.show(name, repro.source.encode())
         if data is not None:
             journal.show(name.replace(".py", ".zip"), bundle(repro, data))
-        culprit.what = f"fails by itself too: {name}"
+        culprit.what, culprit.repro = f"fails by itself too: {name}", name
     else:
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
         )
     report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
     journal.keep()
+    if verification.holds:
+        _read_code(repro, data, culprit, place, journal, took)
     return verification.holds
+
+
+def _read_code(
+    repro: Repro, data: bytes | None, culprit: Culprit, place: Place, journal: Journal, verified_in: float
+) -> None:
+    """Add the code that Inductor generates for a further culprit, in at most half of the time that is left for the search.
+
+    Not where that may be too short, by the seconds in which its repro was verified: the run is one where that was several.
+    """
+    failure, half = journal.report.failure, journal.clock.left / 2
+    if failure is None or failure.stage not in STAGES:
+        return
+    if half < verified_in:
+        journal.log(f"output code: not read of {culprit.repro}: what is left of the time is for further faults")
+        return
+    journal.progress(message=f"reading the code that Inductor generates for {culprit.repro}")
+    culprit.generated_code = generated_code(repro, data, place, journal, culprit.ops, blame=None, seconds=half)
+    journal.keep()
 
 
 def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:

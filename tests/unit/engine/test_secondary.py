@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sample_reports
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
+from minimizer.engine import secondary
 from minimizer.engine.clock import Clock
+from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
@@ -19,10 +22,11 @@ from minimizer.engine.program.regions import Region, cut
 from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
 from minimizer.engine.survey.cases import Case
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances
-from minimizer.report.model import Failure, Report
+from minimizer.report.model import Failure, Report, Verification
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind
+from minimizer.vocabulary import Kind, Stage
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -165,3 +169,58 @@ def test_looking_for_further_faults_says_what_it_does(tmp_path: Path) -> None:
 def test_modules_that_are_in_no_list_are_worth_no_run_of_the_script(tmp_path: Path) -> None:
     _, report, given = looked_further(tmp_path, seconds=100.0, instance="encoder")
     assert given == [] and report.culprits[0].instances is None
+
+
+def written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stage: Stage, seconds: float = 100.0, failed: int = 3
+) -> tuple[Report, list[float]]:
+    """The report with a further culprit that has its repro, in whose code nothing was found but this kernel."""
+    report = Report(culprits=[Culprit(module="a", ops=["aten.relu"])])
+    report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
+    journal = Journal(FolderSink(tmp_path), report, Clock(seconds))
+    repro = Repro(source="x = 1\n", lines=1, kind=Kind.WRONG_OUTPUT, evidence="")
+    holds = Verification(runs=3, failed_same=failed, clean_process=True, passes_with_compiler_off=True)
+    asked = list[float]()
+
+    def verified(*_: object, **more: object) -> Verification:
+        monkeypatch.setattr(Clock, "elapsed", property(lambda self: 10.0))
+        return holds
+
+    def read(*_: object, blame: object, seconds: float) -> GeneratedCode:
+        asked.append(seconds)
+        return sample_reports.kernel()
+
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 0.0))
+    monkeypatch.setattr(secondary, "_repro", lambda *_: repro)
+    monkeypatch.setattr(secondary, "data_of", lambda *_: None)
+    monkeypatch.setattr(secondary, "verify", verified)
+    monkeypatch.setattr(secondary, "generated_code", read)
+    window = chain(["tanh"])
+    found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
+    private = SimpleNamespace(sandbox=None, python=None, private=lambda name: tmp_path)
+    secondary._write(
+        Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, private), journal
+    )
+    return report, asked
+
+
+def test_a_further_fault_has_its_file_and_the_code_generated_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, asked = written(tmp_path, monkeypatch, stage=Stage.INDUCTOR)
+    first, other = report.culprits
+    assert not first.further and report.roots == [first]
+    assert (other.further, other.repro, other.generated_code) == (True, "repro-2.py", sample_reports.kernel())
+    assert asked == [45.0], "half of what is left is for the search"
+
+
+@pytest.mark.parametrize(
+    ("stage", "seconds", "failed", "repro"),
+    [(Stage.DYNAMO, 100.0, 3, "repro-2.py"), (Stage.INDUCTOR, 29.0, 3, "repro-2.py"), (Stage.INDUCTOR, 100.0, 1, "")],
+    ids=["no code", "no time", "not verified"],
+)
+def test_code_that_costs_the_search_its_time_or_says_nothing_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage, seconds: float, failed: int, repro: str
+) -> None:
+    report, asked = written(tmp_path, monkeypatch, stage=stage, seconds=seconds, failed=failed)
+    assert (asked, report.culprits[1].repro, report.culprits[1].further) == ([], repro, True)
