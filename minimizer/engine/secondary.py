@@ -223,13 +223,15 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         watch=journal.watch_owner,
     )
     took = journal.clock.elapsed - begun
-    if not verification.passes_with_compiler_off:
+    if not (verification.passes_with_compiler_off or verification.stopped):
         return False
     if verification.holds:
         journal.show(name, repro.source.encode())
         if data is not None:
             journal.show(name.replace(".py", ".zip"), bundle(repro, data))
         culprit.what, culprit.repro = f"fails by itself too: {name}", name
+    elif verification.stopped:
+        culprit.what = "fails by itself too; there was no time to verify a repro of it"
     else:
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"

@@ -172,19 +172,26 @@ def test_modules_that_are_in_no_list_are_worth_no_run_of_the_script(tmp_path: Pa
 
 
 def written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stage: Stage, seconds: float = 100.0, failed: int = 3
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    stage: Stage,
+    seconds: float = 100.0,
+    failed: int = 3,
+    **seen: Any,
 ) -> tuple[Report, list[float]]:
     """The report with a further culprit that has its repro, in whose code nothing was found but this kernel."""
     report = Report(culprits=[Culprit(module="a", ops=["aten.relu"])])
     report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
     journal = Journal(FolderSink(tmp_path), report, Clock(seconds))
     repro = Repro(source="x = 1\n", lines=1, kind=Kind.WRONG_OUTPUT, evidence="")
-    holds = Verification(runs=3, failed_same=failed, clean_process=True, passes_with_compiler_off=True)
+    ended = {"clean_process": True, "passes_with_compiler_off": True, **seen}
+    verification = Verification(runs=3, failed_same=failed, **ended)
     asked = list[float]()
 
     def verified(*_: object, **more: object) -> Verification:
         monkeypatch.setattr(Clock, "elapsed", property(lambda self: 10.0))
-        return holds
+        return verification
 
     def read(*_: object, blame: object, seconds: float) -> GeneratedCode:
         asked.append(seconds)
@@ -224,3 +231,20 @@ def test_code_that_costs_the_search_its_time_or_says_nothing_is_not_read(
 ) -> None:
     report, asked = written(tmp_path, monkeypatch, stage=stage, seconds=seconds, failed=failed)
     assert (asked, report.culprits[1].repro, report.culprits[1].further) == ([], repro, True)
+
+
+@pytest.mark.parametrize(
+    ("failed", "seen", "said"),
+    [
+        (1, {}, ["a repro of it failed 1 of 3 times"]),
+        (0, {"stopped": 3}, ["there was no time to verify a repro of it"]),
+        (0, {"stopped": 4, "passes_with_compiler_off": False}, ["there was no time to verify a repro of it"]),
+        (3, {"passes_with_compiler_off": False}, []),
+    ],
+    ids=["flaky", "stopped", "all stopped", "fails in eager"],
+)
+def test_runs_that_were_stopped_are_not_said_to_have_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int, seen: dict[str, Any], said: list[str]
+) -> None:
+    report, _ = written(tmp_path, monkeypatch, stage=Stage.INDUCTOR, failed=failed, **seen)
+    assert [culprit.what.partition("; ")[2] for culprit in report.culprits[1:]] == said

@@ -306,6 +306,33 @@ def test_a_further_fault_has_its_repro_and_its_generated_code_on_the_page(client
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("seen", ["running", "never run", "passed", "failed"])
+def test_what_a_repro_ends_with_is_said_of_one_that_was_verified(client: FlaskClient, hands: Hands, seen: str) -> None:
+    report = minimized_report()
+    assert report.verification is not None
+    report.verification.failed_same = 3 if seen == "failed" else 0
+    changes = {"verification": None} if seen == "never run" else {}
+    hands.artifact("repro.py", b"x = 1\n")
+    if seen != "running":
+        hands.finish(report.model_copy(update=changes))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert ("git bisect run" in page) == (seen == "failed")
+    assert ("Not verified yet:" in page, "Not verified:" in page) == (
+        seen == "running",
+        seen in ("never run", "passed"),
+    )
+
+
+def test_a_text_that_is_cut_on_the_page_is_said_to_be(client: FlaskClient, store: Store) -> None:
+    long = b"x = 1\n" * 40_000
+    hands = Hands(store, store.submit(long, "long.py", Options())[0])
+    hands.artifact("repro.py", long)
+    hands.finish(minimized_report())
+    said = "This is the beginning, 200,000 of 240,000 characters."
+    assert said in client.get(f"/jobs/{hands.claim.job_id}").text
+    assert said in client.get(f"/jobs/{hands.claim.job_id}/script").text
+
+
 def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: Store) -> None:
     job = store.submit(SCRIPT, "layers.py", Options())[0]
     rows = [
