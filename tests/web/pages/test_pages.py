@@ -291,13 +291,18 @@ def test_a_further_fault_has_its_repro_and_its_generated_code_on_the_page(client
         further=True,
         what="fails by itself too; a repro of it failed 1 of 3 times",
     )
+    known = Culprit(module="last", further=True, what="fails by itself too; --target reduces it first")
+    later = Culprit(module="mlp", what="a graph of a later call")
     hands.artifact("repro-2.py", b"x = 1\n")
-    changes = {"culprits": [first, other, flaky], "generated_code": sample_reports.kernel()}
+    changes = {"culprits": [first, other, flaky, known, later], "generated_code": sample_reports.kernel()}
     hands.finish(minimized_report().model_copy(update=changes))
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     (link,) = re.findall(r'A fault of its own, which <a href="([^"]*)">repro-2.py</a> shows', page)
     assert client.get(link).data == b"x = 1\n"
     assert "Fails by itself too; a repro of it failed 1 of 3 times" in page
+    said = [" ".join(re.sub("<[^>]*>", "", one).split()) for one in re.findall(r'(?s)<p class="op">(.*?)</p>', page)]
+    assert said[3:5] == ["last", "a graph of a later call in mlp"]
+    assert "name this module as its target" in page and "--target" not in page
     assert "fail only together" not in page, "that is said of the operators of one fault"
     headings = re.findall(r"<h3>(Generated code[^<]*)</h3>", page)
     assert headings == ["Generated code", "Generated code of repro-2.py"]
