@@ -23,7 +23,7 @@ from minimizer.engine.graph_search import FINISH_SECONDS
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
-from minimizer.engine.output_code import STAGES, generated_code
+from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
@@ -35,7 +35,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
 from minimizer.options import Options
 from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
-from minimizer.vocabulary import Kind, Reason, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 WITNESS_SECONDS = 120.0
 """Seconds for PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
@@ -249,7 +249,7 @@ class FollowUp:
         report, verification = self.report, self.report.verification
         if verification is None or not verification.holds or report.failure is None:
             return
-        if report.failure.stage not in STAGES:
+        if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
             return
         operators = [op for culprit in report.roots for op in culprit.ops]
         with self.adding(Step.CODE, least=CODE_SECONDS):

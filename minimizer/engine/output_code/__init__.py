@@ -3,5 +3,4 @@
 `generated_code` makes that run; `choose` finds the kernel that computes the culprit, `marks` its lines.
 """
 
-from minimizer.engine.output_code.run import STAGES as STAGES
 from minimizer.engine.output_code.run import generated_code as generated_code

@@ -16,10 +16,8 @@ from minimizer.engine.output_code.trace import graphs_in
 from minimizer.engine.verify.clean_runs import run_once
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Blame
-from minimizer.vocabulary import Kind, Stage
+from minimizer.vocabulary import Kind
 
-STAGES = (Stage.INDUCTOR, Stage.DECOMPOSITION)
-"""Stages of which a fault shows in generated code."""
 TRACE_BYTES, TRACES = 16 << 20, 8
 """How much of the traces is read; a process that compiles writes one."""
 

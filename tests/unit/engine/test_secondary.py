@@ -26,7 +26,7 @@ from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances
 from minimizer.report.model import Failure, Report, Verification
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Stage
+from minimizer.vocabulary import Kind, Step
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -175,61 +175,60 @@ def written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    stage: Stage,
-    seconds: float = 100.0,
+    left: float = 30.0,
+    took: float | None = 30.0,
     failed: int = 3,
     **seen: Any,
 ) -> tuple[Report, list[float]]:
-    """The report with a further culprit that has its repro, in whose code nothing was found but this kernel."""
+    """The report with a further culprit whose verification ended so, and the seconds that the reading of its code was given.
+
+    ``left`` are those that the search has left, ``took`` those of the first culprit's code.
+    """
     report = Report(culprits=[Culprit(module="a", ops=["aten.relu"])])
-    report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
-    journal = Journal(FolderSink(tmp_path), report, Clock(seconds))
+    report.timings = {} if took is None else {Step.CODE: took}
+    journal = Journal(FolderSink(tmp_path), report, Clock(100.0))
     repro = Repro(source="x = 1\n", lines=1, kind=Kind.WRONG_OUTPUT, evidence="")
     ended = {"clean_process": True, "passes_with_compiler_off": True, **seen}
-    verification = Verification(runs=3, failed_same=failed, **ended)
     asked = list[float]()
-
-    def verified(*_: object, **more: object) -> Verification:
-        monkeypatch.setattr(Clock, "elapsed", property(lambda self: 10.0))
-        return verification
 
     def read(*_: object, blame: object, seconds: float) -> GeneratedCode:
         asked.append(seconds)
         return sample_reports.kernel()
 
-    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 0.0))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 100.0 - left))
     monkeypatch.setattr(secondary, "_repro", lambda *_: repro)
     monkeypatch.setattr(secondary, "data_of", lambda *_: None)
-    monkeypatch.setattr(secondary, "verify", verified)
+    monkeypatch.setattr(secondary, "verify", lambda *_, **more: Verification(runs=3, failed_same=failed, **ended))
     monkeypatch.setattr(secondary, "generated_code", read)
     window = chain(["tanh"])
     found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
-    private = SimpleNamespace(sandbox=None, python=None, private=lambda name: tmp_path)
-    secondary._write(
-        Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, private), journal
+    place = SimpleNamespace(sandbox=None, python=None, private=lambda name: tmp_path)
+    one = secondary._write(
+        Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )
+    secondary._read_code([one] if one is not None else [], cast(Any, place), journal)
     return report, asked
 
 
 def test_a_further_fault_has_its_file_and_the_code_generated_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report, asked = written(tmp_path, monkeypatch, stage=Stage.INDUCTOR)
+    report, asked = written(tmp_path, monkeypatch)
     first, other = report.culprits
     assert not first.further and report.roots == [first]
     assert (other.further, other.repro, other.generated_code) == (True, "repro-2.py", sample_reports.kernel())
-    assert asked == [45.0], "half of what is left is for the search"
+    assert asked == [30.0]
 
 
 @pytest.mark.parametrize(
-    ("stage", "seconds", "failed", "repro"),
-    [(Stage.DYNAMO, 100.0, 3, "repro-2.py"), (Stage.INDUCTOR, 29.0, 3, "repro-2.py"), (Stage.INDUCTOR, 100.0, 1, "")],
-    ids=["no code", "no time", "not verified"],
+    ("changes", "repro"),
+    [({"took": None}, "repro-2.py"), ({"left": 29.0}, "repro-2.py"), ({"failed": 1}, "")],
+    ids=["of another stage", "no time", "not verified"],
 )
-def test_code_that_costs_the_search_its_time_or_says_nothing_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage, seconds: float, failed: int, repro: str
+def test_code_is_read_in_the_time_that_is_left_of_repros_that_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], repro: str
 ) -> None:
-    report, asked = written(tmp_path, monkeypatch, stage=stage, seconds=seconds, failed=failed)
+    report, asked = written(tmp_path, monkeypatch, **changes)
     assert (asked, report.culprits[1].repro, report.culprits[1].further) == ([], repro, True)
 
 
@@ -246,5 +245,5 @@ def test_code_that_costs_the_search_its_time_or_says_nothing_is_not_read(
 def test_runs_that_were_stopped_are_not_said_to_have_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int, seen: dict[str, Any], said: list[str]
 ) -> None:
-    report, _ = written(tmp_path, monkeypatch, stage=Stage.INDUCTOR, failed=failed, **seen)
+    report, _ = written(tmp_path, monkeypatch, failed=failed, **seen)
     assert [culprit.what.partition("; ")[2] for culprit in report.culprits[1:]] == said
