@@ -254,9 +254,10 @@ def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> N
 
     Only where that of the first culprit was asked for, and there is as much time as it took.
     """
-    took = journal.report.timings.get(Step.CODE)
-    for one in written if took is not None else ():
-        if journal.clock.left < took:
+    if Step.CODE not in journal.report.timings:
+        return
+    for one in written:
+        if journal.clock.left < journal.report.timings[Step.CODE]:
             journal.log(f"output code: not read of {one.culprit.repro}, for which no time is left")
             continue
         journal.progress(message=f"reading the code that Inductor generates for {one.culprit.repro}")
