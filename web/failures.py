@@ -147,7 +147,12 @@ def merge_failures(path: SignaturePath, query: ProjectQuery, body: MergeBody) ->
 @failures.post(
     "/<signature>/split",
     summary="Some jobs are another failure",
-    responses={200: WholeFailureBody, **UNKNOWN, **BROKEN},
+    responses={
+        200: WholeFailureBody,
+        409: problem_response("One of the jobs is not in the group, or none would be left in it."),
+        **UNKNOWN,
+        **BROKEN,
+    },
 )
 def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> dict[str, Any]:
     among = _among(query.project)

@@ -94,7 +94,7 @@ def problem_of(error: Exception) -> Problem | None:
         case UnknownFailure():
             return Problem(404, "unknown-failure", "No job has failed in this way. The list is under /api/v1/failures.")
         case NotInGroup():
-            return Problem(422, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            return Problem(409, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         case UnknownProject():
             return Problem(404, "unknown-project", str(error))
         case UnknownArtifact():

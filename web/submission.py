@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
@@ -53,17 +52,19 @@ class Handling(BaseModel):
     )
 
 
-def _is_literal(schema: dict[str, Any]) -> bool:
-    return any(one.get("type") in ("integer", "boolean") for one in schema.get("anyOf", [schema]))
+def _of_types(*types: str) -> frozenset[str]:
+    """The fields that may have values of these types of JSON."""
+    return frozenset(
+        name
+        for model in (Options, Handling)
+        for name, schema in model.model_json_schema()["properties"].items()
+        if any(one.get("type") in types for one in schema.get("anyOf", [schema]))
+    )
 
 
-_LITERALS = frozenset(
-    name
-    for model in (Options, Handling)
-    for name, schema in model.model_json_schema()["properties"].items()
-    if _is_literal(schema)
-)
+_LITERALS = _of_types("integer", "boolean")
 """Fields that are no texts."""
+_NULLABLE = _of_types("null")
 
 
 def check(script: bytes, filename: str | None, options: Options, settings: Settings, priority: int = 0) -> Submission:
@@ -164,7 +165,9 @@ def _only(files: MultiDict[str, FileStorage], field: str) -> FileStorage | None:
 
 
 def _value(name: str, text: str) -> object:
-    """What a field of a multipart request stands for: numbers and truth values as JSON writes them, or Python."""
+    """What a field of a multipart request stands for: numbers, truth values and null as JSON writes them, or Python."""
+    if name in _NULLABLE and text in ("null", "None"):
+        return None
     if name not in _LITERALS:
         return text
     try:

@@ -51,7 +51,7 @@ def _found(report: Report, journal: Journal) -> str:
         return "A difference was being examined that may be rounding."
     if report.failure is None:
         return "No failure had been found by then."
-    root = next((culprit for culprit in report.culprits if culprit.root), None)
+    root = next(iter(report.roots), None)
     what = (", ".join(operators_of(vars(root))) or root.what) if root is not None else ""
     where = f" of {root.module_name}" if root is not None and root.module else ""
     said = f"Found by then: {report.failure.kind}{f' in {what}{where}' if what else ''}"

@@ -251,9 +251,17 @@ class FollowUp:
             return
         if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
             return
+        operators = [op for culprit in report.roots for op in culprit.ops]
         with self.adding(Step.CODE, least=CODE_SECONDS):
-            seconds = self.journal.clock.left  # of the step's share
-            report.generated_code = generated_code(result.repro, result.data, self.place, self.journal, seconds=seconds)
+            report.generated_code = generated_code(
+                result.repro,
+                result.data,
+                self.place,
+                self.journal,
+                operators,
+                blame=report.blame,
+                seconds=self.journal.clock.left,  # of the step's share
+            )
 
     def describe(self, result: Result) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""

@@ -17,8 +17,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.routes import Made, Routes, checked_of
 from minimizer.engine.survey.cases import Case, ScriptCase
 from minimizer.engine.survey.triage import Triage
-from minimizer.report.culprit import Culprit
-from minimizer.report.model import AlsoSeen, Failure, Report
+from minimizer.report.model import AlsoSeen, Report
 from minimizer.sink import REPROS
 from minimizer.vocabulary import Step
 
@@ -79,6 +78,7 @@ class _Second:
         if follow_up.options.diagnosis:
             patient = made.patient if result.found is made.result.found else routes.patient(result)
             follow_up.diagnose(patient, made.find_workaround)
+            follow_up.read_code(result)
         return self._inner.repro
 
     @property
@@ -109,7 +109,7 @@ class _Second:
         self._journal.show(SECOND_FILE, called(repro, SECOND_FILE).encode())
         if ARCHIVE in self._aside.artifacts:  # the repro needs a data file
             self._journal.show(SECOND_ARCHIVE, self._aside.artifacts[ARCHIVE])
-        self._tell_of(second.failure, second.culprits)
+        self._tell_of(second)
         self._journal.keep()
 
     def _take_its_place(self, repro: str) -> None:
@@ -121,7 +121,7 @@ class _Second:
         report.take(self._inner.report)
         for note in self._inner.report.notes:
             self._journal.note(note)
-        self._tell_of(before.failure, before.culprits if other is not None else [])
+        self._tell_of(before, has_repro=other is not None)
         self._journal.show_instead(files)
         self._journal.repro = repro
         assert report.failure is not None and report.reduction is not None
@@ -130,14 +130,14 @@ class _Second:
         self._journal.event("repro", lines=lines, nodes=nodes, verified=True)
         self._journal.decide()
 
-    def _tell_of(self, failure: Failure | None, culprits: list[Culprit]) -> None:
+    def _tell_of(self, other: Report, *, has_repro: bool = True) -> None:
         """Add the fault that is not the job's own to the report: its failure and its repro."""
+        failure = other.failure
         assert failure is not None
         self._report.also_seen.append(
             AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message or "")
         )
-        for culprit in culprits[:1]:
+        for culprit in other.culprits[:1] if has_repro else []:
             what = f"{culprit.what}; " if culprit.what else ""
-            self._report.culprits.append(
-                culprit.model_copy(update={"what": f"{what}fails by itself too: {SECOND_FILE}"})
-            )
+            more = {"what": f"{what}fails by itself too: {SECOND_FILE}", "generated_code": other.generated_code}
+            self._report.culprits.append(culprit.model_copy(update={**more, "further": True, "repro": SECOND_FILE}))

@@ -21,6 +21,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
 from minimizer.engine.localize.localize import Localized, narrow
 from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.engine.reduce.graph import reduce
@@ -31,7 +32,7 @@ from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, veri
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
 from minimizer.report.model import Report, Reproducibility
-from minimizer.vocabulary import Kind
+from minimizer.vocabulary import Kind, Step
 
 MOST = 3
 """Most repros of one script, the first one included."""
@@ -84,6 +85,15 @@ def write_further(
     _Further(found, place, journal, jobs).run(suspects, surveys)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """A repro of a further culprit that holds."""
+
+    culprit: Culprit
+    repro: Repro
+    data: bytes | None
+
+
 class _Further:
     """The search for further culprits of one script."""
 
@@ -105,14 +115,15 @@ class _Further:
             reduce=self._smallest,
             tell=self._tell,
         )
-        number = 2
+        written = list[_Written]()
         for other in others:
             if isinstance(other, Region):
                 _fold(self._journal.report, other)
-                continue
-            number += _write(other, f"repro-{number}.py", found, self._place, self._journal)
-            if number > MOST:
-                return
+            elif (one := _write(other, f"repro-{len(written) + 2}.py", found, self._place, self._journal)) is not None:
+                written.append(one)
+                if len(written) + 1 == MOST:
+                    break
+        _read_code(written, self._place, self._journal)
 
     def _equal(self) -> tuple[Region, ...]:
         """The places in the graph where the same operators fail; they count as the same fault."""
@@ -183,6 +194,7 @@ def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
                     module_class=first.module_class,
                     what=OTHER_ROOT,
                     instances=known if is_set else None,
+                    further=True,
                 )
             )
     return entries
@@ -209,10 +221,11 @@ def _fold(report: Report, region: Region) -> None:
             known.module, known.instances = left[0], Instances(wrong=left, compared="modules") if left[1:] else None
 
 
-def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> bool:
-    """Write and verify the repro of a culprit under this name; True if it holds."""
+def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
+    """Write and verify the repro of a culprit under this name; None if it does not hold."""
     report = journal.report
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
+    culprit.further = True
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
     journal.watch()
@@ -226,20 +239,40 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         runs=VERIFY_RUNS,
         watch=journal.watch_owner,
     )
-    if not verification.passes_with_compiler_off:
-        return False
+    if not (verification.passes_with_compiler_off or verification.stopped):
+        return None
     if verification.holds:
         journal.show(name, repro.source.encode())
         if data is not None:
             journal.show(name.replace(".py", ".zip"), bundle(repro, data))
-        culprit.what = f"fails by itself too: {name}"
+        culprit.what, culprit.repro = f"fails by itself too: {name}", name
+    elif verification.stopped:
+        culprit.what = "fails by itself too; there was no time to verify a repro of it"
     else:
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
         )
     report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
     journal.keep()
-    return verification.holds
+    return _Written(culprit, repro, data) if verification.holds else None
+
+
+def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> None:
+    """Add the code that Inductor generates for further culprits, in the time that the search for them has left.
+
+    Only where that of the first culprit was asked for, and there is as much time as it took.
+    """
+    if Step.CODE not in journal.report.timings:
+        return
+    for one in written:
+        if journal.clock.left < journal.report.timings[Step.CODE]:
+            journal.log(f"output code: not read of {one.culprit.repro}, for which no time is left")
+            continue
+        journal.progress(message=f"reading the code that Inductor generates for {one.culprit.repro}")
+        one.culprit.generated_code = generated_code(
+            one.repro, one.data, place, journal, one.culprit.ops, blame=None, seconds=journal.clock.left
+        )
+        journal.keep()
 
 
 def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:

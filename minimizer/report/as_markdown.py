@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minimizer.report import generated_code, issue_sections, maintainers, measurements, sections
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
 from minimizer.report.side_by_side import side_by_side
@@ -32,7 +33,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Necessary conditions", maintainers.conditions(report, repro)),
             ("Replay", maintainers.replay(report, repro)),
             ("Workaround", sections.workaround(report)),
-            ("Generated code", generated_code.blocks(report.generated_code)),
+            ("Generated code", generated_code.of_all(report.generated_code, _of_further(report))),
             ("Layers", measurements.layers(report)),
             ("What was tried", sections.attempts(report)),
             ("Health", measurements.health(report)),
@@ -62,6 +63,11 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
     ]
     asked = (_document("####", bug), issue_sections.logs(report, cut), issue_sections.versions(report))
     return _document("###", list(zip(FORM, asked, strict=True)))
+
+
+def _of_further(report: Report) -> dict[str, GeneratedCode]:
+    """The generated code of further faults, by their files."""
+    return {culprit.repro: culprit.generated_code for culprit in report.culprits if culprit.generated_code is not None}
 
 
 def _document(level: str, parts: Sequence[tuple[str, str]]) -> str:

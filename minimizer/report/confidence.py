@@ -79,7 +79,7 @@ def _agreeing(report: Report) -> Iterator[str]:
     if culprit is not None and culprit.module and any(_overlap(path, culprit.module) for path in bad):
         yield "compiled alone on eager's inputs, the culprit's layer is wrong"
     is_numeric = report.failure is not None and report.failure.kind in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
-    errors = [error for c in report.culprits for error in (c.local_error, c.propagated_error) if error is not None]
+    errors = [error for c in report.roots for error in (c.local_error, c.propagated_error) if error is not None]
     sides = [(e.compiled_vs_fp64, e.eager_vs_fp64) for e in errors]
     sides += [(layer.compiled_vs_fp64, layer.eager_vs_fp64) for layer in report.layers if layer.verdict == "bad"]
     if is_numeric and any(c is not None and e is not None and c > 3 * e for c, e in sides):

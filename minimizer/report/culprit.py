@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances, compared, others, places
 from minimizer.report.part import Part
 
@@ -64,6 +65,11 @@ class Culprit(Part):
     local_error: Error | None = None
     propagated_error: Error | None = None
     root: bool = True
+    further: bool = Field(False, description="A fault of its own, which `repro.py` does not show.")
+    repro: str = Field("", description="Of a further fault: the file that shows it, such as repro-2.py.")
+    generated_code: GeneratedCode | None = Field(
+        None, description="Of a further fault: the code that Inductor generates for its repro."
+    )
 
     @property
     def operators(self) -> list[str]:

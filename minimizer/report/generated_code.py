@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -75,6 +76,12 @@ def blocks(found: GeneratedCode | None, shown: Shown = "all") -> str:
     if found.aten and shown == "all":
         parts += ["The ATen graph that it is generated from:", block(found.aten, "python")]
     return "\n\n".join(parts)
+
+
+def of_all(found: GeneratedCode | None, further: Mapping[str, GeneratedCode]) -> str:
+    """The code of ``repro.py``, and behind it that of ``further`` repros by their files."""
+    others = [f"Of {code(name)}: {blocks(one)}" for name, one in further.items()]
+    return "\n\n".join(filter(None, (blocks(found), *others)))
 
 
 def _with_marks(found: GeneratedCode) -> list[str]:

@@ -76,7 +76,7 @@ def _words(report: Report) -> Iterator[str]:
     """Operators, the kind, and what the exception says, as words of a search."""
     failure = report.failure
     assert failure is not None
-    operators = dict.fromkeys(op.partition(".")[2] for c in report.culprits if c.root for op in c.operators)
+    operators = dict.fromkeys(op.partition(".")[2] for c in report.roots for op in c.operators)
     yield from [re.sub(r"\W", "", op) for op in operators if op][:MOST_SEARCHED]
     if failure.mechanism is not None:
         yield from ("dynamo", failure.mechanism.rpartition("_")[2])

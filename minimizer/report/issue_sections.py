@@ -95,9 +95,9 @@ def _titled(report: Report, subject: str) -> str:
 
 def subject(report: Report, repro: str, quoted: Callable[[str], str] = str, most: int = MOST_NAMES) -> str:
     """The operators at fault, at most so many, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
-    names = list(dict.fromkeys(_public(op, repro) for c in report.culprits if c.root for op in c.operators))
+    names = list(dict.fromkeys(_public(op, repro) for c in report.roots for op in c.operators))
     if not names:
-        what = next((c.what for c in report.culprits if c.root and c.what), "")
+        what = next((c.what for c in report.roots if c.what), "")
         return f"a script with {what}" if what else "a function"
     shown = ", ".join(quoted(name) for name in names[:most])
     more = f" and {len(names) - most} more" if len(names) > most else ""

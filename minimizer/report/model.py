@@ -211,6 +211,11 @@ class Report(Part):
         written = self._folder / "report.md" if self._folder else None
         return written.read_text("utf-8") if written is not None and written.is_file() else str(self)
 
+    @property
+    def roots(self) -> list[Culprit]:
+        """The culprits of the fault that `repro.py` shows: not what only passes wrong values on, nor other faults."""
+        return [culprit for culprit in self.culprits if culprit.root and not culprit.further]
+
     def take(self, other: Report, fields: Sequence[str] = OF_THE_FAULT) -> None:
         """Have these fields as another report has them."""
         for name in fields:

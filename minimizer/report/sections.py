@@ -335,7 +335,7 @@ def environment(report: Report) -> str:
 
 def _blamed(report: Report) -> str:
     """The beginning of a sentence that names the culprit."""
-    roots = [culprit for culprit in report.culprits if culprit.root]
+    roots = report.roots
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
     names = ", ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "unknown")
     module = next((c.module_name for c in roots if c.module), "")

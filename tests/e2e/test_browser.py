@@ -112,6 +112,19 @@ def test_from_script_to_repro(page: Page, worker: Worker, complaints: list[str],
     assert complaints == []
 
 
+def test_what_cannot_be_copied_is_selected_also_where_it_is_folded(page: Page, store: Store) -> None:
+    """As where the page does not come over TLS; and a button that is clicked on twice says again what it does."""
+    hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
+    hands.artifact("repro.py", REPRO)
+    hands.finish(sample_reports.value())
+    page.goto(f"/jobs/{hands.claim.job_id}")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no permission')); }")
+    button = page.get_by_role("button", name="Copy as GitHub issue")
+    button.dblclick()
+    assert "Describe the bug" in page.evaluate("getSelection().toString()")
+    expect(button).to_have_text("Copy as GitHub issue")
+
+
 def test_page_stays_where_it_is_while_live(page: Page, worker: Worker) -> None:
     """Nothing that a reader looks at jumps when progress comes in."""
     page.goto("/?example=wrong_activation")

@@ -88,6 +88,17 @@ def test_a_folder_is_packed_without_what_no_run_needs(page: Page, store: Store, 
     assert job.filename == "main.py"
 
 
+def test_a_folder_with_a_file_that_cannot_be_read_is_refused_at_the_field(page: Page, tmp_path: Path) -> None:
+    page.goto("/")
+    page.evaluate(
+        "() => { Blob.prototype.arrayBuffer = () => Promise.reject(new DOMException('gone', 'NotReadableError')); }"
+    )
+    page.locator("[data-folder] input").set_input_files(write(tmp_path / "project", PROJECT))
+    alert = page.locator("[data-drop]").get_by_role("alert")
+    expect(alert).to_contain_text("project has a file that cannot be read")
+    expect(page.get_by_label("Script", exact=True)).to_be_visible()
+
+
 def test_a_dropped_zip_may_have_all_in_one_folder(page: Page, store: Store) -> None:
     """As the archives have that GitHub makes of a repository."""
     content = zipped({f"repo-main/{name}": text for name, text in PROJECT.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from children import place
@@ -10,10 +11,9 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.output_code import generated_code
-from minimizer.report.culprit import Culprit
-from minimizer.report.model import Failure, Report
+from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Stage
+from minimizer.vocabulary import Kind
 
 UNBUILT = """
 import torch
@@ -31,15 +31,13 @@ torch.compile(f)(torch.ones(64))
 
 
 def test_the_kernel_of_a_repro_its_lines_and_its_graph(tmp_path: Path) -> None:
-    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
-    journal = Journal(
-        FolderSink(tmp_path / "out"), Report(failure=failure, culprits=[Culprit(ops=["aten.cos"])]), Clock(600)
-    )
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     scratch = tmp_path / "job"
     scratch.mkdir()
+    where = place(scratch)
     repro = Repro(source=UNBUILT, lines=1, kind=Kind.WRONG_OUTPUT, evidence="")
 
-    found = generated_code(repro, None, place(scratch), journal, seconds=200)
+    found = generated_code(repro, None, where, journal, ["aten.cos"], blame=None, seconds=200)
 
     assert found is not None and (found.language, found.phase) == ("cpp", "inference")
     assert found.kernel == "cpp_fused_cos_gelu_0" and found.code.startswith('extern "C"')
@@ -49,3 +47,6 @@ def test_the_kernel_of_a_repro_its_lines_and_its_graph(tmp_path: Path) -> None:
     assert "aten.erf" in found.aten, "the graph has decompositions of the others"
     journal.keep()
     assert "the culprit's kernel is cpp_fused_cos_gelu_0" in (tmp_path / "out" / "run.log").read_text()
+
+    compiles_nothing = replace(repro, source="pass\n")
+    assert generated_code(compiles_nothing, None, where, journal, ["aten.cos"], blame=None, seconds=200) is None

@@ -158,10 +158,10 @@ def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail
     assert [member["job"]["id"] for member in split["members"]] == [one.id]
     assert split["history"][0]["what"] == f"split from {RELU}: {one.id}"
     assert fail().id in str(get(client, f"{RELU}-2")), "the next one follows"
-    refused(client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]}), 422, "some of the jobs")
+    refused(client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]}), 409, "some of the jobs")
     everything = [member["job"]["id"] for member in get(client, RELU)["members"]]
     assert gelu.id in everything
-    refused(client.post(f"{API}/{RELU}/split", json={"jobs": everything}), 422, "not all")
+    refused(client.post(f"{API}/{RELU}/split", json={"jobs": everything}), 409, "not all")
 
 
 def test_a_job_leads_to_its_group(client: FlaskClient, fail: Fail, store: Store) -> None:

@@ -10,6 +10,7 @@ from flask_openapi.models.tag import Tag
 from pydantic import BaseModel, ConfigDict, Field
 
 from minimizer.store import DEFAULT_PROJECT, Delivery, Webhook
+from minimizer.store.webhooks import ADDRESS, MAX_URL
 from web.access import audit
 from web.api.answers import BROKEN, COMMON, NO_PROJECT, SECURITY, operation_id, problem_response
 from web.formats import ProjectName
@@ -26,25 +27,13 @@ webhooks = APIBlueprint(
 )
 
 
-_PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
-_GROUP = "[0-9A-Fa-f]{1,4}"
-# A "::" stands for at least one group, wherever it is.
-_SHORT = "|".join(
-    f"{_GROUP}(?::{_GROUP}){{{left - 1}}}::(?:{_GROUP}(?::{_GROUP}){{0,{6 - left}}})?" for left in range(1, 7)
-)
-_IPV6 = f"(?:{_GROUP}(?::{_GROUP}){{7}}|::(?:{_GROUP}(?::{_GROUP}){{0,6}})?|{_SHORT}|{_GROUP}(?::{_GROUP}){{6}}::)"
-_HOST = rf"(?:\[{_IPV6}\]|(?:(?![@/?#\[\]:])[!-~])+)"
-ADDRESS = f"^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(?::{_PORT}?)?(?:[/?#][!-~]*)?$"
-"""For the document: what the store takes, as far as a pattern can tell."""
-
-
 class NewWebhookBody(BaseModel):
     """An address to be told."""
 
     model_config = ConfigDict(extra="forbid")
 
     url: str = Field(
-        max_length=2000,
+        max_length=MAX_URL,
         description="http or https.",
         examples=["https://ci.example/hooks/minimizer"],
         json_schema_extra={"pattern": ADDRESS},

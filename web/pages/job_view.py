@@ -20,7 +20,6 @@ from web.job_page.charts import Point, reduction_curve
 from web.job_page.diagnosis import Diagnosis, diagnosis
 from web.job_page.story import Note, Stories, Story
 from web.job_page.verdict import Verdict, verdict
-from web.pages import highlight
 from web.workers import may_start
 
 
@@ -131,9 +130,9 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
     )
 
 
-def script(store: Store, job_id: str, marked: list[int]) -> Markup:
-    """The user's script, highlighted."""
-    return highlight.python(store.script(job_id).decode(errors="replace"), marked)
+def script(store: Store, job_id: str) -> str:
+    """The text of the user's script."""
+    return store.script(job_id).decode(errors="replace")
 
 
 def repro(store: Store, job_id: str) -> str | None:

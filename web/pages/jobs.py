@@ -17,7 +17,7 @@ from web.access.table import home, identity, submitter
 from web.api.schemas import RetryQuery
 from web.examples import EXAMPLES, example
 from web.job_page.verdict import KINDS
-from web.pages import again, job_view
+from web.pages import again, highlight, job_view
 from web.pages import form as forms
 from web.problems import Problem, problem_of
 from web.service import service
@@ -100,7 +100,8 @@ def job(job_id: str) -> str:
 def script(job_id: str) -> str:
     store = service().store
     lines = [number for line in request.args.getlist("line") if (number := filters.number(line)) is not None]
-    return render_template("_code.html", code=job_view.script(store, job_id, lines[:50]))
+    text = job_view.script(store, job_id)
+    return render_template("_code.html", text=text, code=highlight.python(text, lines[:50]))
 
 
 @pages.get("/jobs/<job_id>/edit")

@@ -40,7 +40,7 @@ def install(app: Flask) -> None:
         sign=diagnosis.sign,
         differences=differences,
     )
-    app.jinja_env.globals.update(version=minimizer.__version__)
+    app.jinja_env.globals.update(version=minimizer.__version__, most_shown=highlight.MAX_CHARS)
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:

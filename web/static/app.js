@@ -5,17 +5,19 @@
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const text = document.getElementById(button.dataset.copy).textContent;
-  const label = button.textContent;
+  const copied = document.getElementById(button.dataset.copy);
+  button.dataset.label ??= button.textContent; // it may say "Copied" from the last time
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(copied.textContent);
     button.textContent = "Copied";
   } catch {
-    // No permission: select it, so that the keyboard can copy it.
-    getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+    // No permission: select it, so that the keyboard can copy it. What is folded away cannot be selected.
+    const folded = copied.closest("details");
+    if (folded) folded.open = true;
+    getSelection().selectAllChildren(copied);
     button.textContent = "Press Ctrl+C";
   }
-  setTimeout(() => (button.textContent = label), 1600);
+  setTimeout(() => (button.textContent = button.dataset.label), 1600);
 });
 
 // A part that asks for itself again and has not changed stays as it is, with what the reader has selected in it.

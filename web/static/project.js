@@ -41,6 +41,9 @@ if (project) {
     say(`Not accepted. ${problem}`);
   };
 
+  // Such as one that was changed since it was chosen, or that the browser may not open.
+  const cannotRead = (name) => () => refuse(`${name} has a file that cannot be read. Choose it again, or send it as a zip file.`);
+
   const problemOf = (name, files) => {
     const size = files.reduce((sum, file) => sum + file.size, 0);
     const [most, largest] = [limit("maxFiles"), limit("maxUnpacked")];
@@ -160,7 +163,7 @@ if (project) {
     const files = [...event.target.files];
     if (!files.length) return;
     const name = files[0].webkitRelativePath.split("/")[0];
-    takeFolder(name, below(files.map((file) => [file.webkitRelativePath, file])));
+    takeFolder(name, below(files.map((file) => [file.webkitRelativePath, file]))).catch(cannotRead(name));
     event.target.value = "";
   });
 
@@ -169,7 +172,7 @@ if (project) {
     const file = event.dataTransfer.files[0];
     if (entry?.isDirectory) {
       event.projectTaken = true;
-      walk(entry).then((files) => takeFolder(entry.name, below(files)));
+      walk(entry).then((files) => takeFolder(entry.name, below(files))).catch(cannotRead(entry.name));
     } else if (file && isZip(file)) {
       event.projectTaken = true;
       picker.files = event.dataTransfer.files;

@@ -236,7 +236,7 @@ def test_generated_code_is_read_where_it_may_be_wrong(
 ) -> None:
     kernel, asked = sample_reports.kernel(), list[float]()
 
-    def read(*_: object, seconds: float) -> GeneratedCode:
+    def read(*_: object, blame: object, seconds: float) -> GeneratedCode:
         asked.append(seconds)
         return kernel
 

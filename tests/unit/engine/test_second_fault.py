@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import sample_reports
 
 from minimizer.engine.between.exact_runs import Answer, Found
 from minimizer.engine.child.bounded import parse
@@ -69,7 +70,7 @@ def job(tmp_path: Path) -> Iterator[tuple[Routes, FollowUp]]:
     found = Found(none, 3, 3, none, ExactLog(graph_calls=GRAPH_CALLS), none)
     with ThreadPoolExecutor(1) as beside:
         routes = Routes(none, Triage(none, on_note=journal.note), journal, Options(), script, 1, beside, Answer(found))
-        yield routes, FollowUp(script, none, none, journal, Options(diagnosis=False), Settings())
+        yield routes, FollowUp(script, none, none, journal, Options(), Settings())
 
 
 def seen(
@@ -88,6 +89,9 @@ def seen(
         routes.report.reduction = Reduction(lines_after=9, nodes_after=1, one_minimal=True)
         return Made(Result(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence="")), None)
 
+    def read_code(follow_up: FollowUp, result: Result) -> None:
+        follow_up.report.generated_code = sample_reports.kernel()
+
     def verify(follow_up: FollowUp, result: Result) -> Result:
         follow_up.report.verification = HOLDS
         follow_up.report.status, follow_up.report.summary = Status.MINIMIZED, "graph"
@@ -96,6 +100,9 @@ def seen(
     monkeypatch.setattr(Triage, "run", lambda self: case)
     monkeypatch.setattr(Routes, "follow", follow)
     monkeypatch.setattr(FollowUp, "verify", verify)
+    monkeypatch.setattr(FollowUp, "diagnose", lambda *_: None)
+    monkeypatch.setattr(FollowUp, "read_code", read_code)
+    monkeypatch.setattr(Routes, "patient", lambda *_: None)
     see_graphs(*job)
     assert not cast(Any, case.survey).is_open
     return job[0].report
@@ -114,6 +121,8 @@ def test_a_graph_that_fails_later_stands_behind(job: tuple[Routes, FollowUp], mo
     assert (job[0].script.parent / "out" / "repro-2.zip").read_bytes() == b"with its data"
     assert [one.signature for one in report.also_seen] == ["in a graph"]
     assert (report.culprits[1].ops, report.culprits[1].what) == (["aten.relu"], "fails by itself too: repro-2.py")
+    assert report.roots == report.culprits[:1] and report.culprits[1].repro == "repro-2.py"
+    assert (report.generated_code, report.culprits[1].generated_code) == (None, sample_reports.kernel())
 
 
 def test_the_second_fault_goes_by_the_clock_that_its_trials_go_by(
@@ -141,6 +150,8 @@ def test_a_graph_that_fails_earlier_is_the_job_s(job: tuple[Routes, FollowUp], m
     assert [one.signature for one in report.also_seen] == ["between graphs"]
     assert report.culprits[0].ops == ["aten.relu"]
     assert report.culprits[1].what == "a change of entries that is lost; fails by itself too: repro-2.py"
+    assert report.roots == report.culprits[:1] and report.culprits[1].repro == "repro-2.py"
+    assert (report.generated_code, report.culprits[1].generated_code) == (sample_reports.kernel(), None)
     assert job[0].journal.repro == OF_GRAPH
 
 

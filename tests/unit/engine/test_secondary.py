@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import sample_reports
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
+from minimizer.engine import secondary
 from minimizer.engine.clock import Clock
+from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
@@ -19,10 +22,11 @@ from minimizer.engine.program.regions import Region, cut
 from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
 from minimizer.engine.survey.cases import Case
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
+from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances
-from minimizer.report.model import Failure, Report
+from minimizer.report.model import Failure, Report, Verification
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind
+from minimizer.vocabulary import Kind, Step
 
 OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
 
@@ -165,3 +169,81 @@ def test_looking_for_further_faults_says_what_it_does(tmp_path: Path) -> None:
 def test_modules_that_are_in_no_list_are_worth_no_run_of_the_script(tmp_path: Path) -> None:
     _, report, given = looked_further(tmp_path, seconds=100.0, instance="encoder")
     assert given == [] and report.culprits[0].instances is None
+
+
+def written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    left: float = 30.0,
+    took: float | None = 30.0,
+    failed: int = 3,
+    **seen: Any,
+) -> tuple[Report, list[float]]:
+    """The report with a further culprit whose verification ended so, and the seconds that the reading of its code was given.
+
+    ``left`` are those that the search has left, ``took`` those of the first culprit's code.
+    """
+    report = Report(culprits=[Culprit(module="a", ops=["aten.relu"])])
+    report.timings = {} if took is None else {Step.CODE: took}
+    journal = Journal(FolderSink(tmp_path), report, Clock(100.0))
+    repro = Repro(source="x = 1\n", lines=1, kind=Kind.WRONG_OUTPUT, evidence="")
+    ended = {"clean_process": True, "passes_with_compiler_off": True, **seen}
+    asked = list[float]()
+
+    def read(*_: object, blame: object, seconds: float) -> GeneratedCode:
+        asked.append(seconds)
+        return sample_reports.kernel()
+
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 100.0 - left))
+    monkeypatch.setattr(secondary, "_repro", lambda *_: repro)
+    monkeypatch.setattr(secondary, "data_of", lambda *_: None)
+    monkeypatch.setattr(secondary, "verify", lambda *_, **more: Verification(runs=3, failed_same=failed, **ended))
+    monkeypatch.setattr(secondary, "generated_code", read)
+    window = chain(["tanh"])
+    found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
+    place = SimpleNamespace(sandbox=None, python=None, private=lambda name: tmp_path)
+    one = secondary._write(
+        Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
+    )
+    secondary._read_code([one] if one is not None else [], cast(Any, place), journal)
+    return report, asked
+
+
+def test_a_further_fault_has_its_file_and_the_code_generated_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, asked = written(tmp_path, monkeypatch)
+    first, other = report.culprits
+    assert not first.further and report.roots == [first]
+    assert (other.further, other.repro, other.generated_code) == (True, "repro-2.py", sample_reports.kernel())
+    assert asked == [30.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "repro"),
+    [({"took": None}, "repro-2.py"), ({"left": 29.0}, "repro-2.py"), ({"failed": 1}, "")],
+    ids=["of another stage", "no time", "not verified"],
+)
+def test_code_is_read_in_the_time_that_is_left_of_repros_that_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], repro: str
+) -> None:
+    report, asked = written(tmp_path, monkeypatch, **changes)
+    assert (asked, report.culprits[1].repro, report.culprits[1].further) == ([], repro, True)
+
+
+@pytest.mark.parametrize(
+    ("failed", "seen", "said"),
+    [
+        (1, {}, ["a repro of it failed 1 of 3 times"]),
+        (0, {"stopped": 3}, ["there was no time to verify a repro of it"]),
+        (0, {"stopped": 4, "passes_with_compiler_off": False}, ["there was no time to verify a repro of it"]),
+        (3, {"passes_with_compiler_off": False}, []),
+    ],
+    ids=["flaky", "stopped", "all stopped", "fails in eager"],
+)
+def test_runs_that_were_stopped_are_not_said_to_have_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int, seen: dict[str, Any], said: list[str]
+) -> None:
+    report, _ = written(tmp_path, monkeypatch, failed=failed, **seen)
+    assert [culprit.what.partition("; ")[2] for culprit in report.culprits[1:]] == said

@@ -111,6 +111,19 @@ def test_the_file_can_be_pasted_as_it_is() -> None:
     assert found.text.endswith(found.body)
 
 
+def test_a_further_fault_is_none_of_its_issue() -> None:
+    """It has a repro, and an issue, of its own."""
+    report = sample_reports.value()
+    said = "fails by itself too: repro-2.py"
+    other = Culprit(module="head", nodes=["tanh"], ops=["aten.tanh"], what=said, further=True, repro="repro-2.py")
+    other.generated_code = sample_reports.kernel().model_copy(update={"kernel": "cpp_fused_tanh_0"})
+    alone, report.culprits = issue(report), [*report.culprits, other]
+    assert issue(report) == alone
+    text = render(report, script_name="model.py", repro=REPRO)
+    assert "The culprit is `aten.relu` in" in text and said in text
+    assert "Of `repro-2.py`: `cpp_fused_tanh_0`, C++ kernel." in text
+
+
 def test_a_long_title_is_cut() -> None:
     report = sample_reports.compile_error()
     assert report.failure is not None

@@ -97,6 +97,12 @@ def test_an_interpreter_that_is_configured_can_be_asked_for(settings: Settings, 
         ("budget", "60 s", False),
         ("steps", "null", True),
         ("steps", "", False),
+        ("steps", "None", True),
+        ("toolchain", "null", True),
+        ("toolchain", "None", True),
+        ("toolchain", "nightly", False),
+        ("target", "null", True),
+        ("budget", "null", False),
         ("priority", "-3", True),
         ("priority", "false", False),
         ("filename", "a.py", False),
@@ -108,6 +114,8 @@ def test_a_field_of_a_form_is_a_number_or_a_truth_value_or_neither(
 ) -> None:
     response = client.post("/api/v1/jobs", data={"script": (io.BytesIO(SCRIPT), "a.py"), name: value})
     assert response.status_code == (202 if is_taken else 422), response.text
+    if value in ("null", "None") and is_taken:
+        assert response.get_json()["options"][name] is None
 
 
 def test_a_form_has_a_script_or_an_archive(client: FlaskClient) -> None:
@@ -131,6 +139,9 @@ ADDRESSES = {
     "http://[1:2:3:4:5:6:7:8:9]/": False,
     "http://[1::2::3]/": False,
     "http://[0]/": False,
+    "http://[::1]x/": False,
+    "http://[::1.2.3.4]/": False,
+    "http://ci[::1]/": False,
     "http://ci.example:8080": True,
     "": False,
     "ci.example": False,

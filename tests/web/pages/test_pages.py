@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import sample_reports
 from flask.testing import FlaskClient
 from webtest import SCRIPT, Hands, minimized_report
 from werkzeug.test import TestResponse
@@ -274,6 +275,67 @@ def test_page_says_in_which_equal_modules_the_same_is_wrong(client: FlaskClient,
     culprit = Culprit(module="layers.2", nodes=["relu"], ops=["aten.relu"], instances=instances)
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [culprit]}))
     assert "The same in layers.3, and not in layers 0 and 1" in client.get(f"/jobs/{job.id}").text
+
+
+def test_a_further_fault_has_its_repro_and_its_generated_code_on_the_page(client: FlaskClient, hands: Hands) -> None:
+    kernel = sample_reports.kernel().model_copy(update={"kernel": "cpp_fused_tanh_0"})
+    first, ops = minimized_report().culprits[0], ["aten.tanh", "aten.mul"]
+    other = Culprit(
+        module="head", nodes=["tanh"], ops=ops, further=True, repro="repro-2.py", generated_code=kernel,
+        what="fails by itself too: repro-2.py",
+    )  # fmt: skip
+    flaky = Culprit(
+        module="tail",
+        nodes=["sin"],
+        ops=["aten.sin"],
+        further=True,
+        what="fails by itself too; a repro of it failed 1 of 3 times",
+    )
+    known = Culprit(module="last", further=True, what="fails by itself too; --target reduces it first")
+    later = Culprit(module="mlp", what="a graph of a later call")
+    hands.artifact("repro-2.py", b"x = 1\n")
+    changes = {"culprits": [first, other, flaky, known, later], "generated_code": sample_reports.kernel()}
+    hands.finish(minimized_report().model_copy(update=changes))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    (link,) = re.findall(r'A fault of its own, which <a href="([^"]*)">repro-2.py</a> shows', page)
+    assert client.get(link).data == b"x = 1\n"
+    assert "Fails by itself too; a repro of it failed 1 of 3 times" in page
+    said = [" ".join(re.sub("<[^>]*>", "", one).split()) for one in re.findall(r'(?s)<p class="op">(.*?)</p>', page)]
+    assert said[3:5] == ["last", "a graph of a later call in mlp"]
+    assert "name this module as its target" in page and "--target" not in page
+    assert "fail only together" not in page, "that is said of the operators of one fault"
+    headings = re.findall(r"<h3>(Generated code[^<]*)</h3>", page)
+    assert headings == ["Generated code", "Generated code of repro-2.py"]
+    assert "cpp_fused_relu_0" in page and "cpp_fused_tanh_0" in page
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("seen", ["running", "never run", "passed", "failed"])
+def test_what_a_repro_ends_with_is_said_of_one_that_was_verified(client: FlaskClient, hands: Hands, seen: str) -> None:
+    report = minimized_report()
+    assert report.verification is not None
+    report.verification.failed_same = 3 if seen == "failed" else 0
+    changes = {"verification": None} if seen == "never run" else {}
+    hands.artifact("repro.py", b"x = 1\n")
+    if seen != "running":
+        hands.finish(report.model_copy(update=changes))
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert ("git bisect run" in page) == (seen == "failed")
+    assert ("Not verified yet:" in page, "Not verified:" in page) == (
+        seen == "running",
+        seen in ("never run", "passed"),
+    )
+
+
+def test_a_text_that_is_cut_on_the_page_is_said_to_be(client: FlaskClient, store: Store) -> None:
+    long = b"x = 1\n" * 40_000
+    hands = Hands(store, store.submit(long, "long.py", Options())[0])
+    hands.artifact("repro.py", long)
+    hands.finish(minimized_report())
+    said = "This is the beginning, 200,000 of 240,000 characters."
+    assert said in client.get(f"/jobs/{hands.claim.job_id}").text
+    assert said in client.get(f"/jobs/{hands.claim.job_id}/script").text
 
 
 def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: Store) -> None:
