@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from stage import Stage, stage
 
@@ -24,7 +25,7 @@ from minimizer.report.model import Failure, Report
 from minimizer.store import Store
 from minimizer.vocabulary import Kind, Role, Scope, Status
 
-HERE = Path(__file__).resolve().parent
+HERE = str(Path(__file__).resolve().parent)
 SCRIPT = b"import torch\ntorch.compile(lambda x: x)(torch.ones(2))\n"
 MANY = 10**6
 
@@ -33,12 +34,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=200, help="requests for each operation (default 200)")
     arguments, more = parser.parse_known_args()
-    limits = dict.fromkeys(("requests_per_minute", "max_open_jobs", "max_queued_jobs"), MANY)
+    limits: dict[str, Any] = dict.fromkeys(("requests_per_minute", "max_open_jobs", "max_queued_jobs"), MANY)
     with stage("sqlite", access="on", reap_seconds=1000, **limits) as on:
         token, job, signature = seed(on)
         on.start_web(log=Path(os.devnull))
         environment = os.environ | {
-            "SCHEMATHESIS_HOOKS": "contract_hooks", "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}",
+            "SCHEMATHESIS_HOOKS": "contract_hooks", "PYTHONPATH": os.pathsep.join(filter(None, (HERE, os.environ.get("PYTHONPATH")))),
             "CONTRACT_JOB": job, "CONTRACT_SIGNATURE": signature,
         }  # fmt: skip
         command = [
