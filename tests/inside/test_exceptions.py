@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch._dynamo.exc import TorchDynamoException
@@ -48,7 +49,8 @@ async def tasks() -> None:
 
 
 def in_a_group() -> None:
-    asyncio.run(tasks())
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, of a test in a browser
+        thread.submit(asyncio.run, tasks()).result()
 
 
 def beside_another() -> None:
