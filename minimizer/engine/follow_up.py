@@ -52,7 +52,10 @@ SHARES: dict[Step, float] = {
     Step.FURTHER: 0.15,
 }
 """Time limit of each step after a verified repro, as a share of the time that the repro took; unused time passes to the
-next step. The shares add up to 1: together these steps take at most as long as the repro did."""
+next step. The shares add up to 1: together these steps take at most as long as the repro did, but for the seconds that a
+step has at least."""
+FIRST_STEPS = (Step.LOCALIZE, Step.REDUCE, Step.BLAME, Step.EMIT, Step.VERIFY)
+"""The steps of the first repro: the search for further ones has as long as they took at least."""
 LEAST_SECONDS = 90.0
 """Least seconds for these steps together, for a repro that came sooner: one run of the script and a search for the part
 to blame take about that long."""
@@ -297,7 +300,8 @@ class FollowUp:
     def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""
         if result.found is not None:
-            with self.adding(Step.FURTHER):
+            timings = self.report.timings
+            with self.adding(Step.FURTHER, least=sum(timings.get(step, 0.0) for step in FIRST_STEPS)):
                 write_further(
                     result.found,
                     suspects,

@@ -8,27 +8,27 @@ reduces to the first culprit's program (input values aside).
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.checkpoint import data_of
 from minimizer.engine.child.environment import Place
-from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Repro, bundle, called, emit
 from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
-from minimizer.engine.localize.localize import Localized, narrow
+from minimizer.engine.localize.further_faults import Further, Unreduced, further
+from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.model import Program
-from minimizer.engine.program.regions import Cutter, Region, common_module
+from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, verify
+from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
 from minimizer.report.model import Report, Reproducibility
@@ -36,6 +36,7 @@ from minimizer.vocabulary import Kind, Step
 
 MOST = 3
 """Most repros of one script, the first one included."""
+NO_TIME = "fails by itself too, perhaps for the same reason; there was no time to reduce it"
 OTHER_ROOT = "fails by itself too; --target reduces it first"
 
 
@@ -51,15 +52,6 @@ class Found:
     program: Program
     located: Localized
     reduced: Program
-
-
-@dataclass(frozen=True)
-class Further:
-    """A secondary culprit: its minimal program, the outcome of that, and its window with modules and lines."""
-
-    program: Program
-    outcome: Outcome
-    window: Program
 
 
 def write_further(
@@ -119,6 +111,8 @@ class _Further:
         for other in others:
             if isinstance(other, Region):
                 _fold(self._journal.report, other)
+            elif isinstance(other, Unreduced):
+                _add(self._journal.report, _unreduced(other))
             elif (one := _write(other, f"repro-{len(written) + 2}.py", found, self._place, self._journal)) is not None:
                 written.append(one)
                 if len(written) + 1 == MOST:
@@ -158,7 +152,10 @@ class _Further:
     def _smallest(self, window: Program, oracle: Oracle) -> Program:
         literal = self._found.case.survey.literal
         best = reduce(window, check=oracle.check, watch=oracle.watch, literal=literal, jobs=self._jobs).best
-        return publish(best, oracle.check)
+        try:
+            return publish(best, oracle.check)
+        except BudgetExceeded:  # the next question to the oracle ends the search, and this one is named
+            return best
 
     def _tell(self, message: str) -> None:
         self._journal.progress(trials=self._found.oracle.trials, message=message)
@@ -221,6 +218,20 @@ def _fold(report: Report, region: Region) -> None:
             known.module, known.instances = left[0], Instances(wrong=left, compared="modules") if left[1:] else None
 
 
+def _unreduced(other: Unreduced) -> Culprit:
+    """The entry of a culprit for which there was no time: its module, and its node where there is one left."""
+    culprit = culprit_of(other.program, (), None, other.window)
+    if len(culprit.nodes) > 1:
+        culprit.nodes, culprit.ops = [], []
+    culprit.further, culprit.what = True, NO_TIME
+    return culprit
+
+
+def _add(report: Report, culprit: Culprit) -> None:
+    """Add an entry in the place of those that only name a module around it."""
+    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
+
+
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
     """Write and verify the repro of a culprit under this name; None if it does not hold."""
     report = journal.report
@@ -252,7 +263,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
         )
-    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
+    _add(report, culprit)
     journal.keep()
     return _Written(culprit, repro, data) if verification.holds else None
 
@@ -293,98 +304,3 @@ def _is_holder(known: Culprit, culprit: Culprit) -> bool:
     """Whether an entry that names only a failing module, without nodes or operators, is the module of this culprit."""
     is_module = bool(known.module) and not known.nodes and not known.ops
     return is_module and f"{culprit.module}.".startswith(f"{known.module}.")
-
-
-def further(
-    program: Program,
-    located: Localized,
-    reduced: Program,
-    oracle: Oracle,
-    *,
-    suspects: Sequence[Region] = (),
-    same: Sequence[Region] = (),
-    reduce: Callable[[Program, Oracle], Program],
-    tell: Callable[[str], None] = lambda message: None,
-) -> Iterator[Further | Region]:
-    """Culprits other than the one that ``reduced`` shows, in execution order, each with a fault of its own.
-
-    Yields a region instead of a culprit where it reduces to the first culprit's program.
-
-    Args:
-        program: the graph that was localized.
-        located: the result of localizing the first culprit in it.
-        reduced: the first culprit's minimal program.
-        oracle: judges the windows.
-        suspects: further regions known to fail in isolation.
-        same: places known to hold the first culprit's fault; the nodes around them are tried.
-        reduce: reduces a failing window, with an oracle that accepts its failure.
-        tell: receives progress messages.
-    """
-    by_itself = any(layer.verdict == "bad" for layer in located.layers)
-    roots = located.roots if by_itself else ()  # not regions that fail only together with their neighbours
-    own = _holder(program, roots, reduced)
-    cutter = Cutter(program)
-    first, known = _form(reduced), {_form(reduced), _form(cutter.cut(own.start, own.stop))}
-    places = {*roots, *located.elsewhere, *suspects, *_around(program, own, reduced)} - {own}
-    pending = sorted((part for place in places for part in _beside(place, same)), key=lambda region: region.start)
-    while pending:
-        region = pending.pop(0)
-        oracle.watch()
-        window = cutter.cut(region.start, region.stop)
-        if not window.outputs or _form(window) in known:
-            continue
-        known.add(_form(window))
-        tell(f"whether {region.path or 'the rest of the graph'} fails for another reason")
-        (outcome,) = oracle.judge([window])
-        signature = signature_of(outcome)
-        if signature is None or (outcome.is_layout_only and not oracle.shows(outcome)):
-            continue
-        judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
-        tell(f"another failure, in {region.path or 'the rest of the graph'}, is being reduced")
-        narrowed = narrow(program, region, judge)
-        smallest = reduce(narrowed, judge)
-        pending[:0] = _around(program, region, smallest)
-        if _form(smallest) == first:
-            start, stop = _span(program, narrowed)
-            yield Region(start, stop, *common_module(program.nodes[start:stop]))
-        elif _form(smallest) not in known:
-            known.add(_form(smallest))
-            (outcome,) = judge.judge([smallest])
-            yield Further(smallest, outcome, narrowed)
-
-
-def _holder(program: Program, roots: Sequence[Region], reduced: Program) -> Region:
-    """The root that holds the culprit; the whole program where none does."""
-    first, stop = _span(program, reduced)
-    whole = Region(0, len(program.nodes))
-    return next((root for root in roots if root.start <= first and stop <= root.stop), whole)
-
-
-def _around(program: Program, region: Region, reduced: Program) -> list[Region]:
-    """The parts of a region before and after the culprit found in it."""
-    first, stop = _span(program, reduced)
-    parts = [replace(region, stop=first), replace(region, start=stop)]
-    return [part for part in parts if part.size > 0]
-
-
-def _beside(region: Region, same: Sequence[Region]) -> Iterator[Region]:
-    """The parts of a region outside of the known places; the whole region if it holds none."""
-    start = region.start
-    for place in sorted(same, key=lambda place: place.start):
-        if region.start <= place.start and place.stop <= region.stop and place.start >= start:
-            if place.start > start:
-                yield replace(region, start=start, stop=place.start)
-            start = place.stop
-    if start < region.stop:
-        yield replace(region, start=start)
-
-
-def _span(program: Program, reduced: Program) -> tuple[int, int]:
-    """(start, stop) in the program of the nodes that remain in ``reduced``; the whole program if none do."""
-    left = {node.name for node in reduced.nodes}
-    places = [index for index, node in enumerate(program.nodes) if node.name in left]
-    return (places[0], places[-1] + 1) if places else (0, len(program.nodes))
-
-
-def _form(program: Program) -> str:
-    return program.fingerprint(values=False)

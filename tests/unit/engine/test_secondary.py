@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,15 +13,18 @@ from fake_oracle import FakeOracle
 from toy_programs import chain
 
 from minimizer.engine import secondary
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
+from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
-from minimizer.engine.secondary import Found, Further, _fold, _is_holder, further, other_roots, write_further
+from minimizer.engine.secondary import NO_TIME, Found, _fold, _is_holder, _unreduced, other_roots, write_further
 from minimizer.engine.survey.cases import Case
+from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.instances import Instances
@@ -110,6 +114,48 @@ def test_another_fault_in_a_region_that_holds_the_first_one_too_is_found() -> No
     program = chain(["bad", "a", "b", "bad", "c", "worse"])
     found, _ = found_beside(program, {"bad", "worse"}, [Region(3, 4)], [Region(0, 2), Region(2, 6)])
     assert [other.program.nodes[0].target for other in found if isinstance(other, Further)] == ["worse"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "left"),
+    [(1, ["c", "worse", "d"]), (99, ["worse"])],
+    ids=["while it is narrowed", "while it is judged"],
+)
+def test_a_fault_that_there_is_no_time_to_reduce_is_named_before_the_search_ends(
+    questions: int, left: list[str]
+) -> None:
+    program = chain(["bad", "a", "c", "worse", "d"])
+
+    class Hurried(FakeOracle):
+        """Has no time after so many questions, or once it is reduced."""
+
+        is_reduced = False
+
+        def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
+            if len(self.changes) == questions or self.is_reduced:
+                raise BudgetExceeded("the time is over")
+            return super().judge(programs, **changes)
+
+    oracle = Hurried(lambda candidate: any(node.target in ("bad", "worse") for node in candidate.nodes))
+    first = Localized(cut(program, 0, 1), (Region(0, 1),), (layer("0", "bad"),), confirmed=True)
+
+    def smallest(window: Program, judge: Oracle) -> Program:
+        oracle.is_reduced = True
+        index = next(i for i, node in enumerate(window.nodes) if node.target == "worse")
+        return cut(window, index, index + 1)
+
+    search = further(
+        program, first, cut(program, 0, 1), cast(Oracle, oracle), suspects=[Region(2, 5, "tail")], reduce=smallest
+    )
+    other = next(search)
+    assert isinstance(other, Unreduced)
+    assert [node.target for node in other.program.nodes] == left
+    with pytest.raises(BudgetExceeded):
+        next(search)
+    entry = _unreduced(other)
+    assert entry.what == NO_TIME
+    assert entry.further
+    assert entry.nodes == (["v3"] if len(left) == 1 else [])
 
 
 def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:

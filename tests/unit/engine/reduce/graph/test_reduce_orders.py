@@ -12,6 +12,7 @@ from fake_check import both, flows, has, in_a_row, no_literal
 from fake_oracle import FakeOracle, Rule
 from toy_programs import META
 
+from minimizer.engine.localize.further_faults import further
 from minimizer.engine.localize.localize import Localized, localize
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.arguments import Ref
@@ -20,7 +21,6 @@ from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import passes, reduce, reducer
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 from minimizer.engine.reduce.problem import Item
-from minimizer.engine.secondary import further
 
 ORDERS = 20
 
