@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ MAX_MESSAGE = 4000
 """Characters of a message that are kept, to bound what goes over the pipe."""
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
 """Exceptions that Dynamo raises for its own control flow; not failures."""
+MAX_CHAIN = 100
+"""Most exceptions that are followed from one to the next."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
 """Modules whose exception types are raised by the compiler only."""
 OUT_OF_MEMORY = re.compile(
@@ -86,29 +88,32 @@ def innermost(error: BaseException) -> BaseException:
     place of an error of the compiler's. A ``CalledProcessError`` is not followed: the exception that wraps it quotes the C++
     compiler's errors.
     """
-    *_, last = _chain(error)
-    return last
+    return _chain(error)[-1]
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception, the one that it wraps or replaces, and so on."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        inner = _inner(current)
-        current = None if isinstance(inner, subprocess.CalledProcessError) else inner
+def _chain(error: BaseException, above: frozenset[int] = frozenset()) -> list[BaseException]:
+    """The exception, the one that it wraps or replaces, and so on; ``above``: ids of those that led here."""
+    above |= {id(error)}
+    wrapped = _wrapped(error)
+    inner = error.__context__ if wrapped is None else wrapped
+    if (
+        inner is None
+        or id(inner) in above
+        or len(above) == MAX_CHAIN
+        or isinstance(inner, subprocess.CalledProcessError)
+    ):
+        return [error]
+    rest = _chain(inner, above)
+    is_told = wrapped is not None or isinstance(error, SystemExit) or _replaces(error, rest)
+    return [error, *rest] if is_told else [error]
 
 
-def _inner(error: BaseException) -> BaseException | None:
+def _wrapped(error: BaseException) -> BaseException | None:
+    """The exception that this one has in it, or was raised from; of a group one of the compiler's, or its only one."""
     inner = getattr(error, "inner_exception", None) or error.__cause__
     if inner is None and (grouped := _grouped(error)):
         compilers = [one for one in grouped if raised_while_compiling(one)]
         inner = next(iter(compilers or (grouped if len(grouped) == 1 else ())), None)
-    handled = error.__context__
-    if inner is None and handled is not None and (isinstance(error, SystemExit) or _replaces(error, handled)):
-        inner = handled
     return inner if isinstance(inner, BaseException) else None
 
 
@@ -118,12 +123,12 @@ def _grouped(error: BaseException) -> Sequence[BaseException]:
     return error.exceptions if group is not None and isinstance(error, group) else ()
 
 
-def _replaces(error: BaseException, handled: BaseException) -> bool:
+def _replaces(error: BaseException, handled: Sequence[BaseException]) -> bool:
     """Whether the very frame that caught an error of the compiler's has raised this one, and nothing that its handler called."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    caught = handled.__traceback__
+    caught = handled[0].__traceback__
     is_there = bool(frames) and caught is not None and frames[-1] is caught.tb_frame
-    return is_there and any(map(_is_of_compiler, _chain(handled)))
+    return is_there and any(map(_is_of_compiler, handled))
 
 
 def _text(error: BaseException) -> str:
@@ -157,12 +162,16 @@ def raised_while_compiling(error: BaseException) -> bool:
     Dynamo removes its own frames from tracebacks (``ShortenTraceback``), so exception types are checked as well as frames.
     """
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        if _is_of_compiler(current) or any(map(raised_while_compiling, _grouped(current))):
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if id(current) in seen:  # a group may hold one whose handler has raised the group
+            continue
+        if _is_of_compiler(current):
             return True
-        current = current.__cause__ or current.__context__
+        seen.add(id(current))
+        earlier = current.__cause__ or current.__context__
+        pending += [*_grouped(current), *([earlier] if earlier is not None else [])]
     return False
 
 

@@ -57,6 +57,25 @@ def beside_another() -> None:
     raise ExceptionGroup("several", [ValueError("another"), TorchDynamoException("no such line")])
 
 
+def one_of_a_group() -> None:
+    try:
+        raise ExceptionGroup("several", [TorchDynamoException("no such line")])
+    except ExceptionGroup as group:
+        raise group.exceptions[0]  # noqa: B904
+
+
+def many_times() -> None:
+    """Each try fails in the handler of the one before."""
+
+    def one_more(left: int) -> None:
+        try:
+            compiled() if left == 0 else one_more(left - 1)
+        except Exception:
+            raise RuntimeError(f"try {left}")  # noqa: B904
+
+    one_more(60)
+
+
 def eager() -> None:
     raise ValueError("wrong in eager too")
 
@@ -100,6 +119,27 @@ def test_the_cause_is_the_compilers_error(by: Callable[[], None]) -> None:
     assert f"It reached the script as {type(error).__module__}.{type(error).__qualname__}" in said.stack
     if by is not beside_another:
         assert "in compiled" in said.stack
+
+
+def test_the_only_one_of_a_group_that_is_raised_again_is_the_cause() -> None:
+    error = ended(one_of_a_group)
+    assert raised_while_compiling(error)
+    assert describe(error).root_type == CAUSE
+
+
+def test_one_of_a_group_that_says_nothing_of_the_compiler_is_itself_the_cause() -> None:
+    def by() -> None:
+        try:
+            raise ExceptionGroup("several", [ValueError("wrong"), KeyError("wrong too")])
+        except ExceptionGroup as group:
+            raise group.exceptions[0]  # noqa: B904
+
+    assert not raised_while_compiling(ended(by))
+    assert describe(ended(by)).root_type == "ValueError"
+
+
+def test_a_cause_behind_many_errors_is_found_at_once() -> None:
+    assert describe(ended(many_times)).root_type == CAUSE
 
 
 @pytest.mark.parametrize(
