@@ -73,9 +73,10 @@ def _all(*, dead: bool = False) -> Iterator[Process]:
         if not folder.name.isdecimal():
             continue
         try:
-            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            stat = (folder / "stat").read_text(errors="replace")  # a process may be called what is no text
         except OSError:  # it has ended meanwhile
             continue
+        name, _, rest = stat.partition("(")[2].rpartition(")")
         state, parent = rest.split()[:2]
         if (state in "ZX") is dead:
             yield Process(int(folder.name), int(parent), name)
