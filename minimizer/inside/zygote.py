@@ -368,13 +368,13 @@ def why_no_fork() -> str | None:
 
 def _child_is_spoiled() -> bool:
     """Whether a forked child cannot use CUDA. Tried by a fork: counting the devices is enough to break CUDA there, and only a child
-    can detect that."""
+    can detect that. One that is killed meanwhile has detected nothing."""
     import torch
 
     pid = os.fork()
     if pid == 0:
         os._exit(int(torch.cuda._is_in_bad_fork()))
-    return os.waitpid(pid, 0)[1] != 0
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
 
 
 def main(incoming: int, outgoing: int) -> None:

@@ -296,6 +296,12 @@ def test_a_parent_whose_children_cannot_use_cuda_does_not_fork(tmp_path: Path) -
         executor(tmp_path / "scratch", tmp_path / "site", env=env)
 
 
+def test_a_child_that_is_killed_says_nothing_of_cuda(tmp_path: Path) -> None:
+    does = "import os; parent = os.getpid(); cuda._is_in_bad_fork = lambda: os.getpid() != parent and os.kill(os.getpid(), 9)"
+    env = site(tmp_path / "site", PLUGS_IN.format(does=does))
+    executor(tmp_path / "scratch", tmp_path / "site", env=env).close()
+
+
 def test_what_is_imported_in_the_parent_asks_nvml_and_not_cuda(tmp_path: Path) -> None:
     """By default ``torch.cuda.is_available()`` starts CUDA, in whatever module it is asked while that is imported."""
     does = "import os; assert os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'] == '1'"
