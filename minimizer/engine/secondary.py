@@ -112,7 +112,7 @@ class _Further:
             if isinstance(other, Region):
                 _fold(self._journal.report, other)
             elif isinstance(other, Unreduced):
-                _add(self._journal.report, _unreduced(other))
+                _name(self._journal.report, other)
             elif (one := _write(other, f"repro-{len(written) + 2}.py", found, self._place, self._journal)) is not None:
                 written.append(one)
                 if len(written) + 1 == MOST:
@@ -218,18 +218,17 @@ def _fold(report: Report, region: Region) -> None:
             known.module, known.instances = left[0], Instances(wrong=left, compared="modules") if left[1:] else None
 
 
-def _unreduced(other: Unreduced) -> Culprit:
-    """The entry of a culprit for which there was no time: its module, and its node where there is one left."""
+def _name(report: Report, other: Unreduced) -> None:
+    """Add a culprit for which there was no time, by its module, and its node where there is one left.
+
+    An entry that names the module already stays: it may stand for equal ones as well.
+    """
     culprit = culprit_of(other.program, (), None, other.window)
     if len(culprit.nodes) > 1:
         culprit.nodes, culprit.ops = [], []
     culprit.further, culprit.what = True, NO_TIME
-    return culprit
-
-
-def _add(report: Report, culprit: Culprit) -> None:
-    """Add an entry in the place of those that only name a module around it."""
-    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
+    if not any(_is_holder(known, culprit) for known in report.culprits):
+        report.culprits = [*report.culprits, culprit]
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
@@ -263,7 +262,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         culprit.what = (
             f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
         )
-    _add(report, culprit)
+    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
     journal.keep()
     return _Written(culprit, repro, data) if verification.holds else None
 

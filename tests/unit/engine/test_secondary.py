@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +23,7 @@ from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
-from minimizer.engine.secondary import NO_TIME, Found, _fold, _is_holder, _unreduced, other_roots, write_further
+from minimizer.engine.secondary import NO_TIME, Found, _fold, _is_holder, _name, other_roots, write_further
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
@@ -152,10 +153,22 @@ def test_a_fault_that_there_is_no_time_to_reduce_is_named_before_the_search_ends
     assert [node.target for node in other.program.nodes] == left
     with pytest.raises(BudgetExceeded):
         next(search)
-    entry = _unreduced(other)
+    report = Report()
+    _name(report, other)
+    (entry,) = report.culprits
     assert entry.what == NO_TIME
     assert entry.further
     assert entry.nodes == (["v3"] if len(left) == 1 else [])
+
+
+def test_an_entry_of_equal_modules_stays_where_there_is_no_time_for_one_of_them() -> None:
+    heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
+    report = Report(culprits=other_roots(located(*heads), Culprit(module="norm", nodes=["relu"], ops=["aten.relu"])))
+    program = chain(["a", "b"])
+    nodes = tuple(replace(node, module="heads.0", module_class="Head") for node in program.nodes)
+    one = replace(program, nodes=nodes)
+    _name(report, Unreduced(one, one))
+    assert [known.module_name for known in report.culprits] == ["heads 0 and 1"]
 
 
 def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:
