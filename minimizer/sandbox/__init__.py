@@ -12,6 +12,7 @@ from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, KILLED, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.cgroup import Bounds, bounded
 from minimizer.sandbox.choice import Mode, choose_sandbox
+from minimizer.sandbox.compilers import COMPILER_VARIABLES
 from minimizer.sandbox.devices import Devices, devices_for
 from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
@@ -20,6 +21,7 @@ from minimizer.sandbox.interpreter import real_interpreter, require_torch, runti
 from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
+    "COMPILER_VARIABLES",
     "HOW_TO_GET_BUBBLEWRAP",
     "KILLED",
     "Bounds",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from minimizer.errors import MissingTool
+from minimizer.sandbox.compilers import compiler_paths, links
 
 PARTS_OF_A_PREFIX = (
     "bin", "include", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg",
@@ -98,7 +98,8 @@ def require_torch(python: Path) -> None:
 
 
 def runtime_paths(python: Path) -> list[Path]:
-    """The paths that an interpreter needs: parts of its prefixes, its packages, its chain of symbolic links.
+    """The paths that an interpreter needs: parts of its prefixes, its packages, its chain of symbolic links, and the compilers
+    that its torch starts.
 
     Raises:
         MissingTool: it does not run.
@@ -106,7 +107,8 @@ def runtime_paths(python: Path) -> list[Path]:
     asked = _ask_interpreter(python)
     found = [Path(prefix) / part for prefix in asked["prefixes"] for part in PARTS_OF_A_PREFIX]
     found += map(Path, asked["paths"])
-    found += _links(Path(asked["executable"]))
+    found += links(Path(asked["executable"]))
+    found += compiler_paths()
     home = Path.home()
     too_wide = {home, *home.parents, Path("/home"), Path("/root"), Path("/tmp")}
     return [path for path in dict.fromkeys(found) if path.exists() and not {path, path.resolve()} & too_wide]
@@ -123,11 +125,3 @@ def without_bytecode(python: Path) -> Path | None:
     """
     bare = _ask_interpreter(python)["bare"]
     return Path(bare) if bare else None
-
-
-def _links(path: Path) -> Iterable[Path]:
-    """The path, and every target on its chain of symbolic links."""
-    yield path
-    while path.is_symlink():
-        path = path.parent / path.readlink()
-        yield path

@@ -10,9 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minimizer.engine.child.gate import Gate
-from minimizer.sandbox import Sandbox
+from minimizer.sandbox import COMPILER_VARIABLES, Sandbox
 
-NAMES_PASSED = ("PATH", "LANG", "LC_ALL", "CXX", "CC", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+NAMES_PASSED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    *COMPILER_VARIABLES,
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
 """Variables of our own environment that a child may see."""
 SHARED_FOLDERS = ("/tmp", "/dev/shm")
 """Folders of a sandbox that are empty when it starts, and that all its processes may write to."""

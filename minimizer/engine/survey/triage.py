@@ -32,6 +32,7 @@ from minimizer.engine.survey.cases import (
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.toolchain import without_a_compiler
 from minimizer.engine.survey.unended import Unended
 from minimizer.engine.survey.verdicts import (
     before_a_frame,
@@ -131,6 +132,9 @@ class Triage:
         if survey.held is not None and is_starved_compiler(survey.held.failure.exception):
             survey.close()
             raise MemoryExceeded(STARVED)
+        if survey.held is not None and (settled := self._without_a_compiler(survey.held.failure)) is not None:
+            survey.close()
+            return settled
         if survey.held is not None and survey.held.program is None:
             survey.close()
             return opaque(survey.held)
@@ -267,6 +271,9 @@ class Triage:
         assert self.otherwise is not None
         self.otherwise = unexamined(self.otherwise)
 
+    def _without_a_compiler(self, failure: protocol.Failure) -> Settled | None:
+        return without_a_compiler(failure.exception, self.surveys.place, failure.checked or protocol.Checked())
+
     def _raised(self, finished: protocol.Finished, error: ExceptionInfo) -> Case | ScriptCase | Settled:
         doubt = dispute.ground(self.surveys.text, error, finished.checks)
         if finished.checked.frames and doubt is Ground.READING:
@@ -300,6 +307,8 @@ class Triage:
             return nothing_compiled(how, finished.checked, children=finished.children, error=error)
         if is_out_of_memory(error):
             return starved(error, finished.checked)
+        if (settled := without_a_compiler(error, self.surveys.place, finished.checked)) is not None:
+            return settled
         if is_own_check(error):
             is_layout = bool(finished.layouts) and checks_layout(error)
             if is_layout and (case := self._first_layout()) is not None:

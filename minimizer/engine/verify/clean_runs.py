@@ -18,7 +18,7 @@ from minimizer.engine.child.tracebacks import GPU_FULL
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
 from minimizer.report.model import Verification
-from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.sandbox import COMPILER_VARIABLES, Sandbox, real_interpreter, runtime_paths
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro: the bug shows, it is gone, the machine cannot tell."""
@@ -145,6 +145,7 @@ def _environment(home: Path) -> dict[str, str]:
     """
     return {
         "PATH": os.environ.get("PATH", os.defpath),
+        **{name: os.environ[name] for name in COMPILER_VARIABLES if name in os.environ},
         "HOME": str(home),
         "TMPDIR": str(home),
         "TORCHINDUCTOR_CACHE_DIR": str(home / "cache"),

@@ -369,6 +369,30 @@ def test_a_torch_that_is_built_in_its_checkout_leaves_the_checkout_closed(tmp_pa
     assert checkout not in paths
 
 
+def test_a_compiler_outside_of_the_systems_folders_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what lies around it in its prefix, and no more; links and further words of the variable included."""
+    prefix, work = tmp_path / "toolset-13", tmp_path / "work"
+    for folder in (prefix / "bin", prefix / "libexec", work):
+        folder.mkdir(parents=True)
+    (prefix / "libexec" / "cc1plus").write_text("inner part")
+    (prefix / "token").write_text("hunter2")
+    compiler = prefix / "bin" / "g++-13"
+    compiler.write_text(f'#!/bin/sh\ncat {prefix}/libexec/cc1plus {prefix}/token; echo " $0"\n')
+    compiler.chmod(0o755)
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "c++"
+    link.symlink_to(compiler)
+    monkeypatch.setenv("CXX", f"{link} -m64")
+    paths = runtime_paths(PYTHON)
+    assert {prefix / "bin", prefix / "libexec", link} <= set(paths)
+    assert not {prefix, tmp_path, Path("/usr"), Path("/usr/bin")} & set(paths)
+    seen = output(Bubblewrap(), "sh", "-c", f"{link} 2>/dev/null", cwd=work, read=paths)
+    assert seen.startswith("inner part")
+    assert "hunter2" not in seen
+    monkeypatch.setenv("CXX", "g++ '")  # which no shell would take
+    assert link not in runtime_paths(PYTHON)
+
+
 def test_a_launcher_leads_to_the_interpreter(tmp_path: Path) -> None:
     shim = tmp_path / "python"
     shim.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')

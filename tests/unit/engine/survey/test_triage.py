@@ -399,6 +399,43 @@ def test_what_the_sandbox_denies_is_no_fault_of_the_script(raised: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("raised", "reason", "advice"),
+    [
+        (
+            error("torch._inductor.exc.InvalidCxxCompiler", "No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'sh')"),
+            Reason.SANDBOX_DENIED,
+            "--bind",
+        ),
+        (
+            error("torch._inductor.exc.InvalidCxxCompiler", "No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'no-such-g++')"),
+            Reason.NOT_RUNNABLE,
+            "Install one",
+        ),
+        (
+            error("RuntimeError", "Failed to find C compiler. Please specify via CC environment variable"),
+            Reason.NOT_RUNNABLE,
+            "name it in CC",
+        ),
+        (
+            {
+                **error("FileNotFoundError", "[Errno 2] No such file or directory: '/opt/gcc/bin/gcc'"),
+                "frames": [["triton/runtime/build.py", "_build", ""], ["subprocess.py", "_execute_child", ""]],
+            },
+            Reason.NOT_RUNNABLE,
+            "/opt/gcc/bin/gcc",
+        ),
+    ],
+)  # fmt: skip
+def test_a_compiler_that_cannot_be_started_is_no_fault_of_torch_compile(
+    raised: dict[str, Any], reason: Reason, advice: str
+) -> None:
+    for survey in (held(kind="compile_error", exception=raised), finished(exception=raised)):
+        found = settled(survey, eager=[finished()])
+        assert (found.status, found.reason) == (Status.FAILED, reason)
+        assert advice in found.summary
+
+
+@pytest.mark.parametrize(
     "raised",
     [
         error("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'"),

@@ -1,0 +1,54 @@
+"""A compile error that says nothing of the script nor of torch.compile: the C or C++ compiler could not be started."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from minimizer.engine.child import protocol
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.outcome import ExceptionInfo
+from minimizer.engine.survey.cases import Settled, line_of
+from minimizer.vocabulary import Reason, Status
+
+NO_COMPILER = re.compile(r"No working C\+\+ compiler found in \S+ \(None, '([^']+)'|Failed to find C compiler()")
+"""Messages of ``torch/_inductor/cpp_builder.py`` (with the first program that it tried) and of ``triton/runtime/build.py``."""
+NO_PROGRAM = re.compile(r"(?:No such file or directory|Permission denied): '([^']+)'")
+"""The message of `subprocess.Popen` for a program that it cannot start."""
+OF_A_COMPILER = ("torch/_inductor/", "triton/")
+
+
+def without_a_compiler(error: ExceptionInfo | None, place: Place, checked: protocol.Checked) -> Settled | None:
+    """The verdict on a script that cannot be compiled here for want of a C or C++ compiler; None if that is not its failure."""
+    program = None if error is None else _program(error)
+    if error is None or program is None:
+        return None
+    found = shutil.which(program, path=place.plain_environment(place.scratch)["PATH"]) if program else None
+    if found is not None and place.sandbox.is_strong:
+        return Settled(
+            Status.FAILED,
+            Reason.SANDBOX_DENIED,
+            f"The sandbox keeps the script from what it needs ({line_of(error)}): {found} does not run in it. Show it what this compiler "
+            f"needs with --bind {Path(found).parent.parent}, or name another one in CC and CXX.",
+            checked,
+            exception=error,
+        )
+    return Settled(
+        Status.FAILED,
+        Reason.NOT_RUNNABLE,
+        f"This machine has no compiler that torch.compile could use ({line_of(error)}). Install one (apt-get install g++), or name it in CC "
+        "and CXX; minimizer doctor tries it.",
+        checked,
+        exception=error,
+    )
+
+
+def _program(error: ExceptionInfo) -> str | None:
+    """The program that could not be started; empty if it is not named, and None if that is not the error."""
+    if (missing := NO_COMPILER.search(error.root_message)) is not None:
+        return missing[1] or ""
+    is_of_popen = bool(error.frames) and error.frames[-1][0].endswith("subprocess.py")
+    is_asked_for = any(file.startswith(OF_A_COMPILER) for file, _, _ in error.frames)
+    missing = NO_PROGRAM.search(error.root_message) if is_of_popen and is_asked_for else None
+    return missing[1] if missing is not None else None

@@ -1,0 +1,52 @@
+"""Finds the C and C++ compilers that PyTorch starts, so that a sandbox shows them where they lie outside of the system's folders.
+
+Inductor compiles with the program that ``CXX`` names, or the first ``g++`` of the ``PATH`` (``torch/_inductor/cpp_builder.py``);
+Triton its launchers with that of ``CC``, or the first ``clang`` or ``gcc`` (``triton/runtime/build.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from minimizer.sandbox.bubblewrap import SYSTEM_FOLDERS
+
+COMPILER_VARIABLES = ("CC", "CXX")
+"""Variables that name a compiler; a value may have further words (``ccache g++``)."""
+USUAL = ("cc", "gcc", "clang", "c++", "g++", "clang++")
+PARTS_OF_A_PREFIX = ("bin", "include", "lib", "lib32", "lib64", "libexec", "sysroot")
+"""Parts of a compiler's prefix in which it finds its own programs, headers and libraries."""
+SHOWN = (*SYSTEM_FOLDERS, "/etc/alternatives")
+
+
+def compiler_paths() -> list[Path]:
+    """The paths that the compilers of this environment need, beside the folders that every sandbox shows."""
+    found, own = list[Path](), {Path.home(), Path.home() / ".local"}  # in which much else lies
+    for program in dict.fromkeys([*_named(), *USUAL]):
+        if (path := shutil.which(program)) is not None:
+            for link in links(Path(path).absolute()):
+                if any(link.is_relative_to(folder) for folder in SHOWN):
+                    continue
+                found.append(link)
+                if link.parent.name == "bin" and link.parent.parent not in own:
+                    found += [link.parent.parent / part for part in PARTS_OF_A_PREFIX]
+    return list(dict.fromkeys(found))
+
+
+def links(path: Path) -> Iterator[Path]:
+    """The path, and every target on its chain of symbolic links."""
+    yield path
+    while path.is_symlink():
+        path = path.parent / path.readlink()
+        yield path
+
+
+def _named() -> Iterator[str]:
+    for variable in COMPILER_VARIABLES:
+        try:
+            yield from shlex.split(os.environ.get(variable, ""))
+        except ValueError:  # a quotation that does not end: no shell would take it either
+            continue
