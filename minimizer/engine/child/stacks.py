@@ -20,7 +20,8 @@ _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
 _ENTRY = re.compile(
     r"torch/(_dynamo/convert_frame|_inductor/compile_fx|_functorch/(aot_autograd|_aot_autograd/\w+))\.py"
 )
-_COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/")
+_COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/(?!compile_worker/)")
+"""Files of the compiler, without the threads that wait for its pool of processes."""
 _WAITS = re.compile(
     r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/\w+|torch/utils/_filelock)\.py"
 )

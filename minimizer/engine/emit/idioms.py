@@ -241,7 +241,8 @@ def _runtime_error(subject: Subject) -> str:
     """The idiom of an error when compiled; eager has its own ``try``, since it could raise such an error too."""
     first = _try(*subject.settings, *subject.inputs, f'print("expected", {subject.run(subject.eager)})')
     again = subject.inputs if subject.fresh_inputs else ()
-    return _repeated(subject, f"{first}try:\n{_block(*again, subject.run(subject.compiled))}{_judged(subject)}")
+    body = _block(*again, subject.run(subject.compiled), *subject.waits)
+    return _repeated(subject, f"{first}try:\n{body}{_judged(subject)}")
 
 
 def _missing_error(subject: Subject) -> str:
@@ -292,10 +293,17 @@ def _hang(subject: Subject) -> str:
             f'print("expected", {subject.run(subject.eager)}, "at once; actual: see below", flush=True)',
             f"faulthandler.dump_traceback_later({hang_after(subject):g}, exit=True)  # exits with status 1",
             *again,
-            f'print("actual  ", {subject.run(subject.compiled)})',
+            *_returns(subject),
             *(["faulthandler.cancel_dump_traceback_later()"] if subject.attempts > 1 else []),
         ),
     )
+
+
+def _returns(subject: Subject) -> Sequence[str]:
+    """Statements that run the compiled side and print what it returns, once the GPU has computed it."""
+    if not subject.waits:
+        return [f'print("actual  ", {subject.run(subject.compiled)})']
+    return [f"actual = {subject.run(subject.compiled)}", *subject.waits, 'print("actual  ", actual)']
 
 
 def _quoted(text: str) -> str:

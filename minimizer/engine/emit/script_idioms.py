@@ -7,6 +7,7 @@ tell. Which of them works depends on the script, so they come in order of prefer
 from __future__ import annotations
 
 import ast
+import re
 import signal
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
+from minimizer.engine.emit.subject import WAIT_FOR_GPU
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
@@ -24,6 +26,7 @@ except AssertionError as error:
     raise SystemExit(f"expected no error, actual AssertionError: {error}")
 """
 """The handler of the script's own check; its SystemExit passes through the surrounding handler."""
+GPU = re.compile(r"\bcuda\b")
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -92,6 +95,10 @@ def _twice(text: str, failure: Failure) -> str:
     definitions = _text([s for s in before if isinstance(s, DECLARATIONS)])
     setting = _text([s for s in before if not isinstance(s, DECLARATIONS)])
     statement = ast.unparse(last)
+    if failure.kind in (Kind.RUNTIME_ERROR, Kind.HANG) and GPU.search(
+        text
+    ):  # whose kernels fail behind the call that starts them
+        statement += f"\n{WAIT_FOR_GPU}"
     raises = not failure.kind.is_numeric and failure.kind is not Kind.HANG
     eager = _uncompiled(before, last) if raises else None
     handler = judged(header.telltale(failure)) if eager else judged(header.telltale(failure), SAID)

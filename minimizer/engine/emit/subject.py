@@ -14,6 +14,7 @@ from minimizer.engine.reduce.graph.generators import is_contiguous
 
 HELPERS = ("data", "describe", "fn", "raised", "run")
 """Names that the idioms bind, and that would shadow names of the script in the compiled code."""
+WAIT_FOR_GPU = "torch.cuda.synchronize()"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class Subject:
     def run(self, side: str) -> str:
         """The call of one side, with the backward if that is what fails."""
         return self.backward(side) if self.details.get("backward") else self.call(side)
+
+    @property
+    def waits(self) -> Sequence[str]:
+        """Statements that wait for the GPU, whose kernels fail, or never end, behind the call that starts them; none on a CPU."""
+        devices = [item.meta.device for item in self.program.inputs if item.meta]
+        is_on_gpu = any(device.startswith("cuda") for device in devices) or any("cuda" in line for line in self.inputs)
+        return [WAIT_FOR_GPU] if is_on_gpu else []
 
     def _loss(self, call: str) -> str:
         """The sum of all differentiated outputs, whose gradients are those that the referee compared."""

@@ -72,6 +72,15 @@ def test_the_thread_that_compiles_is_taken_and_else_the_main_one() -> None:
     assert parse(dump(idle, main))[-1].function == "main"  # the main thread is written last
 
 
+def test_a_thread_that_waits_for_the_compilers_processes_does_not_compile() -> None:
+    reader = [
+        ("/usr/lib/python3.12/threading.py", "run", 1010),
+        (f"{LIB}/torch/_inductor/compile_worker/subproc_pool.py", "_read_thread", 271),
+    ]
+    on_gpu = [("/srv/job/script.py", "main", 3), (f"{LIB}/torch/cuda/__init__.py", "synchronize", 1162)]
+    assert parse(dump(reader, on_gpu))[-1].function == "synchronize"
+
+
 @pytest.mark.parametrize(
     ("path", "file", "is_users"),
     [

@@ -513,6 +513,17 @@ def test_definitions_stay_outside_and_settings_go_inside_try() -> None:
     assert source.index("class Pass") < source.index("try:") < source.index("config.post_grad_custom_pre_pass")
 
 
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.HANG])
+def test_a_repro_waits_for_the_gpu_whose_kernels_fail_behind_their_call(kind: Kind) -> None:
+    on_gpu = replace(
+        one_op(), inputs=(Input("L_x_", replace(tensor(2), device="cuda:0"), code="torch.ones(2, device='cuda')"),)
+    )
+    lines = written(on_gpu, kind).source.splitlines()
+    call = next(number for number, line in enumerate(lines) if "torch.compile(" in line and not line.startswith("#"))
+    assert lines[call + 1].strip() == "torch.cuda.synchronize()"
+    assert "synchronize" not in written(one_op(), kind).source
+
+
 def test_the_function_gets_another_name_where_the_script_has_taken_it() -> None:
     source = written(one_op(".relu", setup=("def f(a):\n    return a",))).source
     assert "def function(x):" in source and "torch.compile(function)(x)" in source

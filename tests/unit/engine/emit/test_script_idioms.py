@@ -130,6 +130,15 @@ def test_a_hang_ends_itself_with_the_stack(tmp_path: Path) -> None:
     assert Run(*status(impatient, tmp_path, "hangs"), 0.0).shows(repro)
 
 
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.HANG])
+def test_a_script_on_a_gpu_is_waited_for(kind: Kind) -> None:
+    """Its kernels fail, or never end, behind the call that starts them."""
+    on_gpu = SCRIPT.replace("fast(3)", 'fast(torch.ones(3, device="cuda"))')
+    compiled = repros(kind, text=on_gpu)[0].source.partition("force_eager")[2]
+    assert "    torch.cuda.synchronize()\n" in compiled
+    assert "synchronize" not in repros(kind)[0].source
+
+
 @pytest.mark.parametrize("bug", ["raises", "other", "wrong", "eager fails"])
 def test_what_ends_is_not_taken_for_a_hang(bug: str, tmp_path: Path) -> None:
     (repro,) = repros(Kind.HANG)
