@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ..values import bodies
-from ..values.rounding import call_and_see_draws, is_inexact, operator_name, tensors, written_operands
+from ..values.rounding import NATIVE_DROPOUT, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 from ..values.snapshot import clone
 from .jumps import SameJumps
 from .provenance import Calls, MarkedRun
@@ -122,12 +122,20 @@ class _Double(TorchDispatchMode):
         if operator_name(func) in ("_softmax", "_log_softmax"):
             args = (*args[:2], False)  # half_to_float, which only half precision allows
         result, drew = call_and_see_draws(func, args, kwargs)
-        if drew:
+        if drew and operator_name(func) == NATIVE_DROPOUT:
+            self._drop(*args[:2], *result)
+        elif drew:
             for output in tensors(result):
                 output.copy_(next(self._drawn))
         if self._jumps is not None:
             self._jumps.take(func, args, kwargs, result)
         return result
+
+    def _drop(self, values: Tensor, share: float, output: Tensor, kept: Tensor) -> None:
+        """Let dropout keep the elements that the eager run kept: it draws a mask, and computes with it."""
+        next(self._drawn)  # what it computed
+        kept.copy_(next(self._drawn))
+        output.copy_(values * kept / (1 - share) if share < 1 else torch.zeros_like(values))
 
 
 def _double(leaf: Any) -> Any:

@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 ENTERED = frozenset(["cond", "invoke_subgraph", "map_impl", "scan", "while_loop"])
 """Operators that call their bodies on plain tensors. Others, such as flex_attention, do so under a transform or compute directly."""
+DIRECT = frozenset(["flex_attention", "flex_attention_backward"])
+"""Operators that compute directly, and in double precision where their operands are (``torch/_higher_order_ops/flex_attention.py``)."""
 RETURNED = frozenset(["cond", "invoke_subgraph"])
 """Operators among `ENTERED` whose results are exactly what a body returned."""
 
@@ -25,6 +27,11 @@ def nodes_of(module: fx.GraphModule) -> Iterator[fx.Node]:
 def is_entered(func: HigherOrderOperator) -> bool:
     """Whether `call` lets the mode see everything that the operator computes."""
     return func.name() in ENTERED
+
+
+def has_truth(func: HigherOrderOperator) -> bool:
+    """Whether the operator computes in double precision on such operands."""
+    return is_entered(func) or func.name() in DIRECT
 
 
 def call(mode: TorchDispatchMode, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:

@@ -129,6 +129,8 @@ _CONVOLUTIONS = frozenset(["convolution", "convolution_backward", "mkldnn_convol
 _ATTENTION = "_scaled_dot_product"
 
 # Random operators whose numbers can be drawn once and fed to a run in another precision.
+NATIVE_DROPOUT = "native_dropout"
+"""The dropout of CUDA, which returns the mask that it draws beside what it computes with it."""
 DRAWN_ONCE = frozenset(
     [
         "rand",
