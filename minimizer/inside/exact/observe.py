@@ -60,7 +60,7 @@ WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionTyp
 UNSEEN = (
     "torch._", "torch.profiler", "torch.autograd.profiler", "torch.autograd.profiler_util", "_weakrefset", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
     "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
-    "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib",
+    "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib", "triton",
 )  # fmt: skip
 """Modules whose objects are not entered, since their state is the machine's or the compiler's."""
 OF_MODULES = ("_parameters", "_buffers", "_modules")
@@ -195,6 +195,10 @@ class Look:
         return hasattr(kind, "__tensor_flatten__") and not self._is_of_script(kind)
 
     def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
+        if dict.__contains__(
+            value, "__builtins__"
+        ):  # the globals of a module: those of the script are roots, and Dynamo adds its own
+            return {"type": "namespace", "name": scalar(dict.get(value, "__name__"))}
         by_key = dict.items(value)
         order = list(by_key)
         if issubclass(kind, collections.OrderedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import types
 import warnings
 import weakref
 from typing import Any
@@ -128,6 +129,21 @@ def test_what_the_compiler_writes_is_not_seen() -> None:
     first = seen(x=x)
     torch._dynamo.mark_dynamic(x, 0)
     assert seen(x=x) == first
+
+
+def test_the_globals_of_a_module_are_not_walked_from_an_object() -> None:
+    """As a kernel of Triton holds those of the script, among which Dynamo puts its own."""
+    scope = types.FunctionType(compile("0", "script.py", "eval"), {"n": 1}).__globals__
+    first = seen(kernel=types.SimpleNamespace(scope=scope))
+    scope["__compiled_fn_1"] = scope["n"] = 2
+    assert seen(kernel=types.SimpleNamespace(scope=scope)) == first
+
+
+def test_a_kernel_of_triton_keeps_what_it_has_compiled() -> None:
+    kernel = type("JITFunction", (), {"__module__": "triton.runtime.jit"})()
+    first = seen(kernel=kernel)
+    kernel.device_caches = {0: "compiled"}
+    assert seen(kernel=kernel) == first
 
 
 def test_a_compiled_module_is_the_module() -> None:
