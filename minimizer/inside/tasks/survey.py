@@ -48,6 +48,7 @@ from ..wire import STOP, Channel, Message
 from .requests import SurveyRequest
 from .script_run import let_nothing_check_itself, what_ends
 
+AFTERWARDS = "also afterwards: what it reads there is the later call's. Clone outputs that are kept where their memory is used again, as by CUDA graphs."
 MOST = 20
 """Most notes, uncompared graphs and missing errors that one run reports, of each."""
 MOST_SUSPECTS = 100
@@ -130,6 +131,8 @@ class Survey:
             self._coverage.also(
                 f"child processes of the script ({self._children.count}): only its own process is observed"
             )
+        if outlived := self._comparer.kept.outlived:
+            self._told.note(f"{outlived}, {AFTERWARDS}")
         told, coverage = self._told, self._coverage
         self._line.channel.send(
             Finished(

@@ -2,7 +2,7 @@
 
 Comparing call by call cannot see this: every output is right when it is returned. CUDA graphs reuse the memory of an output in the
 next replay, which is fine for a loop that keeps only the last output. So an overwritten output explains a failing check of the
-script; it is not a failure on its own.
+script; it is not a failure on its own. One that the script goes on holding is told: PyTorch 2.11 lets it be read.
 """
 
 from __future__ import annotations
@@ -26,11 +26,24 @@ Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
 
 
 class KeptOutputs:
-    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did."""
+    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did.
+
+    `outlived` is such a sentence on an output that the script still held when it made a later call, or at its end.
+    """
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, weakref.ref[torch.Tensor]]] = deque(maxlen=MOST_KEPT)
         self.overwritten = ""
+        self._written: list[tuple[str, weakref.ref[torch.Tensor]]] = []
+        self._outlived = ""
+
+    @property
+    def outlived(self) -> str:
+        for said, reference in self._written:
+            if reference() is not None:
+                self._outlived = self._outlived or said
+        self._written.clear()
+        return self._outlived
 
     def keep(self, call: str, returned: Any) -> None:
         """Track the outputs of a call, by weak references."""
@@ -44,7 +57,7 @@ class KeptOutputs:
         # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
             used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
-            for name, reference in () if self.overwritten else self._kept:
+            for name, reference in () if self.outlived else self._kept:
                 output = reference()
                 if output is not None and output.untyped_storage().data_ptr() not in used:
                     found.append((name, reference, output.detach().clone()))
@@ -55,5 +68,7 @@ class KeptOutputs:
         with torch.no_grad(), contextlib.suppress(Exception):
             for name, reference, copy in held:
                 output = reference()
-                if not self.overwritten and output is not None and diff_elements(copy, output, EXACT) is not None:
-                    self.overwritten = f"{call} writes over {name}, which the script still holds"
+                if output is not None and diff_elements(copy, output, EXACT) is not None:
+                    said = f"{call} writes over {name}, which the script still holds"
+                    self.overwritten = self.overwritten or said
+                    self._written.append((said, reference))

@@ -323,6 +323,10 @@ def test_a_call_that_writes_over_an_earlier_output(
     assert answer.exception is None
     assert answer.checked.calls == 3, "each is right when it returns"
     assert answer.overwritten.startswith(said) and bool(answer.overwritten) is bool(said)
+    is_held_on_to = said != "" and changes.get("kept") is None
+    assert [note for note in answer.notes if "also afterwards" in note] == [
+        note for note in answer.notes if is_held_on_to
+    ]
 
 
 def test_an_output_that_is_given_back_to_be_changed_is_no_overwriting(child: Executor, home: Path) -> None:
