@@ -37,6 +37,7 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
         module_class=module_class,
         nodes=[node.name for node in counted],
         ops=blamed,
+        what=f"Triton kernel {', '.join(sorted(program.kernels))}" if program.kernels and not blamed else "",
         source=source_of(counted),
         local_error=error_of(outcome),
     )

@@ -27,6 +27,10 @@ SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
 BOUND = "functools.partial"
 """The target that binds captured tensors to a function of flex_attention."""
+LAUNCH = "operator.call"
+"""The target that launches a Triton kernel: the first argument is the kernel, indexed by its grid, and it may write to any other."""
+FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
+"""An operator of whose results only those are defined that were asked for."""
 TAKEN_APART = "torch._functorch."
 """Prefix of the calls into which Dynamo splits ``torch.func.jvp``, ``grad`` and ``vmap``: first and last steps."""
 
@@ -210,6 +214,12 @@ class Program:
     def metas(self) -> Mapping[str, TensorMeta | None]:
         """The metadata of every value, by name."""
         return {**{i.name: i.meta for i in self.inputs}, **{n.name: n.meta for n in self.nodes}}
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The names of the script's Triton kernels that it launches."""
+        launched = (node.args[0] for node in self.every_node if node.target == LAUNCH)
+        return frozenset(kernel.text.partition("[")[0] for kernel in launched if isinstance(kernel, Code))
 
     def without_dead_code(self, is_pure: Callable[[Node], bool] = lambda node: True) -> Program:
         """A copy without nodes and inputs that no output needs; nodes for which ``is_pure`` is false are kept."""

@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, Code, Ref
-from minimizer.engine.program.model import Body, Node, Program
+from minimizer.engine.program.model import LAUNCH, Body, Node, Program
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -71,6 +71,9 @@ def expression(node: Node) -> str:
             return f"{operand(node.args[0])}[{subscript(node.args[1])}]"
     if node.target == "getattr" and len(node.args) == 2 and isinstance(node.args[1], str):
         return f"{operand(node.args[0])}.{node.args[1]}"
+    if node.target == LAUNCH:
+        kernel, *rest = node.args
+        return f"{arg(kernel)}({call_args(replace(node, args=tuple(rest)))})"
     if node.target.startswith("."):
         first, *rest = node.args
         return f"{operand(first)}{node.target}({call_args(replace(node, args=tuple(rest)))})"

@@ -71,7 +71,10 @@ class Holding:
                 text,
                 settings=settings,
                 namespaces=namespaces_of(node.target for node in program.every_node),
-                names=[name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)],
+                names=[
+                    *(name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)),
+                    *program.kernels,
+                ],
             )
         except (OSError, SyntaxError, UnicodeDecodeError):  # the script may have removed or rewritten its own file
             return program

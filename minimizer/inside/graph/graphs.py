@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from ..places import sources
+from .launches import is_launch, launch_of
 from .modules import module_of
 from .names import dotted_name
 
@@ -38,6 +39,8 @@ HIGHER_ORDER = {
 """Higher-order operators that a user's program may call directly, since Dynamo supports that."""
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 """Names that the graph's source text uses for modules and for its function, and so must not be reused for values."""
+CALL = "operator.call"
+"""The target that calls its first argument: a Triton kernel, indexed by its grid."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -217,6 +220,8 @@ class _Writer:
         if node.op == "call_method":
             target: str | None = f".{node.target}"
         elif node.op == "call_function" and callable(node.target):
+            if is_launch(node):
+                return self._launch(node)
             target = dotted_name(node.target)
             if isinstance(node.target, torch._ops.HigherOrderOperator) and target not in HIGHER_ORDER:
                 raise Opaque(f"{node.target} cannot be called directly")
@@ -241,6 +246,24 @@ class _Writer:
             **sources_of(node, self._called_from),
         }
         return {"name": self._name(node), **encoded}
+
+    def _launch(self, node: fx.Node) -> dict[str, Json]:
+        """The launch of a kernel, as a call of what indexing the kernel by its grid gives."""
+        launch = launch_of(node)
+        if launch is None:
+            raise Opaque("the launch of a kernel has no source text")
+        module, module_class = module_of(node)
+        return {
+            "name": self._name(node, "launch"),
+            "target": CALL,
+            "args": [{"code": launch.kernel}],
+            "kwargs": {key: self._arg(value) for key, value in launch.arguments.items()},
+            "meta": None,
+            "number": None,
+            "module": module,
+            "module_class": module_class,
+            **sources_of(node, self._called_from),
+        }
 
     def _outputs(self, node: fx.Node) -> list[str]:
         names: list[str] = []

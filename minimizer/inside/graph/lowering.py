@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ..values import snapshot
 from ..values.rounding import tensors
 from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
+from .launches import has_launches
 
 
 def lower(
@@ -125,6 +126,8 @@ def write_down(
     except Opaque:
         if level == "dynamo":
             raise
+        if has_launches(module):
+            raise Opaque("kernels that the script launches are no aten operators") from None
         snapshot.set_rng_state(rng)
         module, inputs = lower(module, inputs, cotangents)
         return module, inputs, to_json(module.graph, inputs, called_from=called_from, level="aot")

@@ -34,6 +34,7 @@ from ..values import bodies
 from ..values.rounding import (
     DRAWN_ONCE,
     EXACT,
+    NATIVE_DROPOUT,
     STEPPING,
     UNINITIALISED,
     call_and_see_draws,
@@ -133,7 +134,7 @@ class MarkedRun(TorchDispatchMode):
 
     def _watch_bodies(self, func: Any, args: Any, kwargs: Any, operands: list[Tensor], union: Mark) -> Any:
         """Mark the results of a higher-order operator by its bodies, or as rounded if these cannot be seen."""
-        if not bodies.is_entered(func):
+        if not bodies.has_truth(func):
             self.invalid_in_fp64 = self.invalid_in_fp64 or f"{func} hides its operators"
         result = bodies.call(self, func, args, kwargs)
         for output in tensors(result):
@@ -145,6 +146,15 @@ class MarkedRun(TorchDispatchMode):
                 rows = max((size for operand in operands for size in operand.shape), default=1)
                 self._tell(output, hidden, max(self.terms, rows))
         return result
+
+    def launched(self, given: list[Tensor], written: list[Tensor]) -> None:
+        """Mark what a Triton kernel has written: it rounds, in a precision of its own."""
+        self.invalid_in_fp64 = self.invalid_in_fp64 or "a Triton kernel hides what it computes"
+        union = _union(map(self.marks, given)) | self._read
+        terms = max((size for tensor in given for size in tensor.shape), default=1)
+        for output in written:
+            mark = union | (Mark.ROUNDED if is_inexact(output) else Mark.DISCRETE)
+            self._tell(output, mark, max(self.terms, terms), partly=True)
 
     def _notice(self, func: Any, name: str, operands: list[Tensor], drew: bool) -> None:
         if not self.invalid_in_fp64:
@@ -169,7 +179,7 @@ def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: boo
         return f"{name} depends on the precision of its operand"
     if name == "view" and func._overloadname == "dtype" and any(map(is_inexact, operands)):
         return "view(dtype) reads the bits of floating values"
-    if drew and name not in DRAWN_ONCE:
+    if drew and name not in DRAWN_ONCE and name != NATIVE_DROPOUT:
         return f"{name} mixes drawn numbers with computed values"
     return ""
 

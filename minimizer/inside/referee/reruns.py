@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..values import launches
 from ..values.boundary import places
 from ..values.snapshot import clone
 from . import fp64
@@ -39,7 +40,7 @@ class Reruns:
     def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]], str]:
         marked, calls, watched = MarkedRun(), Calls(), Undefined()
         values = clone(list(self._call.inputs))
-        with self._call.started(), watched, marked, calls:
+        with self._call.started(), watched, marked, calls, launches.watched(marked.launched):
             side = self._eager(values)
         again, before = side.places(), places(None, self._call.inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}

@@ -23,7 +23,7 @@ def settings(message: Message, channel: Channel) -> None:
     """
     request = SettingsRequest.read(message)
     namespace: dict[str, Any] = {"__name__": "candidate", "torch": torch}
-    exec(compile(request.setup, "setup", "exec"), namespace)
+    exec(compile(request.setup, "setup", "exec", dont_inherit=True), namespace)
     values = {}
     for expression in request.expressions:
         try:

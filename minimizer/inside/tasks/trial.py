@@ -162,7 +162,7 @@ class Trial:
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         module = sys.modules["candidate"] = types.ModuleType("candidate")  # Dynamo's guards import it by name
         module.__file__, namespace = path, vars(module)
-        exec(compile(text, path, "exec"), namespace)
+        exec(compile(text, path, "exec", dont_inherit=True), namespace)
         golden: dict[str, torch.Tensor] = {}
         for file in request.golden_files:
             golden.update(torch.load(file, weights_only=True))

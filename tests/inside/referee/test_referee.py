@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.utils._python_dispatch import _disable_current_modes
 
 from minimizer.inside.referee import referee, steadiness
 from minimizer.inside.referee.call import Call, Function, Side
@@ -23,6 +27,7 @@ from minimizer.inside.referee.jumps import JumpsDiffer
 from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.reruns import Reruns
 from minimizer.inside.values.rounding import tensors
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import plain
@@ -965,6 +970,72 @@ def test_with_the_same_random_numbers_random_values_are_judged_too() -> None:
     assert judged(drop, [x], lambda x: drop(x) * 1.01, random=True).rule == "fp64"
     assert judged(drop, [x], lambda x: drop(x) * 1.01, random=True).fault
     assert not judged(drop, [x], lambda x: drop(x.double()).float(), random=True).fault
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_the_dropout_of_cuda_has_a_truth(share: float) -> None:
+    """It draws a mask and computes with it, and a rerun in double precision keeps the elements that eager kept."""
+
+    def drop(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.gelu(torch.native_dropout(x @ weight, share, True)[0])
+
+    x, weight = torch.randn(64, 64), torch.randn(64, 64, requires_grad=True)
+    call = Call.now(drop, [x, weight], random=True).behind(None)
+    runs = Reruns(call)
+    assert runs.truth is not None, runs.why_no_truth
+    torch.testing.assert_close(runs.truth["grad[0]"], runs.again["grad[0]"].double(), rtol=1e-4, atol=1e-4)
+    if share < 1:
+        assert judged(drop, [x, weight], lambda *given: drop(*given) * 1.01, random=True).rule == "fp64"
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_flex_attention_has_a_truth(grad: bool) -> None:
+    """In half precision its results are as far off as eager's, which is more than a few units in the last place."""
+    flex = torch.ops.higher_order.flex_attention
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device="cpu").as_tuple()
+
+    def attend(*given: torch.Tensor) -> torch.Tensor:
+        options = {"OUTPUT_LOGSUMEXP": True, "OUTPUT_MAX": False}
+        return flex(*given, lambda score, b, h, i, j: score + (j - i) * 0.5, mask, 0.25, options)[0]
+
+    inputs = [torch.randn(1, 2, 128, 16, dtype=torch.bfloat16, requires_grad=grad) for _ in range(3)]
+    call = Call.now(attend, inputs)
+    runs = Reruns(call.behind(None) if grad else call)
+    assert runs.truth is not None, runs.why_no_truth
+    assert {tensor.dtype for where, tensor in runs.truth.items() if "input" not in where} == {torch.float64}
+    if not grad:
+        off = judged(attend, inputs, lambda *given: attend(*given) * 1.1)
+        assert (off.fault, off.rule) == (True, "fp64")
+        right = judged(attend, inputs, lambda *given: attend(*(x.float() for x in given)).bfloat16())
+        assert not right.fault
+
+
+class JITFunction:
+    """A stand-in for a kernel of Triton: no dispatch mode sees what it computes."""
+
+    def run(self, source: torch.Tensor, *, target: torch.Tensor, grid: tuple[int, ...]) -> None:
+        with _disable_current_modes():
+            target.copy_(source * 3)
+
+
+@pytest.mark.parametrize("by", [1.0, 1.01])
+def test_what_a_kernel_of_triton_writes_is_rounded(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton.runtime.jit", SimpleNamespace(JITFunction=JITFunction))  # type: ignore[arg-type]
+
+    def scaled(x: torch.Tensor, *, off: float = 1.0) -> torch.Tensor:
+        out = torch.empty_like(x)
+        y = torch.sin(x.double()).float() * off if off != 1 or compiling else torch.sin(x)
+        JITFunction().run(y, target=out, grid=(1,))
+        return out
+
+    compiling = False
+    call = Call.now(scaled, [torch.randn(1000)])
+    expected = call.run(scaled)
+    compiling = True
+    actual = call.run(lambda x: scaled(x, off=by))
+    assert not torch.equal(expected.result, actual.result), "the last bits differ"
+    compiling = False
+    assert judge(call, expected, actual).fault == (by != 1)
 
 
 def test_is_random_looks_at_what_is_drawn() -> None:

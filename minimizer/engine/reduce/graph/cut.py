@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, Ref, refs_in, substitution
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.model import FLEX_ATTENTION, LAUNCH, Input, Node, Program, TensorMeta
 
 _IN_PLACE_OPERATOR = re.compile(
     r"operator\.(setitem|delitem|i(add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat))$"
@@ -25,7 +25,7 @@ MOST_ANCESTORS = 1_000_000
 
 def is_pure(node: Node) -> bool:
     """Whether a node has no side effects: it mutates no tensor and changes no global state."""
-    if _IN_PLACE_OPERATOR.match(node.target) or any(key == "out" for key, _ in node.kwargs):
+    if node.target == LAUNCH or _IN_PLACE_OPERATOR.match(node.target) or any(key == "out" for key, _ in node.kwargs):
         return False
     if any(_MUTATING.search(part) for part in node.target.split(".")):
         return False
@@ -35,11 +35,13 @@ def is_pure(node: Node) -> bool:
 def keep(program: Program, names: Collection[str]) -> Program | None:
     """The program of only these nodes; a value that they use from a dropped node becomes a golden input.
 
-    A dropped node without tensor metadata cannot become an input, so it is kept after all. Outputs are the remaining
+    What the program takes of the results of flex_attention stays with it: the others are undefined where nobody asked for
+    them. A dropped node without tensor metadata cannot become an input, so it is kept after all. Outputs are the remaining
     ones of the program, and every value that nothing uses any more. None if nothing is left.
     """
     kept = set(names)
     nodes = {node.name: node for node in program.nodes}
+    kept.update(node.name for node in program.nodes if _taken_of_attention(node, nodes) in kept)
     for node in reversed(program.nodes):
         if node.name in kept:
             kept.update(ref for ref in node.refs() if ref in nodes and nodes[ref].meta is None)
@@ -72,7 +74,8 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
     stays if it is needed, and serves as the ancestor for later ones. None if nothing is left, or if there are more than
     `MOST_ANCESTORS` to choose from.
     """
-    run = set(names)
+    nodes = {node.name: node for node in program.nodes}
+    run = {name for name in names if not _taken_of_attention(nodes[name], nodes)}  # see `keep`
     held = 0
     metas = program.metas
     blind = all(node.meta is None for node in program.nodes)
@@ -142,6 +145,12 @@ def _without_idle_numbers(body: list[Node], outputs: Collection[str]) -> tuple[N
     return tuple(reversed(left))
 
 
+def _taken_of_attention(node: Node, nodes: Mapping[str, Node]) -> str:
+    """The flex_attention of whose results the node takes one; empty for other nodes."""
+    source = nodes.get(next(node.refs(), "")) if node.target == "operator.getitem" else None
+    return source.name if source is not None and source.target == FLEX_ATTENTION else ""
+
+
 def _alike(wanted: TensorMeta | None, have: TensorMeta | None, blind: bool) -> bool:
     """Whether one value can stand for the other: same shape, dtype and device; any, if metadata is gone (``blind``)."""
     if wanted is None or have is None:
@@ -158,6 +167,8 @@ def _outputs(program: Program, body: tuple[Node, ...], used: Collection[str]) ->
             continue
         if node.meta is not None or is_pure(node):
             outputs.append(node.name)
+        elif node.target == LAUNCH:
+            outputs += [ref for ref in node.refs() if ref in here]
         elif node.args:
             outputs += [ref for ref in refs_in(node.args[0]) if ref in here]
     return tuple(dict.fromkeys(outputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph.launches import may_run
 from minimizer.engine.reduce.graph.order import sort_key
 from minimizer.engine.reduce.problem import OnStep, Problem
 
@@ -26,4 +27,8 @@ class ProgramProblem(Problem[Program]):
         watch: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs, watch=watch)
-        self.literal = literal
+        self.literal, self._original = literal, program
+
+    def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool]:
+        """As `Problem.judge`; a candidate whose kernels would leave their tensors is not run."""
+        return super().judge([c if c is not None and may_run(c, self._original) else None for c in candidates], by)

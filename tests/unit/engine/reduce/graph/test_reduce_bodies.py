@@ -116,6 +116,13 @@ def test_an_operator_of_a_body_is_left_by_itself(program: Program) -> None:
     assert best.called == ()
 
 
+def test_only_what_the_program_takes_of_an_operators_results_is_returned() -> None:
+    """The rest may be undefined, as the scores of flex_attention are that nobody asks for."""
+    best = run(FLEX, lambda program: any("higher_order" in node.target for node in program.nodes)).best
+
+    assert best.outputs == ("taken",)
+
+
 def test_each_branch_is_tried() -> None:
     first, second = (program for program in opened(COND) if program is not None)
 

@@ -1,0 +1,63 @@
+"""Launches of the script's own Triton kernels, which Dynamo captures as calls of an operator with numbers in place of kernel and constants.
+
+Source text says them as the script does: ``scale_kernel[4, 1](source=x, target=out, count=1000, BLOCK=256)``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+from torch import fx
+
+OPERATORS = ("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional")
+"""Names of the operators in ``torch/_higher_order_ops/triton_kernel_wrap.py``."""
+
+
+class Launch(NamedTuple):
+    """A launch: the kernel with its grid as source text, and all arguments by name, in the order of the kernel's parameters."""
+
+    kernel: str
+    arguments: dict[str, Any]
+
+
+def is_launch(node: fx.Node) -> bool:
+    """Whether a node launches a kernel of the script's own."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") in OPERATORS
+
+
+def has_launches(module: fx.GraphModule) -> bool:
+    """Whether a graph, or a body of one of its operators, launches such a kernel."""
+    return any(
+        is_launch(node) for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes
+    )
+
+
+def launch_of(node: fx.Node) -> Launch | None:
+    """The launch that a node makes; None where no source text says it.
+
+    That is a kernel without a name among the script's globals, or whose grid depends on sizes or on the configuration.
+    """
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    known: dict[str, Any] = dict(node.kwargs)
+    if getattr(node.target, "__name__", "") != OPERATORS[0] or known.get("tma_descriptor_metadata"):
+        return None
+    kernel: Any = kernel_side_table.get_kernel(known["kernel_idx"])
+    grids = {tuple(grid) for grid in known["grid"]}
+    name = _name_of(kernel)
+    if name is None or len(grids) != 1 or not all(type(size) is int for size in next(iter(grids))):
+        return None
+    given = {**kernel_side_table.get_constant_args(known["constant_args_idx"]), **known["kwargs"]}
+    parameters = [*kernel.arg_names, *(given.keys() - set(kernel.arg_names))]
+    return Launch(f"{name}[{_grid(next(iter(grids)))}]", {key: given[key] for key in parameters if key in given})
+
+
+def _name_of(kernel: Any) -> str | None:
+    return next((name for name, bound in vars(sys.modules["__main__"]).items() if bound is kernel), None)
+
+
+def _grid(sizes: tuple[int, ...]) -> str:
+    return ", ".join(
+        map(str, sizes if len(sizes) > 1 else (*sizes, 1))
+    )  # one number with a comma behind it would look odd
