@@ -1,4 +1,4 @@
-"""Outputs of three calls under reduce-overhead that are kept: the next replay overwrites them, and PyTorch refuses to read them."""
+"""Outputs of three calls under reduce-overhead that are kept: the next replay overwrites them, and PyTorch may refuse to read them."""
 
 import sys
 
