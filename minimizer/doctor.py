@@ -21,6 +21,7 @@ from minimizer.errors import MinimizerError, MissingTool
 from minimizer.sandbox import (
     HOW_TO_GET_BUBBLEWRAP,
     bounded,
+    cxx,
     own_gpus,
     real_interpreter,
     why_no_bubblewrap,
@@ -31,7 +32,6 @@ from minimizer.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
 TORCH_VERSIONS = ((2, 11), (2, 15))
-COMPILERS = ("g++", "clang++")
 FREE_BYTES = 5 << 30
 """What the kernel caches of one large job may take."""
 TORCH_SECONDS = 120
@@ -126,11 +126,10 @@ def check_cuda(python: Path) -> Finding:
 
 def check_compiler() -> list[Finding]:
     """Whether inductor will find a C++ compiler, and whether that one compiles and links."""
-    remedy = "apt-get install g++ (or clang), or name one in CXX."
-    wanted = (os.environ["CXX"],) if os.environ.get("CXX") else COMPILERS
-    found = next(filter(None, map(shutil.which, wanted)), None)
+    found = cxx()
     if found is None:
-        return [Finding("C++ compiler", False, f"none of {', '.join(wanted)} is on the PATH", remedy)]
+        remedy = "apt-get install g++, or name another one in CXX, such as clang++."
+        return [Finding("C++ compiler", False, f"there is no {os.environ.get('CXX') or 'g++ on the PATH'}", remedy)]
     return [Finding("C++ compiler", True, found), check_compile(found)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minimizer.engine.child.scratch_disk import why_full
 from minimizer.errors import MissingTool
-from minimizer.sandbox import require_torch, try_bubblewrap, why_no_bubblewrap
+from minimizer.sandbox import cxx, require_torch, try_bubblewrap, why_no_bubblewrap
 from minimizer.settings import Settings
 
 LEAST_MEMORY = 1 << 30
@@ -50,11 +50,12 @@ class Fitness:
 
 
 def why_unfit(interpreters: Mapping[str, Path], *, needs_sandbox: bool) -> str:
-    """The first thing that is wrong: disk, memory, sandbox, interpreters by name, our own among them; empty if nothing is."""
+    """The first thing that is wrong: disk, memory, sandbox, compiler, interpreters by name, our own among them; empty if nothing is."""
     return (
         _disk()
         or _memory()
         or (needs_sandbox and try_bubblewrap())
+        or _compiler()
         or next(filter(None, (_interpreter(python) for python in (Path(sys.executable), *interpreters.values()))), "")
         or ""
     )
@@ -77,6 +78,12 @@ def _memory() -> str:
     if available >= LEAST_MEMORY:
         return ""
     return f"{available >> 20} MiB of memory are available, less than the {LEAST_MEMORY >> 20} MiB that a job takes at least"
+
+
+def _compiler() -> str:
+    if cxx() is not None:
+        return ""
+    return "there is no C++ compiler that torch.compile could start: install g++, or name another one in CXX"
 
 
 def _interpreter(python: Path) -> str:

@@ -12,7 +12,7 @@ from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, KILLED, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.cgroup import Bounds, bounded
 from minimizer.sandbox.choice import Mode, choose_sandbox
-from minimizer.sandbox.compilers import COMPILER_VARIABLES
+from minimizer.sandbox.compilers import COMPILER_VARIABLES, cxx
 from minimizer.sandbox.devices import Devices, devices_for
 from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
@@ -36,6 +36,7 @@ __all__ = [
     "Unconfined",
     "bounded",
     "choose_sandbox",
+    "cxx",
     "devices_for",
     "free_gpus",
     "own_gpus",

@@ -7,7 +7,6 @@ Triton its launchers with that of ``CC``, or the first ``clang`` or ``gcc`` (``t
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +14,25 @@ from pathlib import Path
 from minimizer.sandbox.bubblewrap import SYSTEM_FOLDERS
 
 COMPILER_VARIABLES = ("CC", "CXX")
-"""Variables that name a compiler; a value may have further words (``ccache g++``)."""
+"""Variables that name a compiler: a path, or a name on the ``PATH``."""
+CXX = "g++"
+"""The compiler where ``CXX`` is not set (``torch/_inductor/config.py``)."""
 USUAL = ("cc", "gcc", "clang", "c++", "g++", "clang++")
 PARTS_OF_A_PREFIX = ("bin", "include", "lib", "lib32", "lib64", "libexec", "sysroot")
 """Parts of a compiler's prefix in which it finds its own programs, headers and libraries."""
 SHOWN = (*SYSTEM_FOLDERS, "/etc/alternatives")
 
 
+def cxx() -> str | None:
+    """The C++ compiler that Inductor starts here; None if there is none of that name."""
+    return shutil.which(os.environ.get("CXX") or CXX)
+
+
 def compiler_paths() -> list[Path]:
     """The paths that the compilers of this environment need, beside the folders that every sandbox shows."""
     found, own = list[Path](), {Path.home(), Path.home() / ".local"}  # in which much else lies
-    for program in dict.fromkeys([*_named(), *USUAL]):
+    named = (os.environ.get(variable, "") for variable in COMPILER_VARIABLES)
+    for program in dict.fromkeys([*filter(None, named), *USUAL]):
         if (path := shutil.which(program)) is not None:
             for link in links(Path(path).absolute()):
                 if any(link.is_relative_to(folder) for folder in SHOWN):
@@ -42,11 +49,3 @@ def links(path: Path) -> Iterator[Path]:
     while path.is_symlink():
         path = path.parent / path.readlink()
         yield path
-
-
-def _named() -> Iterator[str]:
-    for variable in COMPILER_VARIABLES:
-        try:
-            yield from shlex.split(os.environ.get(variable, ""))
-        except ValueError:  # a quotation that does not end: no shell would take it either
-            continue

@@ -273,7 +273,7 @@ class WorkerBody(BaseModel):
         description="Why it takes no job for a GPU although it should have one; empty if all is well."
     )
     trouble: str = Field(
-        description="What is wrong with its machine (disk, memory, sandbox, interpreter), for which it takes no jobs; empty if all is well."
+        description="What is wrong with its machine (disk, memory, sandbox, compiler, interpreter), for which it takes no jobs; empty if all is well."
     )
     job_id: str | None = Field(description="The job it works on, if that is open to you.")
     started_at: datetime

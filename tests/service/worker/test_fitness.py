@@ -51,6 +51,12 @@ def test_a_sandbox_that_is_missing_where_people_sign_in(
     assert Fitness.of(Settings(sandbox=sandbox)).trouble() == "", "a choice"
 
 
+def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be compiled, and every job would end as one that cannot run here."""
+    monkeypatch.setenv("CXX", "no-such-g++")
+    assert "no C++ compiler" in why_unfit({}, needs_sandbox=False)
+
+
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho '{\"torch\": false}'\n")
