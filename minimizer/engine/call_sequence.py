@@ -42,7 +42,7 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
         *earlier,
         *_check(program, calls[-1], arguments[-1], made[-1]),
     ]
-    text = "\n".join([*_imports(body), *body, ""])
+    text = render.behind("\n".join(_imports(body)), [*body, ""])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # of a child that is not to be trusted

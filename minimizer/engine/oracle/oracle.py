@@ -324,7 +324,7 @@ class Oracle:
         program = program.renamed()
         keys = frozenset(i.golden for i in program.inputs if i.golden is not None)
         return {
-            "setup": HEADER + "\n".join(render.setup(program)),
+            "setup": render.behind(HEADER, render.setup(program)),
             "source": render.function(program, program.name),
             "name": program.name,
             "inputs": [_input(i, program.marks(i)) for i in program.inputs],

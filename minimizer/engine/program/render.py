@@ -8,6 +8,7 @@ from __future__ import annotations
 import cmath
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, Code, Ref
@@ -22,6 +23,7 @@ IN_PLACE = {
     "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
     "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
 }  # fmt: skip
+FUTURE = "from __future__ import"
 PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 
 
@@ -38,6 +40,12 @@ def setup(program: Program) -> tuple[str, ...]:
     """The statements before the function: the bodies of its higher-order operators, then its own setup."""
     # Functions first: settings, which another version of torch may reject, have to follow the last definition.
     return (*map(_body, program.called), *program.setup)
+
+
+def behind(header: str, statements: Sequence[str]) -> str:
+    """Statements behind a header of imports; what they import from ``__future__`` has to come before it."""
+    first = [statement for statement in statements if statement.startswith(FUTURE)]
+    return "\n".join([*first, header, *(statement for statement in statements if statement not in first)])
 
 
 def _body(body: Body) -> str:

@@ -75,7 +75,7 @@ def bypass(program: Program, names: Collection[str], *, choice: int = -1) -> Pro
     `MOST_ANCESTORS` to choose from.
     """
     nodes = {node.name: node for node in program.nodes}
-    run = {name for name in names if not _taken_of_attention(nodes[name], nodes)}  # see `keep`
+    run = set(names) - {node.name for node in program.nodes if _taken_of_attention(node, nodes)}  # see `keep`
     held = 0
     metas = program.metas
     blind = all(node.meta is None for node in program.nodes)

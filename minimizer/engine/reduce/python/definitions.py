@@ -35,7 +35,7 @@ def polish(program: Program, check: Check, *, jobs: int = 1, watch: Callable[[],
         if source.level(1):
             program = _polished(program, program.setup.index(text), source, check, jobs, watch)
     with suppress(BudgetExceeded, Cancelled):
-        for change in (_without_unread, _with_lambda):
+        for change in (_without_unread, _with_lambda, _without_future):
             for text in program.setup:
                 candidate = change(program, text) if text in program.setup else None
                 if candidate is not None and check([candidate])[0]:
@@ -54,6 +54,11 @@ def _without_unread(program: Program, text: str) -> Program | None:
     unread = [name for name in names if name not in _read(program.setup) and not _elsewhere(program, name)]
     shorter = inline.with_inlined(source, unread[0]) if unread and len(names) > 1 else None
     return _changed(program, {text: shorter.text.rstrip()}) if shorter is not None else None
+
+
+def _without_future(program: Program, text: str) -> Program | None:
+    """The program without an import from ``__future__``, which shows only where it is needed; None for any other line."""
+    return _changed(program, {text: ""}) if text.startswith(render.FUTURE) else None
 
 
 def _with_lambda(program: Program, text: str) -> Program | None:

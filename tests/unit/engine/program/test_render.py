@@ -192,3 +192,10 @@ def test_a_program_that_only_writes_returns_nothing() -> None:
     given_list = [1]
     assert run(program, given_list) is None
     assert given_list == [5]
+
+
+def test_what_comes_from_the_future_comes_first() -> None:
+    """Python takes it nowhere else."""
+    text = render.behind("import torch\n", ["def f(): pass", "from __future__ import annotations", "x = 1"])
+    compile(text, "program", "exec", dont_inherit=True)
+    assert text.splitlines() == ["from __future__ import annotations", "import torch", "", "def f(): pass", "x = 1"]

@@ -162,6 +162,14 @@ torch._inductor.config.joint_custom_post_pass = insert
     assert "\n".join(prelude(script, settings=[PASS.replace("post_grad", "joint")], namespaces=[])) == script.strip()
 
 
+def test_how_annotations_are_read_comes_along_with_definitions() -> None:
+    """Else an annotation that names what is defined further down, or its own class, would raise."""
+    script = "from __future__ import annotations\nimport torch\n{}\nprint(torch.compile(len, backend=own))\n"
+    defined = script.format("def own(graph: Graph, inputs: list):\n    return graph")
+    assert prelude(defined, settings=[], namespaces=[], names=["own"])[0] == "from __future__ import annotations"
+    assert prelude(script.format("own = len"), settings=[], namespaces=[], names=["own"]) == ("own = len",)
+
+
 def test_arguments_and_locals_of_a_function_bring_nothing_along() -> None:
     script = """import torch
 x, y, z = 1, 2, 3

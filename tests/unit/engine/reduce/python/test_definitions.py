@@ -75,6 +75,17 @@ def test_what_nobody_read_before_may_be_there_for_what_it_does() -> None:
     assert polish(program, lambda programs: [True] * len(programs)).setup[0] == "import registers"
 
 
+@pytest.mark.parametrize("needed", [True, False])
+def test_how_annotations_are_read_stays_where_it_is_needed(needed: bool) -> None:
+    future = "from __future__ import annotations"
+    program = replace(PROGRAM, setup=(future, *PROGRAM.setup))
+
+    def check(programs: Sequence[Program]) -> list[bool]:
+        return [future in candidate.setup or not needed for candidate in programs]
+
+    assert (future in polish(program, check).setup) is needed
+
+
 def test_what_is_needed_stays_as_it_was_written() -> None:
     everything = [line.strip() for line in PASS.splitlines() if line.strip()]
     assert needing(*everything) == PROGRAM
