@@ -28,7 +28,7 @@ QUERY = "--query-compute-apps=pid,gpu_uuid,used_memory,process_name"
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds GPU memory; ``memory`` is nvidia-smi's text, in MiB."""
+    """A process that holds GPU memory, in MiB; ``memory`` and ``name`` are nvidia-smi's texts, empty where it has none."""
 
     pid: int
     gpu: str
@@ -38,7 +38,8 @@ class GpuProcess:
     @property
     def text(self) -> str:
         """Id, name and memory, for a message."""
-        return f"process {self.pid} ({self.name}, {self.memory} MiB)"
+        known = ", ".join(filter(None, (self.name, self.memory and f"{self.memory} MiB")))
+        return f"process {self.pid} ({known})" if known else f"process {self.pid}"
 
 
 def mark() -> str:
@@ -59,7 +60,7 @@ def processes_on(gpus: Sequence[Gpu]) -> list[GpuProcess]:
     for line in ask_smi(QUERY, "--format=csv,noheader,nounits").splitlines():
         pid, uuid, memory, name = (part.strip() for part in (line + ",,,").split(",", 3))
         if pid.isdecimal() and uuid in wanted:
-            found.append(GpuProcess(int(pid), uuid, memory, _plain(Path(name.strip(", ")).name)))
+            found.append(GpuProcess(int(pid), uuid, _said(memory), _plain(Path(_said(name.strip(", "))).name)))
     return found
 
 
@@ -112,6 +113,11 @@ def _is_gone(owner: str) -> bool:
     pid, _, rest = owner.partition("-")
     started, _, namespace = rest.partition("-")
     return pid.isdecimal() and namespace == _namespace() and _started(int(pid)) != started
+
+
+def _said(text: str) -> str:
+    """A value of nvidia-smi; empty for a word in brackets, such as ``[No data]`` for the name of a process that is ending."""
+    return "" if text.startswith("[") else text
 
 
 def _plain(name: str) -> str:

@@ -126,8 +126,12 @@ def test_memory_that_is_not_given_back_is_not_waited_for_without_end(
 
 
 def test_lines_that_are_none_are_passed_over(smi: FakeSmi, gpus: tuple[Gpu, ...]) -> None:
-    smi.does("echo; echo '[Insufficient Permissions], GPU-a, 5, x'; echo '12, GPU-a, [N/A], /x/<a, b>'")
-    assert [(found.pid, found.memory, found.name) for found in processes_on(gpus)] == [(12, "[N/A]", "?a??b?")]
+    smi.does(
+        "echo; echo '[Insufficient Permissions], GPU-a, 5, x'; echo '12, GPU-a, [N/A], /x/<a, b>'; echo '13, GPU-a, 614, [No data]'"
+    )
+    found = processes_on(gpus)
+    assert [(each.pid, each.memory, each.name) for each in found] == [(12, "", "?a??b?"), (13, "614", "")]
+    assert [each.text for each in found] == ["process 12 (?a??b?)", "process 13 (614 MiB)"]
 
 
 def test_a_driver_that_does_not_answer(smi: FakeSmi, gpus: tuple[Gpu, ...]) -> None:
