@@ -249,7 +249,7 @@ class _Writer:
 
     def _launch(self, node: fx.Node) -> dict[str, Json]:
         """The launch of a kernel, as a call of what indexing the kernel by its grid gives."""
-        launch = launch_of(node)
+        launch = launch_of(node, lambda size: size.meta.get(MADE, _hint(_example(size))))
         if launch is None:
             raise Opaque("the launch of a kernel has no source text")
         module, module_class = module_of(node)

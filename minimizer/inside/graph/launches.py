@@ -6,6 +6,7 @@ Source text says them as the script does: ``scale_kernel[4, 1](source=x, target=
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import fx
@@ -33,10 +34,14 @@ def has_launches(module: fx.GraphModule) -> bool:
     )
 
 
-def launch_of(node: fx.Node) -> Launch | None:
+def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
     """The launch that a node makes; None where no source text says it.
 
-    That is a kernel without a name among the script's globals, or whose grid depends on sizes or on the configuration.
+    That is a kernel without a name among the script's globals, or with another grid for each configuration.
+
+    Args:
+        node: see `is_launch`.
+        number: the value of a node in this call, for a grid that is computed from symbolic sizes.
     """
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
@@ -44,12 +49,12 @@ def launch_of(node: fx.Node) -> Launch | None:
     if getattr(node.target, "__name__", "") != OPERATORS[0] or known.get("tma_descriptor_metadata"):
         return None
     kernel: Any = kernel_side_table.get_kernel(known["kernel_idx"])
-    grids = {tuple(grid) for grid in known["grid"]}
+    grids = {tuple(number(n) if isinstance(n, fx.Node) else n for n in grid) for grid in known["grid"]}
     name = _name_of(kernel)
     if name is None or len(grids) != 1 or not all(type(size) is int for size in next(iter(grids))):
         return None
     given = {**kernel_side_table.get_constant_args(known["constant_args_idx"]), **known["kwargs"]}
-    parameters = [*kernel.arg_names, *(given.keys() - set(kernel.arg_names))]
+    parameters = [*kernel.arg_names, *sorted(given.keys() - set(kernel.arg_names))]
     return Launch(f"{name}[{_grid(next(iter(grids)))}]", {key: given[key] for key in parameters if key in given})
 
 
@@ -58,6 +63,5 @@ def _name_of(kernel: Any) -> str | None:
 
 
 def _grid(sizes: tuple[int, ...]) -> str:
-    return ", ".join(
-        map(str, sizes if len(sizes) > 1 else (*sizes, 1))
-    )  # one number with a comma behind it would look odd
+    """A grid as an index; one of a single number gets a second, since a comma behind the first would look odd."""
+    return ", ".join(map(str, sizes if len(sizes) > 1 else (*sizes, 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,8 @@ import torch
 from torch import fx
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
 
-from minimizer.inside.graph.graphs import Opaque, to_json
+from minimizer.inside.graph.graphs import MADE, Opaque, to_json
+from minimizer.inside.graph.launches import is_launch
 from minimizer.inside.graph.lowering import write_down
 from minimizer.inside.values.snapshot import rng_state
 
@@ -64,6 +66,16 @@ def test_a_launch_is_written_as_a_script_has_it(kernel: Kernel, grids: list[tupl
     assert list(node["kwargs"]) == list(Kernel.arg_names)
     assert node["kwargs"]["source"] == {"ref": "x"}
     assert node["kwargs"]["count"] == 1000
+
+
+def test_a_grid_of_symbolic_sizes_is_that_of_the_call(kernel: Kernel) -> None:
+    module = launching(kernel, (4,))
+    (launch,) = (node for node in module.graph.nodes if is_launch(node))
+    with module.graph.inserting_before(launch):
+        size = module.graph.call_function(operator.floordiv, (1000, 256))
+    size.meta[MADE] = 3
+    launch.kwargs = {**launch.kwargs, "grid": [(size, 1, 1)]}
+    assert written(module)["args"] == [{"code": "scale_kernel[3, 1, 1]"}]
 
 
 @pytest.mark.parametrize(
