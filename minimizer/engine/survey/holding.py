@@ -13,6 +13,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case, held_signature, message_of
+from minimizer.engine.survey.own_kernels import with_own_kernels
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.slice import namespaces_of, prelude
 
@@ -78,4 +79,4 @@ class Holding:
             )
         except (OSError, SyntaxError, UnicodeDecodeError):  # the script may have removed or rewritten its own file
             return program
-        return replace(program, setup=(*chunks, *program.setup))
+        return with_own_kernels(replace(program, setup=(*chunks, *program.setup)), self._surveys.script.parent)

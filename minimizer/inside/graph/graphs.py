@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from ..places import sources
-from .launches import is_launch, launch_of
+from .launches import is_launch, launch_of, modules_of
 from .modules import module_of
 from .names import dotted_name
 
@@ -115,7 +115,7 @@ class _Writer:
         self._numbers: dict[fx.Node, str] = {}
         self._functions: list[Json] = []
         self._bodies: set[fx.Node] = set()
-        self._taken = set(taken)
+        self._taken = {*taken, *(module.partition(".")[0] for module in modules_of(graph))}
 
     def write(self, level: str) -> dict[str, Json]:
         outputs: list[str] = []

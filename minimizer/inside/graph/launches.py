@@ -37,7 +37,7 @@ def has_launches(module: fx.GraphModule) -> bool:
 def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
     """The launch that a node makes; None where no source text says it.
 
-    That is a kernel without a name among the script's globals, or with another grid for each configuration.
+    That is a kernel without a name among the globals of a module, or with another grid for each configuration.
 
     Args:
         node: see `is_launch`.
@@ -58,8 +58,23 @@ def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
     return Launch(f"{name}[{_grid(next(iter(grids)))}]", {key: given[key] for key in parameters if key in given})
 
 
+def modules_of(graph: fx.Graph) -> list[str]:
+    """The modules, other than the script itself, whose kernels a graph launches: its source text has to import them."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    launched = (kernel_side_table.get_kernel(node.kwargs["kernel_idx"]) for node in graph.nodes if is_launch(node))
+    names = (_name_of(kernel) or "" for kernel in launched)
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name))
+
+
 def _name_of(kernel: Any) -> str | None:
-    return next((name for name, bound in vars(sys.modules["__main__"]).items() if bound is kernel), None)
+    """The global that a kernel is bound to: of the script, or of the module that defines it, with that module's path."""
+    home = str(getattr(kernel, "__module__", None) or getattr(getattr(kernel, "fn", None), "__module__", None) or "")
+    for module, front in (("__main__", ""), (home, f"{home}.")):
+        scope = vars(sys.modules[module]) if module in sys.modules else {}
+        if name := next((name for name, bound in list(scope.items()) if bound is kernel), None):
+            return front + name
+    return None
 
 
 def _grid(sizes: tuple[int, ...]) -> str:

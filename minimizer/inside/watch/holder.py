@@ -18,6 +18,7 @@ from ..failures import LOST, device_error
 from ..graph import state
 from ..graph.golden import GoldenGraph, storable
 from ..graph.graphs import Opaque
+from ..graph.launches import modules_of
 from ..graph.lowering import write_down
 from ..graph.recipes import Recipe, recipe
 from ..messages import Failure, Held
@@ -169,7 +170,7 @@ class HeldCall:
         """The program's context: setup statements, settings without source text, ``torch.compile`` arguments, grad mode."""
         backend = self._graph.backend
         return {
-            "setup": self._setup,
+            "setup": [*(f"import {module}" for module in modules_of(self._graph.module.graph)), *self._setup],
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
             "grad": self._call.switches.grad and level == "dynamo",

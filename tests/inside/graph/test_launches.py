@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from torch import fx
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
 
 from minimizer.inside.graph.graphs import MADE, Opaque, to_json
-from minimizer.inside.graph.launches import is_launch
+from minimizer.inside.graph.launches import is_launch, modules_of
 from minimizer.inside.graph.lowering import write_down
 from minimizer.inside.values.snapshot import rng_state
 
 
 class Kernel:
+    fn: Any = None
     arg_names = ("source", "target", "count", "BLOCK")
 
 
@@ -90,7 +92,21 @@ def test_a_launch_without_source_text_is_refused(
         written(launching(kernel, *grids, **changes))
 
 
-def test_a_kernel_without_a_name_in_the_script_is_refused(kernel: Kernel) -> None:
+def test_a_kernel_of_another_module_is_named_with_its_path(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is wrapped, as an autotuned one is: only what is inside knows its module."""
+    home = ModuleType("own_kernels.scaling")
+    wrapped = Kernel()
+    wrapped.fn = type("JITFunction", (), {"__module__": home.__name__})()
+    wrapped.__module__ = None
+    home.scale = wrapped
+    monkeypatch.setitem(sys.modules, home.__name__, home)
+    module = launching(wrapped, (4, 2))
+    assert written(module)["args"] == [{"code": "own_kernels.scaling.scale[4, 2]"}]
+    assert modules_of(module.graph) == ["own_kernels.scaling"]
+    assert modules_of(launching(kernel, (4,)).graph) == []
+
+
+def test_a_kernel_without_a_name_is_refused(kernel: Kernel) -> None:
     with pytest.raises(Opaque, match="has no source text"):
         written(launching(Kernel(), (4,)))
 
