@@ -30,17 +30,24 @@ def cxx() -> str | None:
 
 def compiler_paths() -> list[Path]:
     """The paths that the compilers of this environment need, beside the folders that every sandbox shows."""
-    found, own = list[Path](), {Path.home(), Path.home() / ".local"}  # in which much else lies
+    found, homes = list[Path](), [Path.home(), Path.home().resolve()]
+    own = {*homes, *(home / ".local" for home in homes)}  # in which much else lies
     named = (os.environ.get(variable, "") for variable in COMPILER_VARIABLES)
     for program in dict.fromkeys([*filter(None, named), *USUAL]):
         if (path := shutil.which(program)) is not None:
             for link in links(Path(path).absolute()):
-                if any(link.is_relative_to(folder) for folder in SHOWN):
-                    continue
-                found.append(link)
-                if link.parent.name == "bin" and link.parent.parent not in own:
-                    found += [link.parent.parent / part for part in PARTS_OF_A_PREFIX]
+                for form in (Path(os.path.normpath(link)), link.parent.resolve() / link.name):
+                    found += _with_prefix(form, own)
     return list(dict.fromkeys(found))
+
+
+def _with_prefix(program: Path, own: set[Path]) -> list[Path]:
+    """A program, with the parts of its prefix if it has one; nothing if it is shown anyway."""
+    if any(program.is_relative_to(folder) for folder in SHOWN):
+        return []
+    prefix = program.parent.parent
+    has_one = program.parent.name == "bin" and prefix not in own
+    return [program, *(prefix / part for part in PARTS_OF_A_PREFIX if has_one)]
 
 
 def links(path: Path) -> Iterator[Path]:

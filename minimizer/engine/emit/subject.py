@@ -69,9 +69,9 @@ class Subject:
     @property
     def waits(self) -> Sequence[str]:
         """Statements that wait for the GPU, whose kernels fail, or never end, behind the call that starts them; none on a CPU."""
-        devices = [item.meta.device for item in self.program.inputs if item.meta]
-        is_on_gpu = any(device.startswith("cuda") for device in devices) or any("cuda" in line for line in self.inputs)
-        return [WAIT_FOR_GPU] if is_on_gpu else []
+        devices = {meta.device for meta in self.program.metas.values() if meta}
+        texts = (*self.inputs, render.function(self.program))
+        return [WAIT_FOR_GPU] if "cuda" in devices or any("cuda" in text for text in texts) else []
 
     def _loss(self, call: str) -> str:
         """The sum of all differentiated outputs, whose gradients are those that the referee compared."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.program.arguments import Arg, Code
 from minimizer.engine.program.model import LAUNCH, Node, Program
-from minimizer.engine.user_script.slice import names_bound, prelude
+from minimizer.engine.user_script.slice import names_bound, names_used, prelude
 from minimizer.errors import Busy, InvalidScript
 from minimizer.script_text import MAX_SCRIPT_BYTES, check_script
 
@@ -16,46 +17,88 @@ from minimizer.script_text import MAX_SCRIPT_BYTES, check_script
 def with_own_kernels(program: Program, folder: Path) -> Program:
     """The program with the kernels that it launches from modules in ``folder``, and what these need, in its setup.
 
-    A kernel of an installed package is imported, and so is one whose module binds a name that the setup binds to something else.
+    A kernel is imported where that would not do: it is of an installed package, its module binds a name that the setup binds to
+    something else, or it needs another module of the folder.
     """
     for kernel in sorted(program.kernels):
         module, _, name = kernel.rpartition(".")
         text = _text_of(module, folder) if module else None
         if text is None:
             continue
-        chunks = prelude(text, settings=(), namespaces=(), names=[name])
-        rest = [line for line in program.setup if line != f"import {module}" and line not in chunks]
-        if not chunks or _bound(chunks) & _bound(rest):
+        try:
+            chunks = prelude(text, settings=(), namespaces=(), names=[name])
+            program = _with(program, kernel, chunks, folder) if chunks else program
+        except (
+            SyntaxError,
+            ValueError,
+            RecursionError,
+            MemoryError,
+        ):  # setup and module come from the far side of the sandbox
             continue
-        program = replace(
-            program,
-            setup=(*chunks, *rest),
-            nodes=tuple(_renamed(node, kernel, name) if node.target == LAUNCH else node for node in program.nodes),
-        )
     return program
+
+
+def _with(program: Program, kernel: str, chunks: Sequence[str], folder: Path) -> Program:
+    """The program with a kernel's definition in its setup; as it is where that would not do."""
+    module, _, name = kernel.rpartition(".")
+    rest = [line for line in program.setup if line not in chunks]
+    if _bound(chunks) & _bound(rest) or any(_needs_a_neighbour(line, folder) for line in chunks):
+        return program
+    renamed = replace(
+        program,
+        nodes=tuple(_renamed(node, kernel, name) for node in program.nodes),
+        bodies=tuple(
+            replace(body, nodes=tuple(_renamed(node, kernel, name) for node in body.nodes)) for body in program.bodies
+        ),
+    )
+    reads_it = any(other.startswith(f"{module}.") for other in renamed.kernels)
+    root, own_import = module.partition(".")[0], f"import {module}"
+    reads_it = reads_it or any(root in names_used(line) for line in rest if line != own_import)
+    return replace(renamed, setup=(*chunks, *(line for line in rest if reads_it or line != own_import)))
 
 
 def _text_of(module: str, folder: Path) -> str | None:
     """The text of a module in the folder; None for any other module. Its name comes from the far side of the sandbox."""
-    parts = module.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return None
-    file = folder.joinpath(*parts).with_suffix(".py")
+    file = _file_of(module, folder)
     try:
-        if not file.resolve().is_relative_to(folder.resolve()) or file.stat().st_size > MAX_SCRIPT_BYTES:
+        if file is None or file.stat().st_size > MAX_SCRIPT_BYTES:
             return None
         return check_script(file.read_bytes(), file.name)  # as a script is, since it is parsed here
     except (OSError, Busy, InvalidScript):
         return None
 
 
-def _bound(lines: list[str] | tuple[str, ...]) -> set[str]:
+def _file_of(module: str, folder: Path) -> Path | None:
+    parts = module.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None
+    file = folder.joinpath(*parts).with_suffix(".py")
+    return file if file.is_file() and file.resolve().is_relative_to(folder.resolve()) else None
+
+
+def _needs_a_neighbour(line: str, folder: Path) -> bool:
+    """Whether a statement imports another module of the folder, which neither a trial nor a repro has."""
+    for statement in ast.parse(line).body:
+        if isinstance(statement, ast.ImportFrom):
+            names = [statement.module or ""]
+            if statement.level:
+                return True
+        elif isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        else:
+            continue
+        if any((folder / name.partition(".")[0]).is_dir() or _file_of(name, folder) for name in names if name):
+            return True
+    return False
+
+
+def _bound(lines: Sequence[str]) -> set[str]:
     return {name for line in lines for statement in ast.parse(line).body for name in names_bound(statement)}
 
 
 def _renamed(node: Node, kernel: str, name: str) -> Node:
-    first, *rest = node.args
-    assert isinstance(first, Code)
-    launched, bracket, grid = first.text.partition("[")
-    args: tuple[Arg, ...] = (Code(f"{name if launched == kernel else launched}{bracket}{grid}"), *rest)
+    first = node.args[0] if node.target == LAUNCH else None
+    if not isinstance(first, Code) or first.text.partition("[")[0] != kernel:
+        return node
+    args: tuple[Arg, ...] = (Code(name + first.text.removeprefix(kernel)), *node.args[1:])
     return replace(node, args=args)

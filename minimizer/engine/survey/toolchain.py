@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from pathlib import Path
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.survey.cases import Settled, line_of
+from minimizer.sandbox import COMPILER_VARIABLES
 from minimizer.vocabulary import Reason, Status
 
-NO_COMPILER = re.compile(r"No working C\+\+ compiler found in \S+ \(None, '([^']+)'|Failed to find C compiler()")
+NO_COMPILER = re.compile(r"No working C\+\+ compiler found in \S+ \(None, '([^']*)'|Failed to find C compiler()")
 """Messages of ``torch/_inductor/cpp_builder.py`` (with the first program that it tried) and of ``triton/runtime/build.py``."""
 NO_PROGRAM = re.compile(r"(?:No such file or directory|Permission denied): '([^']+)'")
 """The message of `subprocess.Popen` for a program that it cannot start."""
 OF_A_COMPILER = ("torch/_inductor/", "triton/")
+NAME = re.compile(r"(?:^|[/-])(?:cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?$")
+"""The name of a C or C++ compiler, such as ``/opt/x86_64-linux-gnu-g++-13``; Triton and Inductor start other programs too."""
 
 
 def without_a_compiler(error: ExceptionInfo | None, place: Place, checked: protocol.Checked) -> Settled | None:
@@ -30,7 +33,7 @@ def without_a_compiler(error: ExceptionInfo | None, place: Place, checked: proto
             Status.FAILED,
             Reason.SANDBOX_DENIED,
             f"The sandbox keeps the script from what it needs ({line_of(error)}): {found} does not run in it. Show it what this compiler "
-            f"needs with --bind {Path(found).parent.parent}, or name another one in CC and CXX.",
+            "needs with --bind, or name another one in CC and CXX.",
             checked,
             exception=error,
         )
@@ -51,4 +54,9 @@ def _program(error: ExceptionInfo) -> str | None:
     is_of_popen = bool(error.frames) and error.frames[-1][0].endswith("subprocess.py")
     is_asked_for = any(file.startswith(OF_A_COMPILER) for file, _, _ in error.frames)
     missing = NO_PROGRAM.search(error.root_message) if is_of_popen and is_asked_for else None
-    return missing[1] if missing is not None else None
+    return missing[1] if missing is not None and _is_compiler(missing[1]) else None
+
+
+def _is_compiler(program: str) -> bool:
+    named = {os.environ.get(variable) for variable in COMPILER_VARIABLES}
+    return program in named or NAME.search(program) is not None

@@ -80,7 +80,7 @@ def prelude(
         if new := namespaces_of(called) - spaces:  # a pass may insert operators that the graph does not contain
             spaces |= new
             pending += _registering(statements, new)
-    if any(isinstance(statements[index], ast.FunctionDef | ast.ClassDef) for index in needed):
+    if any(isinstance(statements[index], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for index in needed):
         needed.update(index for index, statement in enumerate(statements) if _is_of_the_future(statement))
     return tuple(found[index].text for index in sorted(needed))
 

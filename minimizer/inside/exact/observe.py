@@ -195,9 +195,9 @@ class Look:
         return hasattr(kind, "__tensor_flatten__") and not self._is_of_script(kind)
 
     def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
-        if dict.__contains__(
-            value, "__builtins__"
-        ):  # the globals of a module: those of the script are roots, and Dynamo adds its own
+        if value is sys.modules:  # the compiler imports more of them
+            return {"type": "modules"}
+        if _is_namespace(value):  # those of the script are roots, and Dynamo adds its own globals
             return {"type": "namespace", "name": scalar(dict.get(value, "__name__"))}
         by_key = dict.items(value)
         order = list(by_key)
@@ -361,3 +361,10 @@ class Look:
             else:
                 self._pending.append((f"{path}.{name}", part))
         entry["attributes"] = bounded(", ".join(sorted(name for name in names if "_hooks" not in name)))
+
+
+def _is_namespace(value: dict[Any, Any]) -> bool:
+    """Whether a dict is the globals of a module."""
+    name = dict.get(value, "__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    return isinstance(module, types.ModuleType) and vars(module) is value

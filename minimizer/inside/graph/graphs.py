@@ -115,7 +115,9 @@ class _Writer:
         self._numbers: dict[fx.Node, str] = {}
         self._functions: list[Json] = []
         self._bodies: set[fx.Node] = set()
-        self._taken = {*taken, *(module.partition(".")[0] for module in modules_of(graph))}
+        own = graph.owning_module
+        imported = modules_of(own) if isinstance(own, fx.GraphModule) else ()
+        self._taken = {*taken, *(module.partition(".")[0] for module in imported)}
 
     def write(self, level: str) -> dict[str, Json]:
         outputs: list[str] = []

@@ -6,10 +6,12 @@ Source text says them as the script does: ``scale_kernel[4, 1](source=x, target=
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch import fx
+
+from ..values.bodies import nodes_of
 
 OPERATORS = ("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional")
 """Names of the operators in ``torch/_higher_order_ops/triton_kernel_wrap.py``."""
@@ -27,11 +29,9 @@ def is_launch(node: fx.Node) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") in OPERATORS
 
 
-def has_launches(module: fx.GraphModule) -> bool:
-    """Whether a graph, or a body of one of its operators, launches such a kernel."""
-    return any(
-        is_launch(node) for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes
-    )
+def launches_in(module: fx.GraphModule) -> Iterator[Any]:
+    """The nodes of a graph, and of the bodies of its operators, that launch such kernels."""
+    return filter(is_launch, nodes_of(module))
 
 
 def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
@@ -58,19 +58,24 @@ def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
     return Launch(f"{name}[{_grid(next(iter(grids)))}]", {key: given[key] for key in parameters if key in given})
 
 
-def modules_of(graph: fx.Graph) -> list[str]:
-    """The modules, other than the script itself, whose kernels a graph launches: its source text has to import them."""
+def modules_of(module: fx.GraphModule) -> list[str]:
+    """The modules, other than the script itself, whose kernels a graph or a body of it launches: its source text has to import them."""
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
-    launched = (kernel_side_table.get_kernel(node.kwargs["kernel_idx"]) for node in graph.nodes if is_launch(node))
-    names = (_name_of(kernel) or "" for kernel in launched)
+    names = (_name_of(kernel_side_table.get_kernel(node.kwargs["kernel_idx"])) or "" for node in launches_in(module))
     return list(dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name))
 
 
 def _name_of(kernel: Any) -> str | None:
-    """The global that a kernel is bound to: of the script, or of the module that defines it, with that module's path."""
-    home = str(getattr(kernel, "__module__", None) or getattr(getattr(kernel, "fn", None), "__module__", None) or "")
-    for module, front in (("__main__", ""), (home, f"{home}.")):
+    """The global that a kernel is bound to: of the module that defines it, with that module's path, or else of the script.
+
+    An autotuned kernel wraps another one, which wraps the function that was written.
+    """
+    function = kernel
+    while hasattr(function, "fn"):
+        function = function.fn
+    home = str(getattr(function, "__module__", ""))
+    for module, front in ((home, f"{home}." * (home != "__main__")), ("__main__", "")):
         scope = vars(sys.modules[module]) if module in sys.modules else {}
         if name := next((name for name, bound in list(scope.items()) if bound is kernel), None):
             return front + name

@@ -17,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ..values import snapshot
 from ..values.rounding import tensors
 from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
-from .launches import has_launches
+from .launches import launches_in
 
 
 def lower(
@@ -126,7 +126,7 @@ def write_down(
     except Opaque:
         if level == "dynamo":
             raise
-        if has_launches(module):
+        if any(launches_in(module)):
             raise Opaque("kernels that the script launches are no aten operators") from None
         snapshot.set_rng_state(rng)
         module, inputs = lower(module, inputs, cotangents)

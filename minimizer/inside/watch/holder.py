@@ -170,7 +170,7 @@ class HeldCall:
         """The program's context: setup statements, settings without source text, ``torch.compile`` arguments, grad mode."""
         backend = self._graph.backend
         return {
-            "setup": [*(f"import {module}" for module in modules_of(self._graph.module.graph)), *self._setup],
+            "setup": [*(f"import {module}" for module in modules_of(self._graph.module)), *self._setup],
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
             "grad": self._call.switches.grad and level == "dynamo",

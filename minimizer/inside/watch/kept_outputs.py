@@ -21,6 +21,8 @@ from ..values.rounding import tensors
 
 MOST_KEPT, MOST_BYTES = 8, 1 << 24
 """How many outputs are tracked (the latest ones), and the most bytes of each: every one is copied at every call."""
+MOST_OVERWRITES = 20
+"""Overwritten outputs after which no more are looked for: a loop that keeps only its last output has one in every call."""
 Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
 """The name of an output, a weak reference to it (CUDA graphs reuse memory by liveness, so we must not keep it alive), and a copy."""
 
@@ -36,6 +38,7 @@ class KeptOutputs:
         self.overwritten = ""
         self._written: list[tuple[str, weakref.ref[torch.Tensor]]] = []
         self._outlived = ""
+        self._overwrites = 0
 
     @property
     def outlived(self) -> str:
@@ -57,7 +60,8 @@ class KeptOutputs:
         # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
             used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
-            for name, reference in () if self.outlived else self._kept:
+            is_known = self.outlived or self._overwrites >= MOST_OVERWRITES
+            for name, reference in () if is_known else self._kept:
                 output = reference()
                 if output is not None and output.untyped_storage().data_ptr() not in used:
                     found.append((name, reference, output.detach().clone()))
@@ -72,3 +76,4 @@ class KeptOutputs:
                     said = f"{call} writes over {name}, which the script still holds"
                     self.overwritten = self.overwritten or said
                     self._written.append((said, reference))
+                    self._overwrites += 1

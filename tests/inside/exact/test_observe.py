@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+import sys
 import types
 import warnings
 import weakref
@@ -131,12 +132,26 @@ def test_what_the_compiler_writes_is_not_seen() -> None:
     assert seen(x=x) == first
 
 
-def test_the_globals_of_a_module_are_not_walked_from_an_object() -> None:
+def test_the_globals_of_a_module_are_not_walked_from_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a kernel of Triton holds those of the script, among which Dynamo puts its own."""
-    scope = types.FunctionType(compile("0", "script.py", "eval"), {"n": 1}).__globals__
-    first = seen(kernel=types.SimpleNamespace(scope=scope))
-    scope["__compiled_fn_1"] = scope["n"] = 2
-    assert seen(kernel=types.SimpleNamespace(scope=scope)) == first
+    module = types.ModuleType("own")
+    held = Slotted()
+    held.inside = [vars(module), sys.modules]
+    exec("n = 1", vars(module))
+    alone = seen(held=held)
+    monkeypatch.setitem(sys.modules, "own", module)
+    first = seen(held=held)
+    vars(module)["__compiled_fn_1"] = 2
+    assert seen(held=held) == first != alone
+    assert first["held.inside[1]"] == {"type": "modules"}
+
+
+def test_a_dict_that_code_was_run_in_is_no_module() -> None:
+    scope: dict[str, Any] = {}
+    exec("counts = [0]", scope)
+    first = seen(scope=scope)
+    scope["counts"][0] = 1
+    assert seen(scope=scope) != first
 
 
 def test_a_kernel_of_triton_keeps_what_it_has_compiled() -> None:

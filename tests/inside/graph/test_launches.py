@@ -20,8 +20,12 @@ from minimizer.inside.values.snapshot import rng_state
 
 
 class Kernel:
-    fn: Any = None
     arg_names = ("source", "target", "count", "BLOCK")
+
+
+class Wrapped(Kernel):
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
 
 
 @pytest.fixture
@@ -93,17 +97,19 @@ def test_a_launch_without_source_text_is_refused(
 
 
 def test_a_kernel_of_another_module_is_named_with_its_path(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it is wrapped, as an autotuned one is: only what is inside knows its module."""
+    """Also where it is wrapped, as an autotuned one is, and where the script has it by a name of its own."""
     home = ModuleType("own_kernels.scaling")
-    wrapped = Kernel()
-    wrapped.fn = type("JITFunction", (), {"__module__": home.__name__})()
-    wrapped.__module__ = None
+    exec("def scale(source): pass", vars(home))
+    wrapped = Wrapped(Wrapped(home.scale))
     home.scale = wrapped
     monkeypatch.setitem(sys.modules, home.__name__, home)
+    monkeypatch.setattr(sys.modules["__main__"], "scale", wrapped, raising=False)
     module = launching(wrapped, (4, 2))
     assert written(module)["args"] == [{"code": "own_kernels.scaling.scale[4, 2]"}]
-    assert modules_of(module.graph) == ["own_kernels.scaling"]
-    assert modules_of(launching(kernel, (4,)).graph) == []
+    outer = fx.GraphModule({"body": module}, fx.Graph())
+    outer.body = module
+    assert modules_of(module) == modules_of(outer) == ["own_kernels.scaling"]
+    assert modules_of(launching(kernel, (4,))) == []
 
 
 def test_a_kernel_without_a_name_is_refused(kernel: Kernel) -> None:

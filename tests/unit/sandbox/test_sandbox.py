@@ -381,7 +381,7 @@ def test_a_compiler_outside_of_the_systems_folders_is_shown(tmp_path: Path, monk
     compiler.chmod(0o755)
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "c++"
-    link.symlink_to(compiler)
+    link.symlink_to(Path("..") / "toolset-13" / "bin" / "g++-13")
     monkeypatch.setenv("CXX", str(link))
     paths = runtime_paths(PYTHON)
     assert {prefix / "bin", prefix / "libexec", link} <= set(paths)

@@ -1,14 +1,16 @@
 """Which candidates may run that launch Triton kernels of the script's own.
 
 A kernel is told sizes as numbers, and reads and writes behind the end of a tensor that is smaller than it was told: what two sides compute
-then is no evidence, and what lies there may be anybody's. So a program that launches one keeps the shapes of its inputs and the
-arguments of its nodes, until the launch itself has gone.
+then is no evidence, and what lies there may be anybody's. So a program that launches one keeps its inputs as they lie in memory, those of
+integers with their values, and the arguments of its nodes, until the launch itself has gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minimizer.engine.program.arguments import Arg, Code, Ref, map_leaves
-from minimizer.engine.program.model import Node, Program
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 
 _ANY = Code("any value")
 
@@ -17,20 +19,30 @@ def may_run(candidate: Program, original: Program) -> bool:
     """Whether each kernel that a candidate launches still has what it was told of in the original program."""
     if not candidate.kernels:
         return True
-    known = {node.name: node for node in original.every_node}
-    shapes = {name: meta.shape for name, meta in original.metas.items() if meta is not None}
-    keeps_shapes = all(item.meta is None or item.meta.shape == shapes.get(item.name) for item in candidate.inputs)
-    return keeps_shapes and all(_is_as_told(node, known.get(node.name)) for node in candidate.every_node)
+    known, metas = {node.name: node for node in original.every_node}, original.metas
+    given = {item.name: item for item in original.inputs}
+    return all(_is_as_given(item, given.get(item.name), metas.get(item.name)) for item in candidate.inputs) and all(
+        node.name in known and _told(node, metas) == _told(known[node.name], metas) for node in candidate.every_node
+    )
 
 
-def _is_as_told(node: Node, before: Node | None) -> bool:
-    return before is not None and _told(node) == _told(before)
+def _is_as_given(item: Input, before: Input | None, meta: TensorMeta | None) -> bool:
+    """Whether an input lies in memory as it did; one of integers, which may be places in another tensor, has its values too."""
+    if item.meta is None:
+        return before is not None and item == before
+    if meta is None or (item.meta.shape, item.meta.stride, item.meta.dtype) != (meta.shape, meta.stride, meta.dtype):
+        return False
+    is_float = item.meta.dtype.removeprefix("torch.").startswith(("float", "bfloat", "complex"))
+    return is_float or item.code is None or (before is not None and item.code == before.code)
 
 
-def _told(node: Node) -> tuple[str, Arg, Arg]:
-    """The target and the arguments of a node, whichever values it takes."""
+def _told(node: Node, metas: Mapping[str, TensorMeta | None]) -> tuple[str, Arg, Arg]:
+    """The target and the arguments of a node, with the layout in memory in place of each value that it takes."""
 
     def constant(leaf: Arg) -> Arg:
+        meta = metas.get(leaf.name) if isinstance(leaf, Ref) else None
+        if meta is not None:
+            return Code(f"{meta.dtype} {meta.shape} {meta.stride}")
         return _ANY if isinstance(leaf, Ref) else leaf
 
     return node.target, map_leaves(list(node.args), constant), map_leaves(dict(node.kwargs), constant)

@@ -54,6 +54,11 @@ def compile(f):
         return f(*args)
     return run
 
+class cuda:
+    @staticmethod
+    def is_available():
+        return False
+
 class compiler:
     @staticmethod
     @contextlib.contextmanager
@@ -131,12 +136,15 @@ def test_a_hang_ends_itself_with_the_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.HANG])
-def test_a_script_on_a_gpu_is_waited_for(kind: Kind) -> None:
-    """Its kernels fail, or never end, behind the call that starts them."""
-    on_gpu = SCRIPT.replace("fast(3)", 'fast(torch.ones(3, device="cuda"))')
-    compiled = repros(kind, text=on_gpu)[0].source.partition("force_eager")[2]
-    assert "    torch.cuda.synchronize()\n" in compiled
+def test_a_script_on_a_gpu_is_waited_for(kind: Kind, tmp_path: Path) -> None:
+    """Its kernels fail, or never end, behind the call that starts them. Where there is no GPU after all nothing waits."""
+    maybe = SCRIPT.replace("import torch\n", 'import torch\ndevice = "cuda" if torch.cuda.is_available() else "cpu"\n')
+    repro = repros(kind, text=maybe)[0]
+    compiled = repro.source.partition("force_eager")[2]
+    assert "        torch.cuda.synchronize()\n" in compiled
+    assert status(repro, tmp_path, "fixed")[0] == 0
     assert "synchronize" not in repros(kind)[0].source
+    assert "synchronize" not in repros(kind, text=maybe.replace("import torch\n", "import torch as t\n", 1))[0].source
 
 
 @pytest.mark.parametrize("bug", ["raises", "other", "wrong", "eager fails"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from minimizer.engine.program.arguments import Code, Ref
-from minimizer.engine.program.model import LAUNCH, Input, Node, Program
+from minimizer.engine.program.model import LAUNCH, Body, Input, Node, Program
 from minimizer.engine.survey.own_kernels import with_own_kernels
 from minimizer.script_text import MAX_SCRIPT_BYTES
 
@@ -86,4 +87,50 @@ def test_no_file_outside_of_the_folder_is_read(name: str, tmp_path: Path) -> Non
 def test_a_module_that_cannot_be_read_is_left_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "scaling.py").write_text(text)
     program = launching("scaling.scale", "import scaling")
+    assert with_own_kernels(program, tmp_path) == program
+
+
+def test_kernels_in_bodies_are_renamed_too(tmp_path: Path) -> None:
+    (tmp_path / "scaling.py").write_text(MODULE)
+    body = Body("inner", ("x",), launching("scaling.scale").nodes, Ref("x"))
+    program = Program(
+        inputs=(Input("x", code="torch.ones(1)"),),
+        nodes=(Node("made", "torch.ops.higher_order.cond", (Code("inner"), Ref("x"))),),
+        outputs=("made",),
+        setup=("import scaling",),
+        bodies=(body,),
+    )
+    found = with_own_kernels(program, tmp_path)
+    assert found.kernels == {"scale"}
+    assert "import scaling" not in found.setup
+
+
+def test_an_import_that_another_kernel_needs_stays(tmp_path: Path) -> None:
+    (tmp_path / "scaling.py").write_text(f"{MODULE}\n\n@triton.jit\ndef other(values):\n    pass\n")
+    program = launching("scaling.scale", "import scaling", "def other(): pass")
+    both = replace(program, nodes=(*program.nodes, *launching("scaling.other").nodes))
+    found = with_own_kernels(both, tmp_path)
+    assert found.kernels == {"scale", "scaling.other"}
+    assert "import scaling" in found.setup
+
+
+@pytest.mark.parametrize("line", ["from .helpers import TWICE", "from consts import TWICE", "import consts"])
+def test_a_kernel_that_needs_another_module_of_the_folder_is_left_alone(line: str, tmp_path: Path) -> None:
+    (tmp_path / "consts.py").write_text("TWICE = 2\n")
+    text = MODULE.replace("TWICE = 2\n", f"{line}\n").replace(
+        "* TWICE", "* consts.TWICE" if line[0] == "i" else "* TWICE"
+    )
+    (tmp_path / "scaling.py").write_text(text)
+    program = launching("scaling.scale", "import scaling")
+    assert with_own_kernels(program, tmp_path) == program
+
+
+@pytest.mark.parametrize(
+    ("text", "setup"),
+    [(MODULE.replace("    return value", "    global value\n    return value"), ""), (MODULE, "def (")],
+    ids=["a module that symtable refuses", "a setup that is no Python"],
+)
+def test_what_is_no_python_harms_nobody(text: str, setup: str, tmp_path: Path) -> None:
+    (tmp_path / "scaling.py").write_text(text)
+    program = launching("scaling.scale", "import scaling", setup)
     assert with_own_kernels(program, tmp_path) == program

@@ -398,6 +398,14 @@ def test_what_the_sandbox_denies_is_no_fault_of_the_script(raised: dict[str, Any
     assert option in found.summary
 
 
+def test_another_program_that_cannot_be_started_is_no_compiler() -> None:
+    raised = {
+        **error("FileNotFoundError", "[Errno 2] No such file or directory: '/opt/cuda/bin/ptxas'"),
+        "frames": [["triton/backends/nvidia/compiler.py", "make_cubin", ""], ["subprocess.py", "_execute_child", ""]],
+    }
+    assert case(held(kind="compile_error", exception=raised)).signature.kind is Kind.COMPILE_ERROR
+
+
 @pytest.mark.parametrize(
     ("raised", "reason", "advice"),
     [

@@ -16,7 +16,11 @@ from minimizer.engine.reduce.graph.launches import may_run
 MANY = TensorMeta((1000,), "torch.float32", (1,))
 WRONG = "torch.log1p"
 PROGRAM = Program(
-    inputs=(Input("x", MANY, golden="x"), Input("gate", MANY, golden="gate")),
+    inputs=(
+        Input("x", MANY, golden="x"),
+        Input("y", MANY, golden="y"),
+        Input("gate", replace(MANY, stride=(2,)), golden="gate"),
+    ),
     nodes=(
         Node("sin", "torch.sin", (Ref("x"),), meta=MANY),
         Node("out", "torch.empty_like", (Ref("sin"),), meta=MANY),
@@ -74,6 +78,18 @@ def test_what_a_kernel_was_told_is_not_changed() -> None:
         PROGRAM, inputs=tuple(replace(i, meta=TensorMeta((10,), "torch.float32", (1,))) for i in PROGRAM.inputs)
     )
     other = replace(PROGRAM, nodes=(replace(PROGRAM.nodes[0], args=(Ref("gate"),)), *PROGRAM.nodes[1:]))
-    assert may_run(other, PROGRAM)
+    assert not may_run(other, PROGRAM), "it lies otherwise in memory"
+    assert may_run(replace(PROGRAM, nodes=(replace(PROGRAM.nodes[0], args=(Ref("y"),)), *PROGRAM.nodes[1:])), PROGRAM)
     assert not may_run(fewer, PROGRAM)
     assert not may_run(smaller, PROGRAM)
+
+
+def test_integers_keep_their_values() -> None:
+    """They may be places in another tensor, as those of a table of blocks are."""
+    blocks = Input("blocks", TensorMeta((4,), "torch.int64", (1,)), golden="blocks")
+    program = replace(PROGRAM, inputs=(*PROGRAM.inputs, blocks))
+    simpler = replace(blocks, golden=None, code="torch.full((4,), 1000000)")
+    assert may_run(program, program)
+    assert not may_run(replace(program, inputs=(*PROGRAM.inputs, simpler)), program)
+    floats = replace(PROGRAM.inputs[0], golden=None, code="torch.ones(1000)")
+    assert may_run(replace(program, inputs=(floats, *program.inputs[1:])), program)
