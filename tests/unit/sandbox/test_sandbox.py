@@ -385,7 +385,7 @@ def test_a_compiler_outside_of_the_systems_folders_is_shown(tmp_path: Path, monk
     monkeypatch.setenv("CXX", str(link))
     paths = runtime_paths(PYTHON)
     assert {prefix / "bin", prefix / "libexec", link} <= set(paths)
-    assert not {prefix, tmp_path, Path("/usr"), Path("/usr/bin")} & set(paths)
+    assert not {prefix, tmp_path} & set(paths)
     seen = output(Bubblewrap(), "sh", "-c", f"{link} 2>/dev/null", cwd=work, read=paths)
     assert seen.startswith("inner part")
     assert "hunter2" not in seen
