@@ -5,13 +5,13 @@ Source text says them as the script does: ``scale_kernel[4, 1](source=x, target=
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch import fx
 
 from ..values.bodies import nodes_of
+from .names import global_name
 
 OPERATORS = ("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional")
 """Names of the operators in ``torch/_higher_order_ops/triton_kernel_wrap.py``."""
@@ -75,11 +75,9 @@ def _name_of(kernel: Any) -> str | None:
     while hasattr(function, "fn"):
         function = function.fn
     home = str(getattr(function, "__module__", ""))
-    for module, front in ((home, f"{home}." * (home != "__main__")), ("__main__", "")):
-        scope = vars(sys.modules[module]) if module in sys.modules else {}
-        if name := next((name for name, bound in list(scope.items()) if bound is kernel), None):
-            return front + name
-    return None
+    if home != "__main__" and (name := global_name(kernel, home)) is not None:
+        return f"{home}.{name}"
+    return global_name(kernel)
 
 
 def _grid(sizes: tuple[int, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +59,12 @@ def dotted_name(target: Callable[..., Any]) -> str | None:
         if resolve(path) is target:
             return path
     return None
+
+
+def global_name(value: Any, module: str = "__main__") -> str | None:
+    """The name that a module, by default the script, binds an object to; None if there is none."""
+    scope = vars(sys.modules[module]) if module in sys.modules else {}
+    return next((name for name, bound in list(scope.items()) if bound is value), None)
 
 
 def resolve(path: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import operator
-import sys
 import warnings
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from ..values.snapshot import matmul_precision
 from .graphs import Opaque, literal
+from .names import global_name
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 OURS = {
@@ -115,7 +115,7 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
             kwargs["options"] = f"{{{', '.join(f'{key!r}: {_option(value)}' for key, value in options.items())}}}"
         if asked.get("mode"):
             kwargs["mode"] = repr(asked["mode"])
-    elif bound := _script_name(compiler):
+    elif bound := global_name(compiler):
         kwargs["backend"] = bound
     else:
         registered = name or getattr(backend, "__name__", "")
@@ -128,11 +128,7 @@ def _option(value: Any) -> str:
     try:
         return literal_text(value)
     except Opaque:
-        return _script_name(value) or repr(value)
-
-
-def _script_name(value: Any) -> str | None:
-    return next((name for name, bound in vars(sys.modules["__main__"]).items() if bound is value), None)
+        return global_name(value) or repr(value)
 
 
 def _torch_state() -> list[str]:

@@ -131,7 +131,7 @@ class Survey:
             self._coverage.also(
                 f"child processes of the script ({self._children.count}): only its own process is observed"
             )
-        if outlived := self._comparer.kept.outlived:
+        if outlived := self._comparer.kept.outlived():
             self._told.note(f"{outlived}, {AFTERWARDS}")
         told, coverage = self._told, self._coverage
         self._line.channel.send(

@@ -28,10 +28,7 @@ Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
 
 
 class KeptOutputs:
-    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did.
-
-    `outlived` is such a sentence on an output that the script still held when it made a later call, or at its end.
-    """
+    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, weakref.ref[torch.Tensor]]] = deque(maxlen=MOST_KEPT)
@@ -40,8 +37,8 @@ class KeptOutputs:
         self._outlived = ""
         self._overwrites = 0
 
-    @property
     def outlived(self) -> str:
+        """Such a sentence on an output that the script still held when it made a later call, or at its end; asked at these moments."""
         for said, reference in self._written:
             if reference() is not None:
                 self._outlived = self._outlived or said
@@ -60,7 +57,7 @@ class KeptOutputs:
         # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
             used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
-            is_known = self.outlived or self._overwrites >= MOST_OVERWRITES
+            is_known = self.outlived() or self._overwrites >= MOST_OVERWRITES
             for name, reference in () if is_known else self._kept:
                 output = reference()
                 if output is not None and output.untyped_storage().data_ptr() not in used:
