@@ -11,14 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from celery import Celery
 from installation import LEASE_SECONDS, Installation, can_fill, until
 from processes import sandboxed
 from rounds import SEED, STEPS, Trouble
 from sqlalchemy import create_engine, text
 
+from minimizer.service.broker import broker_config, ring
 from minimizer.store import Job
 from minimizer.vocabulary import Step
-from web.service.doorbell import celery_doorbell
 
 JOB_SECONDS = 1800.0
 """How long a job may take between two troubles, on a busy machine."""
@@ -136,9 +137,10 @@ def _stand_still(worker: int) -> None:
 
 
 def _ring(installation: Installation, job: Job) -> None:
-    ring = celery_doorbell(installation.on.settings)
-    for _ in range(20):
-        ring(job)
+    with Celery() as client:  # leaves no connection of ours behind, which would count as one of the service's
+        client.conf.update(broker_config(installation.on.settings))
+        for _ in range(20):
+            ring(client, job)
 
 
 def _fill_disk(installation: Installation) -> None:
