@@ -141,6 +141,7 @@ def _ring(installation: Installation, job: Job) -> None:
         client.conf.update(broker_config(installation.on.settings))
         for _ in range(20):
             ring(client, job)
+        client.pool.force_close_all()
 
 
 def _fill_disk(installation: Installation) -> None:
