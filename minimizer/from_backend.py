@@ -10,20 +10,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import sys
 import textwrap
-import tokenize
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Node, Program
-from minimizer.engine.user_script.slice import namespaces_of, prelude
+from minimizer.engine.survey.prelude import with_prelude
 
 CAPTURE, TENSORS, SCRIPT = "capture.json", "inputs.pt", "graph.py"
 RNG = "random state"
@@ -44,20 +39,10 @@ def write_script(folder: Path) -> Path:
     """
     saved = json.loads((folder / CAPTURE).read_text())
     about = saved["about"]
-    program = _with_prelude(parse_program(saved["program"]), Path(about["program"]), about["opaque"])
+    program = with_prelude(parse_program(saved["program"]), Path(about["program"]), about["opaque"])
     script = folder / SCRIPT
     script.write_text(_text(program.as_compiled(), about))
     return script
-
-
-def _with_prelude(program: Program, main: Path, opaque: Sequence[str]) -> Program:
-    """Add the statements of the user's main program that register or replace something of torch's."""
-    names = [name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)]
-    namespaces = namespaces_of(node.target for node in program.every_node)
-    with suppress(OSError, SyntaxError, UnicodeDecodeError), tokenize.open(main) as file:
-        chunks = prelude(file.read(), settings=opaque, namespaces=namespaces, names=names)
-        return replace(program, setup=(*chunks, *program.setup))
-    return program
 
 
 def _text(program: Program, about: dict[str, Any]) -> str:

@@ -29,11 +29,11 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
-from minimizer.engine.reduce.python.bundle import Bundle, bundle
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
+from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import AlsoSeen, Failure, HistoryStep, Reduction, Reproducibility

@@ -26,8 +26,8 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
-from minimizer.engine.reduce.python.bundle import Bundle, bundle
 from minimizer.engine.reduce.words import said
+from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit

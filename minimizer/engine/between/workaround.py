@@ -10,7 +10,7 @@ from pathlib import Path
 from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
-from minimizer.engine.reduce.python.bundle import Bundle
+from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.user_script.statements import lines_of
 from minimizer.engine.user_script.syntax import decorators, full_name, imported
 from minimizer.report.model import Mechanism, Workaround

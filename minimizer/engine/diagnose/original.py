@@ -15,9 +15,9 @@ from minimizer.engine.diagnose.trials import switches
 from minimizer.engine.diagnose.workaround import Tried
 from minimizer.engine.oracle.sequential import least_rate
 from minimizer.engine.reduce.python import Rerun
-from minimizer.engine.reduce.python.arguments import with_arguments
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.user_script.arguments import with_arguments
 from minimizer.report.model import Reproducibility
 
 MISS, MOST_PASSES = 0.02, 10

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import tokenize
-from dataclasses import replace
 from typing import Any
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import Signature
-from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case, held_signature, message_of
-from minimizer.engine.survey.own_kernels import with_own_kernels
+from minimizer.engine.survey.prelude import with_prelude
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.user_script.slice import namespaces_of, prelude
 
 
 class Holding:
@@ -50,7 +45,9 @@ class Holding:
         failure = survey.held.failure
         return Case(
             survey=survey,
-            program=self._with_prelude(parse_program(survey.held.program), survey.held.program),
+            program=with_prelude(
+                parse_program(survey.held.program), self._surveys.script, survey.held.program.get("opaque_settings", ())
+            ),
             signature=signature or held_signature(failure),
             message=message_of(failure.exception, failure.verdict),
             exception=failure.exception,
@@ -61,22 +58,3 @@ class Holding:
             instance=failure.instance,
             call=failure.call,
         )
-
-    def _with_prelude(self, program: Program, raw: dict[str, Any]) -> Program:
-        """Add the statements of the script that the graph depends on and that no literal expresses."""
-        settings = [str(name) for name in raw.get("opaque_settings", ())]
-        try:
-            with tokenize.open(self._surveys.script) as file:  # knows the encoding that the script declares
-                text = file.read()
-            chunks = prelude(
-                text,
-                settings=settings,
-                namespaces=namespaces_of(node.target for node in program.every_node),
-                names=[
-                    *(name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value)),
-                    *program.kernels,
-                ],
-            )
-        except (OSError, SyntaxError, UnicodeDecodeError):  # the script may have removed or rewritten its own file
-            return program
-        return with_own_kernels(replace(program, setup=(*chunks, *program.setup)), self._surveys.script.parent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,19 +38,24 @@ def with_own_kernels(program: Program, folder: Path) -> Program:
     return program
 
 
+def with_kernel_names(program: Program, names: Mapping[str, str]) -> Program:
+    """The program with other names for the kernels that it launches."""
+    return replace(
+        program,
+        nodes=tuple(_renamed(node, names) for node in program.nodes),
+        bodies=tuple(
+            replace(body, nodes=tuple(_renamed(node, names) for node in body.nodes)) for body in program.bodies
+        ),
+    )
+
+
 def _with(program: Program, kernel: str, chunks: Sequence[str], folder: Path) -> Program:
     """The program with a kernel's definition in its setup; as it is where that would not do."""
     module, _, name = kernel.rpartition(".")
     rest = [line for line in program.setup if line not in chunks]
     if _bound(chunks) & _bound(rest) or any(_needs_a_neighbour(line, folder) for line in chunks):
         return program
-    renamed = replace(
-        program,
-        nodes=tuple(_renamed(node, kernel, name) for node in program.nodes),
-        bodies=tuple(
-            replace(body, nodes=tuple(_renamed(node, kernel, name) for node in body.nodes)) for body in program.bodies
-        ),
-    )
+    renamed = with_kernel_names(program, {kernel: name})
     reads_it = any(other.startswith(f"{module}.") for other in renamed.kernels)
     root, own_import = module.partition(".")[0], f"import {module}"
     reads_it = reads_it or any(root in names_used(line) for line in rest if line != own_import)
@@ -96,9 +101,10 @@ def _bound(lines: Sequence[str]) -> set[str]:
     return {name for line in lines for statement in ast.parse(line).body for name in names_bound(statement)}
 
 
-def _renamed(node: Node, kernel: str, name: str) -> Node:
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     first = node.args[0] if node.target == LAUNCH else None
-    if not isinstance(first, Code) or first.text.partition("[")[0] != kernel:
+    if not isinstance(first, Code):
         return node
-    args: tuple[Arg, ...] = (Code(name + first.text.removeprefix(kernel)), *node.args[1:])
+    kernel, bracket, grid = first.text.partition("[")
+    args: tuple[Arg, ...] = (Code(f"{names.get(kernel, kernel)}{bracket}{grid}"), *node.args[1:])
     return replace(node, args=args)

@@ -11,6 +11,7 @@ import ast
 import symtable
 from collections.abc import Iterable, Sequence
 
+from minimizer.engine.user_script.statements import is_of_the_future
 from minimizer.engine.user_script.unfolded import opened
 
 BUILTIN_NAMESPACES = {
@@ -81,7 +82,7 @@ def prelude(
             spaces |= new
             pending += _registering(statements, new)
     if any(isinstance(statements[index], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for index in needed):
-        needed.update(index for index, statement in enumerate(statements) if _is_of_the_future(statement))
+        needed.update(index for index, statement in enumerate(statements) if is_of_the_future(statement))
     return tuple(found[index].text for index in sorted(needed))
 
 
@@ -89,11 +90,6 @@ def namespaces_of(targets: Iterable[str]) -> set[str]:
     """Namespaces of the custom operators among node targets such as ``torch.ops.mylib.scale.default``."""
     found = {parts[2] for target in targets if (parts := target.split("."))[:2] == ["torch", "ops"] and len(parts) > 3}
     return found - BUILTIN_NAMESPACES
-
-
-def _is_of_the_future(statement: ast.stmt) -> bool:
-    """Whether it changes how definitions are read, as ``from __future__ import annotations`` does."""
-    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def _sets(statement: ast.stmt, attributes: set[str]) -> bool:

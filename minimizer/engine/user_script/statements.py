@@ -35,6 +35,11 @@ def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
     return ast.unparse(statement)
 
 
+def is_of_the_future(statement: ast.stmt) -> bool:
+    """Whether it is an import from ``__future__``: it must come first, and changes how definitions are read."""
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
 def assigned(node: ast.AST) -> dict[str, ast.expr]:
     """The values that an assignment gives to single names; empty for other nodes."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from ..values.bodies import nodes_of
-from .names import global_name
+from .names import path_of_global
 
 OPERATORS = ("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional")
 """Names of the operators in ``torch/_higher_order_ops/triton_kernel_wrap.py``."""
@@ -74,10 +74,7 @@ def _name_of(kernel: Any) -> str | None:
     function = kernel
     while hasattr(function, "fn"):
         function = function.fn
-    home = str(getattr(function, "__module__", ""))
-    if home != "__main__" and (name := global_name(kernel, home)) is not None:
-        return f"{home}.{name}"
-    return global_name(kernel)
+    return path_of_global(kernel, str(getattr(function, "__module__", "")))
 
 
 def _grid(sizes: tuple[int, ...]) -> str:

@@ -67,6 +67,13 @@ def global_name(value: Any, module: str = "__main__") -> str | None:
     return next((name for name, bound in list(scope.items()) if bound is value), None)
 
 
+def path_of_global(value: Any, home: str) -> str | None:
+    """The global that an object is bound to: of its ``home``, with that module's path, or else of the script; None without one."""
+    if home != "__main__" and (name := global_name(value, home)) is not None:
+        return f"{home}.{name}"
+    return global_name(value)
+
+
 def resolve(path: str) -> Any:
     """The object that a dotted path names, or None."""
     parts = path.split(".")

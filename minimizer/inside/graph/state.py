@@ -12,7 +12,7 @@ import torch
 
 from ..values.snapshot import matmul_precision
 from .graphs import Opaque, literal
-from .names import global_name
+from .names import global_name, path_of_global
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 OURS = {
@@ -100,7 +100,7 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     """The arguments of ``torch.compile`` that a backend object was made from, as source text.
 
-    The script's own objects, such as a backend or a pass, are given by their global names in the script.
+    The user's own objects, such as a backend or a pass, are given by their global names: in the script, or of another module.
     """
     kwargs: dict[str, str] = {}
     name = getattr(backend, "compiler_name", None)
@@ -117,10 +117,10 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
             kwargs["mode"] = repr(asked["mode"])
     elif bound := global_name(compiler):
         kwargs["backend"] = bound
-    else:
-        registered = name or getattr(backend, "__name__", "")
-        if registered in torch._dynamo.list_backends(exclude_tags=()):
-            kwargs["backend"] = repr(registered)
+    elif (registered := name or getattr(backend, "__name__", "")) in torch._dynamo.list_backends(exclude_tags=()):
+        kwargs["backend"] = repr(registered)
+    elif path := _path_of_own(compiler):
+        kwargs["backend"] = path
     return kwargs
 
 
@@ -128,7 +128,11 @@ def _option(value: Any) -> str:
     try:
         return literal_text(value)
     except Opaque:
-        return global_name(value) or repr(value)
+        return _path_of_own(value) or repr(value)
+
+
+def _path_of_own(value: Any) -> str | None:
+    return global_name(value) or path_of_global(value, str(getattr(value, "__module__", "")))
 
 
 def _torch_state() -> list[str]:

@@ -30,6 +30,54 @@ torch.compile(lambda x: x + 1, backend=negative)(torch.ones(3))
     case.survey.close()
 
 
+BESIDE = """
+import torch
+
+SIGN = -1
+
+
+@torch.library.custom_op("own::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@double.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def negative(graph_module, inputs):
+    return lambda *args: tuple(SIGN * out for out in graph_module(*args))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "backend", "operator"),
+    [
+        ("from beside import negative", "negative", "torch.ops.own.double"),
+        ("import beside as b", "b.negative", "b.double"),
+        ("from beside import negative as other, double as twice", "other", "twice"),
+    ],
+)
+def test_a_backend_and_an_operator_of_a_module_beside_the_script_travel_with_the_graph(
+    triage: Any, home: Path, imports: str, backend: str, operator: str
+) -> None:
+    script(home, BESIDE, "beside.py")
+    case = triage(
+        f"import torch\n{imports}\n\nSIGN = 1\n"
+        f"torch.compile(lambda x: {operator}(x + 1), backend={backend})(torch.ones(3))\n"
+    )
+    assert isinstance(case, Case)
+    assert case.program.compile_kwargs == (("backend", "negative"),)
+    setup = "\n".join(case.program.setup)
+    assert "def negative(" in setup and 'custom_op("own::double"' in setup.replace("'", '"')
+    assert "beside_SIGN = -1" in setup and "beside_SIGN * out" in setup, (
+        "that of the module, and not that of the script"
+    )
+    assert "import beside" not in setup and "from beside" not in setup
+    case.survey.close()
+
+
 @pytest.mark.parametrize(
     "how",
     [

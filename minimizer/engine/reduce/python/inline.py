@@ -109,11 +109,6 @@ def with_lambda(source: Source, name: str) -> Source | None:
     )
 
 
-def is_of_the_future(statement: ast.stmt) -> bool:
-    """Whether it is an import from ``__future__``, which must come first."""
-    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-
-
 def _calls_something(value: ast.expr) -> bool:
     return any(isinstance(node, ast.Call) for node in ast.walk(value))
 

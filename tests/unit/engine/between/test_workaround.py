@@ -23,7 +23,7 @@ from minimizer.engine.between.workaround import (
 )
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.reduce.python.bundle import bundle
+from minimizer.engine.user_script.bundle import bundle
 from minimizer.report.model import Workaround
 
 TEXT = """\

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
-from minimizer.engine.reduce.python.arguments import with_arguments
-from minimizer.engine.reduce.python.bundle import bundle
 from minimizer.engine.reduce.python.source import number_of
+from minimizer.engine.user_script.arguments import with_arguments
+from minimizer.engine.user_script.bundle import bundle
 from minimizer.errors import BudgetExceeded
 
 SCRIPT = '''

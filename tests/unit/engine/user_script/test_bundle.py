@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.reduce.python import Source
-from minimizer.engine.reduce.python.bundle import bundle
+from minimizer.engine.user_script.bundle import bundle
 
 MAIN = """\
 # A comment that no syntax tree keeps.

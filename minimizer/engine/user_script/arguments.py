@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from minimizer.engine.reduce.python.inline import is_of_the_future
-from minimizer.engine.user_script.statements import first_line, lines_of
+from minimizer.engine.user_script.statements import first_line, is_of_the_future, lines_of
 
 ADDED = 3
 """Lines that are added."""

@@ -1,0 +1,35 @@
+"""Adds to a program the statements of its script, and of the modules beside that, which it depends on and no literal expresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from minimizer.engine.program.model import Program
+from minimizer.engine.survey.linked_names import under_linked_names
+from minimizer.engine.survey.own_kernels import with_own_kernels
+from minimizer.engine.user_script.bundle import bundle
+from minimizer.engine.user_script.slice import namespaces_of, prelude
+
+
+def with_prelude(program: Program, script: Path, settings: Iterable[object]) -> Program:
+    """The program with its prelude; as it is where the script has removed or rewritten its own file.
+
+    Args:
+        settings: dotted names of settings whose values are objects of the script's.
+    """
+    try:
+        whole = bundle(script)
+        program = under_linked_names(program, whole.names)
+        arguments = (name for _, value in program.compile_kwargs for name in re.findall(r"[^\W\d]\w*", value))
+        chunks = prelude(
+            whole.text,
+            settings=map(str, settings),
+            namespaces=namespaces_of(node.target for node in program.every_node),
+            names=[*arguments, *program.kernels],
+        )
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return program
+    return with_own_kernels(replace(program, setup=(*chunks, *program.setup)), script.parent)
