@@ -96,7 +96,8 @@ def _processes(installation: Installation) -> list[str]:
 def _connections(installation: Installation) -> Iterator[str]:
     if installation.broker:
         yield from (f"connected to Redis: {one}" for one in installation.broker.connections())
-    engine = create_engine(installation.on.settings.resolved_database_url)
+    # Without transactions: within one PostgreSQL shows its connections as they were at its first look.
+    engine = create_engine(installation.on.settings.resolved_database_url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             said = connection.execute(text("PRAGMA integrity_check")).scalar_one()
