@@ -41,6 +41,8 @@ DENIED = {
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 """Allowed socket families, in addition to NETLINK_ROUTE, which gloo and NCCL use to list interfaces. All others fail with
 EAFNOSUPPORT, such as AF_VSOCK, which reaches the host of a virtual machine."""
+ALLOCATING = (0x40305828, 0x4030582A, 0x40305839)
+"""FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE: requests of ioctl that do what fallocate does, and fail as it does."""
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 _NEW_TIME = 0x80
@@ -71,6 +73,7 @@ def program(machine: Architecture) -> bytes:
         refused = _if(_ANY_BIT, flags, [_answer(_ERRNO | errno.EPERM)])
         code += _if(_EQUAL, numbers[name], [_load(_ARGUMENTS), *refused, _answer(_ALLOW)])
     code += _if(_EQUAL, numbers["socket"], _sockets())
+    code += _if(_EQUAL, numbers["ioctl"], _requests())
     code.append(_answer(_ALLOW))
     return b"".join(code)
 
@@ -82,6 +85,13 @@ def _sockets() -> list[bytes]:
     route = [_load(_ARGUMENTS + 2 * 8), *_if(_EQUAL, socket.NETLINK_ROUTE, [_answer(_ALLOW)])]
     code += _if(_EQUAL, socket.AF_NETLINK, route)
     return [*code, _answer(_ERRNO | errno.EAFNOSUPPORT)]
+
+
+def _requests() -> list[bytes]:
+    code = [_load(_ARGUMENTS + 8)]
+    for request in ALLOCATING:
+        code += _if(_EQUAL, request, [_answer(_ERRNO | errno.EOPNOTSUPP)])
+    return [*code, _answer(_ALLOW)]
 
 
 def _if(test: int, value: int, then: list[bytes]) -> list[bytes]:

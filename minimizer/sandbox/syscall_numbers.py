@@ -23,7 +23,7 @@ class Architecture:
 
 
 _X86_64 = {
-    "shmget": 29, "socket": 41, "clone": 56, "semget": 64, "msgget": 68, "ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
+    "ioctl": 16, "shmget": 29, "socket": 41, "clone": 56, "semget": 64, "msgget": 68, "ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
     "acct": 163, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169, "iopl": 172,
     "ioperm": 173, "init_module": 175, "delete_module": 176, "quotactl": 179, "kexec_load": 246, "add_key": 248,
     "request_key": 249, "keyctl": 250, "unshare": 272, "fallocate": 285, "perf_event_open": 298, "fanotify_init": 300,
@@ -31,7 +31,7 @@ _X86_64 = {
     "bpf": 321, "userfaultfd": 323,
 }  # fmt: skip
 _AARCH64 = {
-    "umount2": 39, "mount": 40, "pivot_root": 41, "fallocate": 47, "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97,
+    "ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "fallocate": 47, "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97,
     "kexec_load": 104, "init_module": 105, "delete_module": 106, "syslog": 116, "ptrace": 117, "reboot": 142,
     "msgget": 186, "semget": 190, "shmget": 194, "socket": 198, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "swapon": 224, "swapoff": 225,
     "perf_event_open": 241, "fanotify_init": 262, "open_by_handle_at": 265, "setns": 268,

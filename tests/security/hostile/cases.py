@@ -201,6 +201,18 @@ print("escaped")
 """, "BlockingIOError"),
     Case("a file past its bound", "resources", "with open('big', 'wb') as file:\n    for _ in range(1025):\n        file.write(bytes(1 << 16))\nprint('escaped')", "File too large"),
     Case("disk that is allocated, and not written", "resources", "import ctypes\nfd = os.open('big', os.O_CREAT | os.O_RDWR)\nlibc = ctypes.CDLL(None, use_errno=True)\nif libc.fallocate(fd, 0, ctypes.c_long(0), ctypes.c_long(1 << 20)) == 0:\n    print('escaped')\nelse:\n    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))", "not supported"),
+    Case("the same by ioctl", "resources", """
+import fcntl, struct
+refused = set()
+for number in (40, 42, 57):  # FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE
+    try:
+        with open("big", "wb") as file:
+            fcntl.ioctl(file, 0x40305800 | number, struct.pack("hhqqiI4i", 0, 0, 0, 1 << 20, 0, 0, 0, 0, 0, 0))
+        print("escaped")
+    except OSError as error:
+        refused.add(error.strerror)
+print(refused)
+""", r"\{'Operation not supported'\}"),
     Case("higher limits", "resources", "import resource\nsoft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)\nresource.setrlimit(resource.RLIMIT_FSIZE, (hard * 2, hard * 2))\nprint('escaped')", "not allowed|ValueError", Free.NEVER),
     Case("a core file", "resources", "import resource\nprint(resource.getrlimit(resource.RLIMIT_CORE))", r"\(0, 0\)", Free.NEVER),
     Case("a higher priority", "resources", "os.nice(-5)\nprint('escaped')", "PermissionError", Free.ROOT),

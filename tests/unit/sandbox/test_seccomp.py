@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import struct
+import termios
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,17 @@ def test_interfaces_are_listed_and_nothing_else_is_asked_through_netlink(machine
     protocols = range(25)
     asked = {each: answer(machine, "socket", socket.AF_NETLINK, socket.SOCK_RAW, each) for each in protocols}
     assert asked == {each: ALLOW if each == socket.NETLINK_ROUTE else refuses(errno.EAFNOSUPPORT) for each in protocols}
+
+
+def test_ioctl_allocates_no_disk_and_does_all_else(machine: Architecture) -> None:
+    space_resv = struct.calcsize("@hhqqiI4i")
+    write = 1 << 30 | space_resv << 16 | ord("X") << 8
+    for number in (40, 42, 57):  # FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE
+        for above in (0, 0xFFFFFFFF << 32):  # the kernel reads 32 bits
+            assert answer(machine, "ioctl", 3, above | write | number) == refuses(errno.EOPNOTSUPP)
+    for request in (termios.TCGETS, termios.FIONREAD, write | 41, write | 43):  # FS_IOC_UNRESVSP gives space back
+        assert answer(machine, "ioctl", 3, request) == ALLOW
+    assert answer(machine, "ioctl", write | 42, termios.TCGETS) == ALLOW
 
 
 ROOT = Path(__file__).parents[3]
