@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar
 
-from minimizer.errors import InvalidOption, MemoryExceeded
+from minimizer.errors import InvalidOption, MemoryExceeded, WorkerTrouble
 from minimizer.sandbox import footprint, gpu_processes, keyring
 from minimizer.sandbox.cgroup import Bounds, JobGroup, memory_limit
 from minimizer.sandbox.devices import Devices
@@ -201,6 +201,7 @@ class Sandbox(ABC):
 
         Raises:
             MemoryExceeded: the bound was exceeded, now or earlier.
+            WorkerTrouble: the kernel ended one of them for want of memory, and the bound was not exceeded.
         """
         with self._looking:
             began = time.monotonic()
@@ -211,6 +212,11 @@ class Sandbox(ABC):
             self.end()
             raise MemoryExceeded(
                 f"its processes took more memory than the {self.bounds.memory_bytes >> 20} MiB that a job may take"
+            )
+        if self._group.was_starved:
+            self.end()
+            raise WorkerTrouble(
+                "the kernel ended a process of the job for want of memory, and the job had taken no more than it may"
             )
 
     @abstractmethod
@@ -227,6 +233,7 @@ class Sandbox(ABC):
 
         Raises:
             MemoryExceeded: the job's memory was exceeded meanwhile.
+            WorkerTrouble: the machine's was.
         """
         deadline = time.monotonic() + seconds
         try:

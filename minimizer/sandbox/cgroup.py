@@ -28,7 +28,13 @@ LEAF = "minimizer-main"
 """Name of the child group to which a delegated service moves."""
 HALF_WEIGHT = {1: ("cpu.shares", "512"), 2: ("cpu.weight", "50")}
 """File and value for each version: half of the default weight, so that a job yields the processor to other services."""
-_OOM_EVENTS = {1: "memory.oom_control", 2: "memory.events"}
+_OOM_KILLS = {1: "memory.oom_control", 2: "memory.events"}
+"""The file that counts the processes of a group that any OOM killer has ended: its own, that of a group around it, or the machine's."""
+_PEAKS = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")
+"""The most that a group of version 1 has taken, without swap and with it. Its failcnt is no substitute: with both limits equal, newer
+kernels leave it at 0."""
+_LAST_CHARGE = 1 << 20
+"""Bytes below the limit at which a charge may already fail, generously: the kernel takes pages by the dozen."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class JobGroup:
     bounds: Bounds
     ran_out: bool = False
     """Whether the kernel has killed a process of the group for exceeding the memory bound."""
+    was_starved: bool = False
+    """Whether the kernel has killed one though the group was within its bound, for want of memory around it."""
     _folders: dict[Kind, tuple[int, Path]] = field(default_factory=dict)
     _commands: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,15 +89,22 @@ class JobGroup:
                 self._folders = {}
 
     def look(self) -> bool:
-        """Whether the memory bound was exceeded, now or earlier."""
+        """Whether the memory bound was exceeded, now or earlier. Sets ``was_starved``, too."""
         with self._lock:
             self._look()
             return self.ran_out
 
     def _look(self) -> None:
-        if "memory" in self._folders and not self.ran_out:
-            version, folder = self._folders["memory"]
-            self.ran_out = _killed(folder / _OOM_EVENTS[version]) > 0
+        if "memory" not in self._folders or self.ran_out or self.was_starved:
+            return
+        version, folder = self._folders["memory"]
+        events = _counts(folder / _OOM_KILLS[version])
+        if events.get("oom_kill", 0) > 0:
+            self.ran_out = self._reached_limit(folder) if version == 1 else events.get("oom", 0) > 0
+            self.was_starved = not self.ran_out
+
+    def _reached_limit(self, folder: Path) -> bool:
+        return max(_number(folder / name) or 0 for name in _PEAKS) >= self.bounds.memory_bytes - _LAST_CHARGE
 
 
 @functools.cache
@@ -229,9 +244,8 @@ def _number(file: Path) -> int | None:
         return None
 
 
-def _killed(events: Path) -> int:
+def _counts(events: Path) -> dict[str, int]:
     try:
-        counts = dict(line.split() for line in events.read_text().splitlines())
+        return {name: int(count) for name, count in map(str.split, events.read_text().splitlines())}
     except (OSError, ValueError):
-        return 0
-    return int(counts.get("oom_kill", 0))
+        return {}

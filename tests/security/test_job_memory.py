@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from minimizer.errors import MemoryExceeded
+from minimizer.errors import MemoryExceeded, WorkerTrouble
 from minimizer.sandbox import Bounds, Bubblewrap, Limits, Sandbox, bounded, cgroup
 
 PYTHON = Path("/usr/bin/env")
@@ -127,6 +128,32 @@ def test_groups_go_with_the_last_command(tmp_path: Path) -> None:
     assert all(folder.is_dir() for folder in folders)
     chosen.kill(processes[1])
     assert not any(folder.exists() for folder in folders)
+
+
+@pytest.fixture
+def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A group around those of jobs that has less memory than one of them may take."""
+    version, _, own = next(found for found in cgroup._own_groups() if "memory" in found[1])
+    outer = own / f"minimizer-narrow-{os.getpid()}"
+    outer.mkdir()
+    line = f"{'4:memory' if version == 1 else '0:'}:/{outer.relative_to(cgroup._mount(version, 'memory'))}\n"
+    (tmp_path / "own").write_text(line)
+    for name, value in Bounds(BOUND // 2, 64).settings("memory", version):
+        cgroup._write(outer / name, value)
+    monkeypatch.setattr(cgroup, "OWN", tmp_path / "own")
+    yield
+    outer.rmdir()
+
+
+@pytest.mark.skipif("memory" not in bounded(), reason="no control group of memory")
+@pytest.mark.usefixtures("narrow")
+def test_memory_that_the_machine_lacks_is_not_the_jobs_bound(tmp_path: Path) -> None:
+    chosen = Bubblewrap(bounds=Bounds(BOUND, 64))
+    process = start(chosen, "block = bytearray(120 << 20)", tmp_path)
+    with pytest.raises(WorkerTrouble, match="the kernel ended a process of the job for want of memory"):
+        chosen.finish(process, LONG, chosen.watch)
+    with pytest.raises(WorkerTrouble):
+        chosen.watch()
 
 
 def test_a_process_that_was_ended_is_not_the_commands_own_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

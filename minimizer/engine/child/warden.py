@@ -44,7 +44,7 @@ class Warden:
 
         Raises:
             MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
-            WorkerTrouble: the disk is full, and not by the job; or it could not be looked.
+            WorkerTrouble: the disk or the memory is full, and not by the job; or it could not be looked.
         """
         with self._looking:
             if self._found is None:

@@ -14,7 +14,7 @@ from minimizer.sandbox.cgroup import Bounds, JobGroup
 BOUNDS = Bounds(1 << 30, 300)
 FILES = {
     2: ("memory.max", "memory.swap.max", "memory.oom.group", "memory.events", "pids.max", "cpu.weight"),
-    1: ("memory.limit_in_bytes", "memory.oom_control", "pids.max", "cpu.shares"),
+    1: ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control", "pids.max", "cpu.shares"),
 }
 
 
@@ -93,7 +93,16 @@ def test_what_the_kernel_has_ended_is_known_also_when_the_group_is_gone(v2: Tree
     (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
     group.leave()
     assert not folder.exists()
-    assert group.ran_out and group.look()
+    assert group.ran_out and group.look() and not group.was_starved
+
+
+def test_what_the_kernel_has_ended_for_others_is_not_the_jobs_own_bound(v2: Tree) -> None:
+    group = JobGroup(BOUNDS)
+    folder = entered(group)
+    (folder / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 0\noom_kill 1\noom_group_kill 1\n")
+    assert not group.look() and group.was_starved
+    group.leave()
+    assert not group.look() and group.was_starved
 
 
 def test_the_first_version_has_a_folder_for_each_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +119,26 @@ def test_the_first_version_has_a_folder_for_each_controller(tmp_path: Path, monk
     assert (folders["memory"] / "memory.limit_in_bytes").read_text() == str(1 << 30)
     assert (folders["pids"] / "pids.max").read_text() == "300"
     assert all((folder / "cgroup.procs").read_text() == "7" for folder in folders.values())
-    (folders["memory"] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    assert group.look()
     group.leave()
     assert not any(folder.exists() for folder in folders.values())
+
+
+@pytest.mark.parametrize("peak", ["memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes"])
+@pytest.mark.parametrize(("taken", "is_own"), [(BOUNDS.memory_bytes // 2, False), (BOUNDS.memory_bytes - 4096, True)])
+def test_the_first_version_says_how_much_a_group_had_when_one_was_killed(
+    peak: str, taken: int, is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path / "cgroup", 1, monkeypatch)
+    (tree.root / "memory").mkdir(parents=True)
+    tree.be_in("4:memory:/")
+    group = JobGroup(BOUNDS)
+    assert group.enter(7) == {"memory"}
+    _, folder = group._folders["memory"]
+    (folder / peak).write_text(f"{taken}\n")
+    assert not group.look() and not group.was_starved
+    (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert group.look() == is_own
+    assert group.was_starved != is_own
 
 
 def test_folders_without_controllers_bound_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
