@@ -1,20 +1,24 @@
 """Measures the memory of all processes of a sandbox from /proc, if no control group counts it.
 
 Shared pages count once, by the proportional set size. The kernel walks all page tables to compute it, so it is read only if the
-resident sizes, which count shared pages for each process, exceed the bound. Files in memory count even if no process maps them;
-one that is only in transit through a socket is not seen.
+resident sizes, which count shared pages for each process, exceed the bound. Files in memory count even if no process has their
+pages in its tables; one that is only in transit through a socket is not seen.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from minimizer.sandbox.supervisor import descendants
 
 IN_MEMORY = ("tmp", "dev/shm")
 """Folders of a sandbox that are memory file systems."""
+PROC = Path("/proc")
 
 
 def exceeds(ancestors: Iterable[int], most: int) -> bool:
@@ -29,28 +33,34 @@ def exceeds(ancestors: Iterable[int], most: int) -> bool:
 
 
 def _resident(pid: int) -> int:
-    """Resident bytes of a process, shared pages included."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except (OSError, IndexError):  # it has ended
-        return 0
+    """Bytes of a process in memory, shared pages included, and in swap."""
+    return sum(_sizes(PROC / str(pid) / "status", "VmRSS", "VmSwap"))
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """A process's private bytes, and its share of shared memory; page cache of files on disk is left out, since it can be dropped."""
-    sizes = {"Pss_Anon": 0, "Pss_Shmem": 0}
+    """A process's private bytes, those in swap included, and its share of shared memory.
+
+    Page cache of files on disk is left out, since it can be dropped. What is in swap of a file in memory is in the size of the file.
+    """
+    anonymous, swapped, shared = _sizes(PROC / str(pid) / "smaps_rollup", "Pss_Anon", "SwapPss", "Pss_Shmem")
+    return anonymous + swapped, shared
+
+
+def _sizes(file: Path, *names: str) -> list[int]:
+    """Bytes by name, 0 for what is not there, from a file of ``NAME: N kB`` lines."""
+    sizes = dict.fromkeys(names, 0)
     try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        for line in file.read_text(errors="replace").splitlines():
             name, _, value = line.partition(":")
             if name in sizes:
                 sizes[name] = int(value.split()[0]) << 10
-    except (OSError, IndexError):
+    except OSError:  # the process has ended
         pass
-    return sizes["Pss_Anon"], sizes["Pss_Shmem"]
+    return list(sizes.values())
 
 
 def _in_files(roots: Iterable[int], family: Iterable[int]) -> int:
-    """Bytes in the sandboxes' memory file systems, and in unnamed memory files (memfd) that processes hold open."""
+    """Bytes in the sandboxes' memory file systems, and in memory files without a name that processes hold open or have mapped."""
     disks: dict[int, int] = {}
     for root in roots:
         for name in IN_MEMORY:
@@ -63,15 +73,56 @@ def _in_files(roots: Iterable[int], family: Iterable[int]) -> int:
                 continue
     nameless: dict[tuple[int, int], int] = {}
     for pid in family:
-        try:
-            descriptors = list(os.scandir(f"/proc/{pid}/fd"))
-        except OSError:
-            continue
-        for descriptor in descriptors:
+        for link in chain(_open(pid), _mapped(pid, nameless)):
             try:
-                if os.readlink(descriptor.path).startswith("/memfd:"):  # noqa: PTH115
-                    about = descriptor.stat()
-                    nameless[about.st_dev, about.st_ino] = about.st_blocks * 512
+                about = os.stat(link)  # noqa: PTH116
             except OSError:
                 continue
+            nameless[about.st_dev, about.st_ino] = about.st_blocks * 512
     return sum(disks.values()) + sum(nameless.values())
+
+
+def _open(pid: int) -> Iterator[str]:
+    """Links to the memory files without a name that a process holds open."""
+    try:
+        descriptors = list(os.scandir(f"/proc/{pid}/fd"))
+    except OSError:
+        return
+    for descriptor in descriptors:
+        try:
+            if os.readlink(descriptor.path).startswith("/memfd:"):  # noqa: PTH115
+                yield descriptor.path
+        except OSError:
+            continue
+
+
+def _mapped(pid: int, known: Container[tuple[int, int]]) -> Iterator[str]:
+    """Links to the memory files without a name that a process has mapped, but for those whose device and inode are ``known``.
+
+    Such a file can hold more than what is mapped of it and more than the page tables show; only its inode says how much. They are told
+    by their device, since a process can name its own mappings.
+    """
+    if (device := _nameless_device()) is None:
+        return
+    column = f"{os.major(device):02x}:{os.minor(device):02x}".encode()
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return
+    for extent, inode in re.findall(rb"^(\S+) \S+ \S+ %b (\d+)" % column, maps, re.MULTILINE):
+        if (device, int(inode)) not in known:
+            yield f"/proc/{pid}/map_files/{extent.decode()}"
+
+
+@functools.cache
+def _nameless_device() -> int | None:
+    """The device of memory files without a name; None where we may not follow mappings: that takes root or CAP_CHECKPOINT_RESTORE."""
+    file = os.memfd_create("minimizer")
+    try:
+        with os.scandir("/proc/self/map_files") as mappings:
+            next(mappings).stat()
+        return os.fstat(file).st_dev
+    except OSError:
+        return None
+    finally:
+        os.close(file)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.errors import MemoryExceeded, WorkerTrouble
-from minimizer.sandbox import Bounds, Bubblewrap, Limits, Sandbox, bounded, cgroup
+from minimizer.sandbox import Bounds, Bubblewrap, Limits, Sandbox, bounded, cgroup, footprint
 
 PYTHON = Path("/usr/bin/env")
 MEBIBYTE = 1 << 20
@@ -25,6 +25,31 @@ TAKE = {
     "/dev/shm": "with open('/dev/shm/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
     "/tmp": "with open('/tmp/x', 'wb') as file:\n    for _ in range(20):\n        file.write(bytes(16 << 20))",
 }
+LET_GO = """
+import ctypes, mmap
+memory = mmap.mmap(-1, 320 << 20)
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+{}
+for start in range(0, 320 << 20, 1 << 20):
+    memory[start : start + (1 << 20)] = b"x" * (1 << 20)
+    memory.madvise(mmap.MADV_DONTNEED)
+"""
+UNSEEN = {
+    "a mapping whose pages are let go": LET_GO.format(""),
+    "the same under a name": LET_GO.format(
+        "ctypes.CDLL(None).prctl(0x53564D41, ctypes.c_ulong(0), ctypes.c_ulong(at), ctypes.c_ulong(320 << 20), b'mine')"
+    ),
+    "memfds, one page of each mapped": """
+import ctypes, mmap, os
+libc = ctypes.CDLL(None)
+for _ in range(20):
+    file = os.memfd_create("x")
+    os.write(file, bytes(16 << 20))
+    libc.mmap(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, file, ctypes.c_long(0))
+    os.close(file)
+""",
+}
+"""Content that no page table shows and no descriptor holds. PR_SET_VMA names a mapping."""
 LITTLE = """
 import mmap, os, signal
 block = mmap.mmap(-1, 64 << 20)
@@ -37,8 +62,14 @@ for _ in range(5):
         signal.pause()
 for _ in range(5):
     os.read(reader, 1)
+file = os.memfd_create("x")
+os.write(file, bytes(64 << 20))
+held = mmap.mmap(file, 64 << 20)
+sum(held[at] for at in range(0, 64 << 20, 4096))
+MAP_NORESERVE = 0x4000
+reserved = mmap.mmap(-1, 1 << 40, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
 """
-"""Shared by six processes, and to be counted once."""
+"""Shared by six processes, open and mapped, and to be counted once; and address space, not to be counted."""
 
 
 def sandbox(kind: type[Sandbox], counted: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
@@ -81,6 +112,27 @@ def test_no_way_of_taking_memory_gets_a_job_past_its_bound(
     assert process.poll() is not None
     with pytest.raises(MemoryExceeded):  # it stays the verdict
         chosen.watch()
+
+
+@pytest.mark.parametrize("how", UNSEEN)
+@pytest.mark.parametrize(
+    "counted",
+    [
+        pytest.param("group", marks=pytest.mark.skipif("memory" not in bounded(), reason="no control group of memory")),
+        pytest.param(
+            "watch",
+            marks=pytest.mark.skipif(
+                footprint._nameless_device() is None, reason="takes root or CAP_CHECKPOINT_RESTORE"
+            ),
+        ),
+    ],
+)
+def test_memory_that_no_page_table_shows_counts_too(
+    how: str, counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = sandbox(Bubblewrap, counted, monkeypatch)
+    with pytest.raises(MemoryExceeded):
+        chosen.finish(start(chosen, UNSEEN[how], tmp_path), LONG, chosen.watch)
 
 
 @counting
@@ -167,7 +219,7 @@ def test_a_process_that_was_ended_is_not_the_commands_own_end(tmp_path: Path, mo
 
 def test_all_of_this_would_be_had_without_a_bound(tmp_path: Path) -> None:
     chosen = Bubblewrap(bounds=Bounds(1 << 40, 64))
-    for script in TAKE.values():
+    for script in (TAKE | UNSEEN).values():
         process = start(chosen, script, tmp_path)
         assert process.stdout is not None
         assert process.stdout.readline() == b"took it\n"
