@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
@@ -11,6 +12,12 @@ from minimizer.errors import InvalidOption
 
 MAX_BUDGET = 86_400
 """Seconds."""
+
+_ALWAYS_STORED = {
+    *("budget", "device", "expect", "target", "steps", "hang_after"),
+    *("args", "env", "toolchain", "diagnosis", "witness", "nproc"),
+}
+"""Options that every version in use knows; one that is added joins them a release later."""
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
@@ -72,6 +79,33 @@ class Options(BaseModel):
     def needs(self) -> tuple[str | None, str | None]:
         """The device and the toolchain that a worker must have to take the job; None where any will do."""
         return ("cuda" if self.device == "cuda" else None), self.toolchain
+
+    def to_store(self) -> dict[str, Any]:
+        """What is kept with a job.
+
+        A later change of a default must not change a job that is there, so defaults are kept too. But that of a new option is left out:
+        workers of the version before can then do all jobs that do not ask for it.
+        """
+        given, defaults = self.model_dump(mode="json"), type(self)().model_dump(mode="json")
+        return {name: value for name, value in given.items() if name in _ALWAYS_STORED or value != defaults[name]}
+
+    @classmethod
+    def from_store(cls, stored: Mapping[str, Any]) -> Self:
+        """A job's options to look at, whatever version has stored them: what this one does not understand is left at its default."""
+        try:
+            return cls.model_validate(stored, extra="ignore")
+        except ValidationError as error:
+            strange = {fault["loc"][0] for fault in error.errors()}
+            return cls.model_validate({name: stored[name] for name in stored.keys() - strange}, extra="ignore")
+
+    @classmethod
+    def understands(cls, stored: Mapping[str, Any]) -> bool:
+        """Whether this version can do what a job's stored options ask for."""
+        try:
+            cls.model_validate(stored)
+        except ValidationError:
+            return False
+        return True
 
 
 def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:

@@ -175,7 +175,8 @@ class Prepared(NamedTuple):
 def prepare(job: NewJob) -> Prepared:
     """Hash and compress a job's content, before the transaction of `queue`."""
     archive = None if job.archive is None else blobs.pack(job.archive)
-    question = _question_sha(job.script, job.filename, job.options, None if archive is None else archive.sha256)
+    options = job.options.model_dump(mode="json")
+    question = _question_sha(job.script, job.filename, options, None if archive is None else archive.sha256)
     return Prepared(job, question, blobs.pack(job.script), archive)
 
 
@@ -268,7 +269,7 @@ def _new_job(job: NewJob, now: datetime) -> JobRow:
     return JobRow(
         id=_new_id(),
         filename=_stored_name(job.filename),
-        options=job.options.model_dump(mode="json"),
+        options=job.options.to_store(),
         status=Status.QUEUED,
         progress={},
         cancel_requested=False,
@@ -326,15 +327,13 @@ def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
 def _question_of(session: Session, row: JobRow) -> str:
     """The question that a stored job asks by now: its budget may have changed since it was submitted."""
     script = blobs.get(session, row.script_sha)
-    return _question_sha(script, row.filename, Options.model_validate(row.options), row.archive_sha)
+    # Not by way of `Options`: what only a newer version understands is part of the question, too.
+    options = {**Options().model_dump(mode="json"), **row.options}
+    return _question_sha(script, row.filename, options, row.archive_sha)
 
 
-def _question_sha(script: bytes, filename: str, options: Options, archive_sha: str | None) -> str:
-    asked: dict[str, Any] = {
-        "filename": _stored_name(filename),
-        "options": options.model_dump(mode="json"),
-        "archive": archive_sha,
-    }
+def _question_sha(script: bytes, filename: str, options: dict[str, Any], archive_sha: str | None) -> str:
+    asked = {"filename": _stored_name(filename), "options": options, "archive": archive_sha}
     return hashlib.sha256(script + b"\0" + json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from minimizer.options import Options
 from minimizer.report.model import Report
 from minimizer.store import Job, NewJob, Store
-from minimizer.store.tables.models import WorkerRecord
+from minimizer.store.tables.models import JobRow, WorkerRecord
 from minimizer.vocabulary import Status
 
 SCRIPT = b"import torch\n"
@@ -107,6 +107,20 @@ def test_a_job_that_goes_on_with_another_budget_answers_who_asks_for_that(store:
     ((other, is_new),) = store.submit_many([NewJob(SCRIPT, "a.py", Options(budget=60))])
     assert (same.id, created) == (first.id, False)
     assert other.id != first.id and is_new
+
+
+def test_a_job_that_was_stored_with_fewer_options_answers_who_asks_the_same(store: Store) -> None:
+    asked = NewJob(SCRIPT, "a.py", Options(budget=60))
+    ((first, _),) = store.submit_many([asked], "key")
+    with store._database.write() as session:
+        session.execute(update(JobRow).values(options={"budget": 60}))
+
+    ((same, _),) = store.submit_many([asked], "key")
+    run_to_end(store, first)
+    store.retry(first.id)
+    ((again, _),) = store.submit_many([asked])
+
+    assert [same.id, again.id] == [first.id] * 2
 
 
 def test_a_job_that_runs_again_answers_before_a_newer_one_of_another_torch(store: Store) -> None:

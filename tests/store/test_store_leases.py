@@ -403,6 +403,53 @@ def forget_the_bell(store: Store) -> None:
         session.execute(update(JobRow).values(rung_at=long_ago))
 
 
+@pytest.fixture(params=[{"new": 1}, {"budget": "as long as it takes"}], ids=["name", "value"])
+def newer(request: pytest.FixtureRequest, store: Store) -> Job:
+    """A job of which a newer version was asked something, ahead of the others."""
+    job = submit(store)
+    with store._database.write() as session:
+        session.execute(
+            update(JobRow).where(JobRow.id == job.id).values(options=job.options.model_dump() | request.param)
+        )
+    return job
+
+
+def test_a_job_for_newer_workers_does_not_keep_an_older_one_from_the_rest(store: Store, newer: Job) -> None:
+    others = [submit(store).id for _ in range(2)]
+    assert claim_all(store, "older") == others
+    waiting = store.job(newer.id)
+    assert (waiting.status, waiting.attempt, waiting.options) == (Status.QUEUED, 0, Options())
+
+
+def test_many_jobs_for_newer_workers_are_passed_by(store: Store, newer: Job) -> None:
+    for _ in range(45):
+        submit(store)
+    last = submit(store)
+    with store._database.write() as session:
+        session.execute(update(JobRow).where(JobRow.id != last.id).values(options={"new": 1}))
+    assert claim_all(store, "older") == [last.id]
+
+
+def test_the_reaper_of_an_older_version_puts_back_what_a_newer_worker_left(store: Store, newer: Job) -> None:
+    claimed = store.claim_job(newer.id, "newer", lease_seconds=60)
+    assert claimed is not None
+    ordinary = submit(store)
+    expire(store, claimed)
+    assert [job.id for job in store.requeue_expired(max_attempts=3)] == [newer.id]
+    assert [job.id for job in store.stale_queued(older_than=0)] == [newer.id]
+    assert claim(store, "older").job_id == ordinary.id
+
+
+def test_a_job_for_newer_workers_is_listed_cancelled_and_run_again(store: Store, newer: Job) -> None:
+    ordinary = submit(store)
+    page, cursor = store.jobs(limit=1)
+    rest, _ = store.jobs(limit=1, cursor=cursor)
+    assert [job.id for job in page + rest] == [ordinary.id, newer.id]
+    assert store.request_cancel(newer.id).status is Status.CANCELLED
+    assert store.retry(newer.id).status is Status.QUEUED
+    assert claim_all(store, "older") == [ordinary.id]
+
+
 def test_a_queue_that_nobody_was_rung_for_is_rung_for_once_a_while(store: Store) -> None:
     running, first, second = submit(store), submit(store), submit(store)
     store.claim_job(running.id, "w", lease_seconds=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import Field
 
 from minimizer.errors import InvalidOption
 from minimizer.options import Options, parse_options
@@ -19,3 +20,29 @@ def test_an_argument_that_no_program_can_be_given_is_refused() -> None:
 def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="'env"):
         parse_options({"env": [name]})
+
+
+class Newer(Options):
+    """The options of a later version."""
+
+    budget: int = 60
+    new: list[int] = Field(default_factory=lambda: [1])
+
+
+def test_a_new_option_is_stored_where_it_is_asked_for() -> None:
+    """Or no older worker could do any job of a newer version."""
+    assert Newer(budget=900).to_store() == Options().to_store()
+    assert Newer(new=[2]).to_store()["new"] == [2]
+    assert not Options.understands(Newer(new=[2]).to_store())
+
+
+def test_another_default_changes_no_job_that_is_there() -> None:
+    assert Newer.from_store(Options().to_store()).budget == Options().budget
+
+
+@pytest.mark.parametrize(
+    "stored", [{"new": 1}, {"budget": "long"}, {"args": ["--fast", 1]}, {"device": "mps", "new": 1}]
+)
+def test_what_is_not_understood_is_left_at_its_default(stored: dict[str, object]) -> None:
+    assert not Options.understands(stored)
+    assert Options.from_store({**stored, "nproc": 2}) == Options(nproc=2)

@@ -207,7 +207,7 @@ def view(row: JobRow) -> Job:
         step=row.step,
         progress=row.progress,
         filename=row.filename,
-        options=Options.model_validate(row.options),
+        options=Options.from_store(row.options),
         script_sha=row.script_sha,
         project=row.project.name,
         submitted_by=row.submitted_by,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
+from minimizer.options import Options
 from minimizer.store.errors import LeaseLost
 from minimizer.store.jobs import artifacts
 from minimizer.store.jobs.jobs import close, close_cancelled, is_id, touch, view
@@ -20,6 +22,9 @@ from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Claim, Job, Wish
 from minimizer.vocabulary import Reason, Status
+
+_AT_ONCE = 20
+"""Waiting jobs that are read at once until one is found that can be claimed, which is mostly the first."""
 
 
 class Leases:
@@ -39,7 +44,7 @@ class Leases:
 
         Projects take turns: first the one with the fewest running jobs, then the one served longest ago. Within a
         project the higher priority goes first, then the longer wait. A job that this worker has handed back is left to
-        others for the duration of a lease.
+        others for the duration of a lease, and one that a newer version was asked for is left to workers of that version.
 
         Args:
             devices, toolchains: the worker's devices other than the CPU, and its interpreters other than the default;
@@ -49,7 +54,8 @@ class Leases:
             with self._database.read() as session:
                 lapsed = self._database.now(session) - timedelta(seconds=lease_seconds)
                 following = _in_turn(devices, toolchains, or_(_is_welcome(worker), JobRow.updated_at < lapsed))
-                job_id = session.scalars(following.limit(1)).one_or_none()
+                with session.execute(following.execution_options(yield_per=_AT_ONCE)) as waiting:
+                    job_id = next((job_id for job_id, options in waiting if Options.understands(options)), None)
             if job_id is None:
                 return None
             # Another worker may be faster; then look for the next job.
@@ -57,7 +63,7 @@ class Leases:
                 return claim
 
     def claim_job(self, job_id: str, worker: str, *, lease_seconds: float) -> Claim | None:
-        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted)."""
+        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted). What it asks for is not looked at."""
         if not is_id(job_id):
             return None
         with self._database.write() as session:
@@ -207,8 +213,8 @@ def _is_welcome(worker: str) -> ColumnElement[bool]:
 
 def _in_turn(
     devices: Collection[str] | None, toolchains: Collection[str] | None, further: ColumnElement[bool]
-) -> Select[str]:
-    """Query for the ids of waiting jobs that meet a ``further`` condition, in the order in which they should be claimed."""
+) -> Select[str, dict[str, Any]]:
+    """Query for the ids and options of waiting jobs that meet a ``further`` condition, in the order in which they should be claimed."""
     other = aliased(JobRow)
     running = (
         select(func.count())
@@ -217,7 +223,7 @@ def _in_turn(
         .scalar_subquery()
     )
     query = (
-        select(JobRow.id)
+        select(JobRow.id, JobRow.options)
         .join(ProjectRow, ProjectRow.number == JobRow.project_number)
         .where(JobRow.status == Status.QUEUED)
         .order_by(
