@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 from minimizer.engine.child.scratch_disk import why_full
@@ -18,6 +20,8 @@ LEAST_MEMORY = 1 << 30
 """Bytes that must be available: torch and the compiler take as much before a script has done anything."""
 LOOK_SECONDS = 5.0
 """How long an answer holds."""
+ANSWER_SECONDS = 30.0
+"""How long one is waited for; half of the silence after which a worker counts as gone, so that this one can say what is wrong."""
 INTERPRETER_SECONDS = 60.0
 MEMINFO = Path("/proc/meminfo")
 
@@ -27,8 +31,8 @@ class Fitness:
 
     def __init__(self, look: Callable[[], str]) -> None:
         self._look = look
-        self._looked = float("-inf")
-        self._trouble = ""
+        self._choosing = threading.Lock()
+        self._latest: _Look | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Fitness:
@@ -42,11 +46,41 @@ class Fitness:
         return cls(lambda: why_unfit(settings.interpreters, needs_sandbox=needs_sandbox))
 
     def trouble(self) -> str:
-        """What is wrong, as a sentence for the operator; empty if nothing is."""
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
-            self._trouble = self._look()
-            self._looked = time.monotonic()
-        return self._trouble
+        """What is wrong, as a sentence for the operator; empty if nothing is. It comes within `ANSWER_SECONDS`."""
+        with self._choosing:
+            if self._latest is None or self._latest.is_old:
+                self._latest = _Look(self._look)
+            look = self._latest
+        return look.trouble()
+
+
+class _Look:
+    """One look at the machine, in a thread of its own: a disk or a program that hangs must not hang who asks."""
+
+    def __init__(self, look: Callable[[], str]) -> None:
+        self._answer: Future[str] = Future()
+        self._late_at = time.monotonic() + ANSWER_SECONDS
+        self._ended = float("inf")
+        threading.Thread(target=self._run, args=[look], name="fitness", daemon=True).start()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it ended too long ago. One that goes on never is: no second one is to hang beside it."""
+        return time.monotonic() - self._ended >= LOOK_SECONDS
+
+    def trouble(self) -> str:
+        try:
+            return self._answer.result(max(0.0, self._late_at - time.monotonic()))
+        except TimeoutError:
+            return f"this machine does not answer within {ANSWER_SECONDS:g} s: its disk, sandbox, compiler or an interpreter hangs"
+
+    def _run(self, look: Callable[[], str]) -> None:
+        try:
+            answer = look()
+        except Exception as error:
+            answer = f"this machine cannot be looked at: {error}"
+        self._ended = time.monotonic()
+        self._answer.set_result(answer)
 
 
 def why_unfit(interpreters: Mapping[str, Path], *, needs_sandbox: bool) -> str:

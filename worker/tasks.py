@@ -83,12 +83,11 @@ def take_jobs(
     """
     turns = turns or Turns.of(settings, ())
     while not stopping.is_set():
-        if fitness is not None and (trouble := fitness.trouble()):
-            log.warning("this worker takes no jobs: %s", trouble)
-            store.pass_on(devices=devices, toolchains=settings.interpreters)
+        if not _is_fit(store, settings, devices, fitness):
             return
         with turns.taken(stopping) as is_ours:
-            if not is_ours:
+            # Asked anew, since the wait for the GPUs may have taken an hour.
+            if not is_ours or not _is_fit(store, settings, devices, fitness):
                 return
             claim = store.claim(
                 worker, lease_seconds=settings.lease_seconds, devices=devices, toolchains=settings.interpreters
@@ -97,6 +96,15 @@ def take_jobs(
                 return
             with structlog.contextvars.bound_contextvars(job=claim.job_id, project=claim.job.project):
                 _run(store, settings, claim, stopping, engine)
+
+
+def _is_fit(store: Store, settings: Settings, devices: Collection[str], fitness: Fitness | None) -> bool:
+    """Whether this machine can do a job; if not, others are told that jobs wait."""
+    if fitness is None or not (trouble := fitness.trouble()):
+        return True
+    log.warning("this worker takes no jobs: %s", trouble)
+    store.pass_on(devices=devices, toolchains=settings.interpreters)
+    return False
 
 
 def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Event, engine: Engine) -> None:

@@ -26,6 +26,8 @@ SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"
 """System folders (programs, libraries, compilers) that every script sees read-only."""
 PACKAGE_SETTINGS = (Path("/usr/pip.conf"), Path("/usr/local/pip.conf"))
 """pip's settings of interpreters whose prefix is a system folder; hidden, since an index URL in them may contain a password."""
+TRY_SECONDS = 20.0
+"""How long an empty sandbox may take."""
 _ROOT_NOTICE = (
     "The number of processes in the sandbox is not bounded: the kernel exempts root, and control groups cannot be "
     "written here. Run as an ordinary user."
@@ -200,8 +202,12 @@ def try_bubblewrap() -> str | None:
         return f"bubblewrap does not start ({error})"
     except WorkerTrouble:
         return "bubblewrap cannot create namespaces here"
-    errors = process.communicate()[1].decode(errors="replace").strip()
-    sandbox.kill(process)
+    try:
+        errors = process.communicate(timeout=TRY_SECONDS)[1].decode(errors="replace").strip()
+    except subprocess.TimeoutExpired:
+        return f"bubblewrap does not answer within {TRY_SECONDS:g} s"
+    finally:
+        sandbox.kill(process)
     return None if process.returncode == 0 else f"bubblewrap does not work here ({errors})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Literal
 
@@ -85,3 +86,29 @@ def test_the_machine_is_not_asked_for_every_job() -> None:
     sick = Fitness(look)
     assert [sick.trouble() for _ in range(3)] == ["the disk is full"] * 3
     assert len(asked) == 1
+
+
+def test_a_machine_that_hangs_is_named_and_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or its worker would only be silent, and what others have left behind would wait for its reaper."""
+    monkeypatch.setattr(fitness, "ANSWER_SECONDS", 0.01)
+    goes_on, looks = threading.Event(), []
+
+    def look() -> str:
+        looks.append(os.getpid())
+        goes_on.wait()
+        return ""
+
+    sick = Fitness(look)
+    assert ["does not answer" in sick.trouble() for _ in range(3)] == [True] * 3
+    assert len(looks) == 1
+    goes_on.set()
+    while "does not answer" in sick.trouble():
+        pass
+    assert sick.trouble() == "", "it has come back"
+
+
+def test_a_look_that_fails_is_trouble() -> None:
+    def look() -> str:
+        raise OSError("Input/output error")
+
+    assert Fitness(look).trouble() == "this machine cannot be looked at: Input/output error"

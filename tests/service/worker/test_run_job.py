@@ -19,7 +19,7 @@ from minimizer.sink import Sink
 from minimizer.store import Job, NewJob, Store, Submitter
 from minimizer.store.work import results
 from minimizer.vocabulary import Kind, Reason, Status
-from worker import tasks
+from worker import fitness, tasks
 from worker.fitness import Fitness
 from worker.tasks import take_jobs
 
@@ -183,6 +183,19 @@ def test_a_worker_that_is_not_fit_takes_no_job(store: Store) -> None:
     )
     assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
     assert [waiting.id for waiting in store.stale_queued(older_than=60)] == [job.id], "others are told"
+
+
+def test_a_worker_that_falls_sick_while_it_waits_for_its_turn_takes_no_job(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitness, "LOOK_SECONDS", 0)  # the wait is over in no time here
+    answers = iter(["", "the disk is full"])
+    job = submit(store)
+    sick = Fitness(lambda: next(answers))
+    take_jobs(
+        store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE, fitness=sick
+    )
+    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
 
 
 def test_an_engine_without_an_end_is_our_fault(store: Store) -> None:

@@ -108,6 +108,17 @@ def test_where_user_namespaces_are_forbidden(tmp_path: Path, monkeypatch: pytest
         choose_sandbox("required")
 
 
+@pytest.mark.usefixtures("detection")
+def test_a_sandbox_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, fake = bubblewrap.bwrap(), tmp_path / "bwrap"
+    fake.write_text(f'#!/bin/sh\nexec {real} "$1" "$2" -- sleep 1000\n')
+    fake.chmod(0o755)
+    bubblewrap.bwrap.cache_clear()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    monkeypatch.setattr(bubblewrap, "TRY_SECONDS", 0.1)
+    assert bubblewrap.try_bubblewrap() == "bubblewrap does not answer within 0.1 s"
+
+
 def test_exit_status_and_output(sandbox: Sandbox, tmp_path: Path) -> None:
     process = start(sandbox, "sh", "-c", "echo hello; exit 7", cwd=tmp_path)
     assert process.communicate()[0] == b"hello\n"
