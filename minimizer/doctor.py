@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from minimizer.errors import MinimizerError, MissingTool
+from minimizer.fitness import needs_sandbox, why_unfit
 from minimizer.sandbox import (
     HOW_TO_GET_BUBBLEWRAP,
     bounded,
@@ -59,6 +60,7 @@ def diagnose(settings: Settings, python: Path | None = None) -> list[Finding]:
         *(check_toolchain(name, path) for name, path in settings.interpreters.items()),
         check_sandbox(settings),
         check_disk(Path(tempfile.gettempdir())),
+        check_fitness(settings, interpreter),
         check_database(settings),
         check_broker(settings),
         check_port(settings),
@@ -157,7 +159,7 @@ def check_sandbox(settings: Settings) -> Finding:
     if trouble is None:
         by = "its control group" if "memory" in bounded() else "a watch, since no control group can be made"
         return Finding("sandbox", True, f"bubblewrap works; the memory of a job is bounded by {by}")
-    ok = False if settings.sandbox == "required" else None
+    ok = False if settings.sandbox == "required" or settings.access == "on" else None
     return Finding("sandbox", ok, f"{trouble}; without it only resource limits apply", HOW_TO_GET_BUBBLEWRAP)
 
 
@@ -169,6 +171,14 @@ def check_disk(folder: Path) -> Finding:
     return Finding(
         "disk space", None, detail, f"Free {FREE_BYTES >> 30} GiB, or set TMPDIR to a folder with more room."
     )
+
+
+def check_fitness(settings: Settings, python: Path) -> Finding:
+    """Whether a worker takes jobs here."""
+    trouble = why_unfit((python, *settings.interpreters.values()), sandboxed=needs_sandbox(settings))
+    if trouble:
+        return Finding("fit for jobs", False, trouble, "Mend it: until then no worker takes a job on this machine.")
+    return Finding("fit for jobs", True, "a worker takes jobs on this machine")
 
 
 def check_database(settings: Settings) -> Finding:

@@ -1,29 +1,21 @@
-"""Whether this machine can do a job at all, asked before one is claimed: what fails here says nothing of a script."""
+"""What a worker knows of the fitness of its machine, asked before a job is claimed."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from minimizer.engine.child.scratch_disk import why_full
-from minimizer.errors import MissingTool
-from minimizer.sandbox import cxx, require_torch, try_bubblewrap, why_no_bubblewrap
+from minimizer.fitness import needs_sandbox, why_unfit
 from minimizer.settings import Settings
 
-LEAST_MEMORY = 1 << 30
-"""Bytes that must be available: torch and the compiler take as much before a script has done anything."""
 LOOK_SECONDS = 5.0
 """How long an answer holds."""
 ANSWER_SECONDS = 30.0
 """How long one is waited for; half of the silence after which a worker counts as gone, so that this one can say what is wrong."""
-INTERPRETER_SECONDS = 60.0
-MEMINFO = Path("/proc/meminfo")
 
 
 class Fitness:
@@ -36,14 +28,10 @@ class Fitness:
 
     @classmethod
     def of(cls, settings: Settings) -> Fitness:
-        """Of a worker with these settings.
-
-        Where bubblewrap is missing from the beginning and need not be there, that is a choice; where it stops working, it is trouble.
-        With access control on it needs to be there, whatever the settings of the sandbox are.
-        """
-        is_required = settings.sandbox == "required" or settings.access == "on"
-        needs_sandbox = is_required or (settings.sandbox != "off" and why_no_bubblewrap() is None)
-        return cls(lambda: why_unfit(settings.interpreters, needs_sandbox=needs_sandbox))
+        """Of a worker with these settings."""
+        interpreters = (Path(sys.executable), *settings.interpreters.values())
+        sandboxed = needs_sandbox(settings)
+        return cls(lambda: why_unfit(interpreters, sandboxed=sandboxed))
 
     def trouble(self) -> str:
         """What is wrong, as a sentence for the operator; empty if nothing is. It comes within `ANSWER_SECONDS`."""
@@ -81,60 +69,3 @@ class _Look:
             answer = f"this machine cannot be looked at: {error}"
         self._ended = time.monotonic()
         self._answer.set_result(answer)
-
-
-def why_unfit(interpreters: Mapping[str, Path], *, needs_sandbox: bool) -> str:
-    """The first thing that is wrong: disk, memory, sandbox, compiler, interpreters by name, our own among them; empty if nothing is."""
-    return (
-        _disk()
-        or _memory()
-        or (needs_sandbox and try_bubblewrap())
-        or _compiler()
-        or next(filter(None, (_interpreter(python) for python in (Path(sys.executable), *interpreters.values()))), "")
-        or ""
-    )
-
-
-def _disk() -> str:
-    try:
-        with tempfile.TemporaryDirectory(prefix="minimizer-fitness-") as folder:
-            return why_full(Path(folder))
-    except OSError as error:
-        return f"no folder can be made for a job: {error}"
-
-
-def _memory() -> str:
-    try:
-        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
-        available = int(lines["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):  # no Linux, or an odd one: then nothing is known
-        return ""
-    if available >= LEAST_MEMORY:
-        return ""
-    return f"{available >> 20} MiB of memory are available, less than the {LEAST_MEMORY >> 20} MiB that a job takes at least"
-
-
-def _compiler() -> str:
-    if cxx() is not None:
-        return ""
-    return "there is no C++ compiler that torch.compile could start: install g++, or name another one in CXX"
-
-
-def _interpreter(python: Path) -> str:
-    try:
-        done = subprocess.run(
-            [python, "-I", "-S", "-c", ""],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=INTERPRETER_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{python} does not run: {error}"
-    if done.returncode != 0:
-        return f"{python} does not run: it ended with status {done.returncode}"
-    try:
-        require_torch(python)
-    except MissingTool as error:
-        return str(error)
-    return ""

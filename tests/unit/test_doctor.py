@@ -12,7 +12,8 @@ import pytest
 from fake_smi import Card, FakeSmi
 from servers import free_port
 
-from minimizer import doctor
+from minimizer import doctor, fitness
+from minimizer.sandbox import bubblewrap
 from minimizer.settings import Settings
 from minimizer.store.tables.migrate import upgrade
 
@@ -41,6 +42,7 @@ def test_a_sound_machine_has_nothing_to_mend(settings: Settings) -> None:
         "CUDA device",
         "sandbox",
         "disk space",
+        "fit for jobs",
         "database",
         "broker",
         "port",
@@ -273,3 +275,22 @@ def test_little_disk_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.Monk
     assert doctor.check_disk(Path("/")).name == "disk space"
     monkeypatch.setattr(doctor, "FREE_BYTES", shutil.disk_usage(tmp_path).total + 1)
     assert doctor.check_disk(tmp_path).ok is None
+
+
+@pytest.mark.parametrize("lacks", ["memory", "sandbox"])
+def test_what_keeps_a_worker_from_jobs_is_no_warning(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    assert doctor.check_fitness(settings, PYTHON).ok is True
+    if lacks == "memory":
+        monkeypatch.setattr(fitness, "MEMINFO", tmp_path / "meminfo")
+        (tmp_path / "meminfo").write_text("MemAvailable:  102400 kB\n")
+    else:
+        settings = settings.model_copy(update={"access": "on"})
+        monkeypatch.setattr("minimizer.sandbox.bubblewrap.bwrap", lambda: str(tmp_path / "bwrap"))
+        for cached in (bubblewrap.require_bubblewrap, bubblewrap.bwrap_help):
+            monkeypatch.setattr(bubblewrap, cached.__name__, cached.__wrapped__)
+        assert doctor.check_sandbox(settings).ok is False
+    finding = doctor.check_fitness(settings, PYTHON)
+    assert (finding.name, finding.ok) == ("fit for jobs", False)
+    assert {"memory": "100 MiB of memory", "sandbox": "bubblewrap does not start"}[lacks] in finding.detail

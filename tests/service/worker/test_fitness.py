@@ -11,34 +11,36 @@ from typing import Literal
 
 import pytest
 
+from minimizer import fitness as checks
+from minimizer.fitness import why_unfit
 from minimizer.settings import Settings
 from worker import fitness
-from worker.fitness import Fitness, why_unfit
+from worker.fitness import Fitness
 
 
 def test_this_machine_is_fit() -> None:
-    assert why_unfit({"own": Path(sys.executable)}, needs_sandbox=True) == ""
+    assert why_unfit([Path(sys.executable)], sandboxed=True) == ""
     assert Fitness.of(Settings()).trouble() == ""
 
 
 def test_a_folder_for_a_job_is_made_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    assert "no folder can be made for a job" in why_unfit({}, needs_sandbox=False)
+    assert "no folder can be made for a job" in why_unfit([], sandboxed=False)
 
 
 def test_memory_that_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "meminfo"
-    monkeypatch.setattr(fitness, "MEMINFO", file)
+    monkeypatch.setattr(checks, "MEMINFO", file)
     file.write_text("MemTotal:  8000000 kB\nMemAvailable:  102400 kB\n")
-    assert "100 MiB of memory are available" in why_unfit({}, needs_sandbox=False)
+    assert "100 MiB of memory are available" in why_unfit([], sandboxed=False)
     file.write_text("MemTotal:  8000000 kB\n")
-    assert why_unfit({}, needs_sandbox=False) == "", "nothing is known"
+    assert why_unfit([], sandboxed=False) == "", "nothing is known"
 
 
 def test_a_sandbox_that_stopped_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minimizer.sandbox.bubblewrap.bwrap", lambda: str(tmp_path / "bwrap"))
-    assert "bubblewrap does not start" in why_unfit({}, needs_sandbox=True)
-    assert why_unfit({}, needs_sandbox=False) == ""
+    assert "bubblewrap does not start" in why_unfit([], sandboxed=True)
+    assert why_unfit([], sandboxed=False) == ""
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
@@ -47,7 +49,7 @@ def test_a_sandbox_that_is_missing_where_people_sign_in(
 ) -> None:
     """Every job would be refused, and a worker that ends all at once takes them from those that could do them."""
     for name in ("why_no_bubblewrap", "try_bubblewrap"):
-        monkeypatch.setattr(fitness, name, lambda: "bubblewrap is not installed")
+        monkeypatch.setattr(checks, name, lambda: "bubblewrap is not installed")
     assert Fitness.of(Settings(sandbox=sandbox, access="on")).trouble() == "bubblewrap is not installed"
     assert Fitness.of(Settings(sandbox=sandbox)).trouble() == "", "a choice"
 
@@ -55,16 +57,16 @@ def test_a_sandbox_that_is_missing_where_people_sign_in(
 def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could be compiled, and every job would end as one that cannot run here."""
     monkeypatch.setenv("CXX", "no-such-g++")
-    assert "no C++ compiler" in why_unfit({}, needs_sandbox=False)
+    assert "no C++ compiler" in why_unfit([], sandboxed=False)
 
 
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho '{\"torch\": false}'\n")
     python.chmod(0o755)
-    assert f"{python} has no torch" in why_unfit({"nightly": python}, needs_sandbox=False)
+    assert f"{python} has no torch" in why_unfit([python], sandboxed=False)
     python.write_text("#!/bin/sh\necho '{\"torch\": true}'\n")
-    assert why_unfit({"nightly": python}, needs_sandbox=False) == "", "it was installed"
+    assert why_unfit([python], sandboxed=False) == "", "it was installed"
 
 
 @pytest.mark.parametrize("body", ["exit 3", None])
@@ -73,7 +75,7 @@ def test_an_interpreter_that_does_not_run(tmp_path: Path, body: str | None) -> N
     if body is not None:
         python.write_text(f"#!/bin/sh\n{body}\n")
         python.chmod(0o755)
-    assert f"{python} does not run" in why_unfit({"nightly": python}, needs_sandbox=False)
+    assert f"{python} does not run" in why_unfit([python], sandboxed=False)
 
 
 def test_the_machine_is_not_asked_for_every_job() -> None:
