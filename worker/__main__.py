@@ -75,7 +75,7 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
     name = f"{socket.gethostname()}-{os.getpid()}"
     stopping = threading.Event()
     devices = gpus.devices
-    fitness = Fitness.of(settings)
+    fitness = Fitness.of(settings, gpus.gpus if devices else ())
     app = create_app(settings, store, name, devices, stopping, engine, turns, fitness)
 
     # Celery's handler of SIGTERM sends this in the main thread, in the middle of the running job. Solo runs the job in this

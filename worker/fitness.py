@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from minimizer.fitness import needs_sandbox, why_unfit
+from minimizer.sandbox import Gpu
 from minimizer.settings import Settings
+from worker.gpu import why_gone
 
 LOOK_SECONDS = 5.0
 """How long an answer holds."""
@@ -27,11 +29,11 @@ class Fitness:
         self._latest: _Look | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> Fitness:
-        """Of a worker with these settings."""
+    def of(cls, settings: Settings, gpus: Sequence[Gpu] = ()) -> Fitness:
+        """Of a worker with these settings, which started with these GPUs."""
         interpreters = (Path(sys.executable), *settings.interpreters.values())
         sandboxed = needs_sandbox(settings)
-        return cls(lambda: why_unfit(interpreters, sandboxed=sandboxed))
+        return cls(lambda: why_unfit(interpreters, sandboxed=sandboxed) or why_gone(gpus))
 
     def trouble(self) -> str:
         """What is wrong, as a sentence for the operator; empty if nothing is. It comes within `ANSWER_SECONDS`."""
@@ -60,7 +62,7 @@ class _Look:
         try:
             return self._answer.result(max(0.0, self._late_at - time.monotonic()))
         except TimeoutError:
-            return f"this machine does not answer within {ANSWER_SECONDS:g} s: its disk, sandbox, compiler or an interpreter hangs"
+            return f"this machine does not answer within {ANSWER_SECONDS:g} s: its disk, sandbox, GPU or an interpreter hangs"
 
     def _run(self, look: Callable[[], str]) -> None:
         try:

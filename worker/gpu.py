@@ -62,6 +62,19 @@ def look(python: Path = Path(sys.executable)) -> OwnGpus:
     return OwnGpus(own.gpus, torch, torch.trouble)
 
 
+def why_gone(gpus: Sequence[Gpu]) -> str:
+    """Why a GPU that this worker started with cannot be used any more; empty if all are there."""
+    if not gpus:
+        return ""
+    own = own_gpus()
+    gone = sorted({gpu.uuid for gpu in gpus} - {gpu.uuid for gpu in own.gpus})
+    if not gone:
+        return ""
+    return (
+        f"GPU {', '.join(gone)} was there when the worker started, and is not now ({own.trouble or 'it is not listed'})"
+    )
+
+
 class Turns:
     """The turns of this worker on its GPUs: all of them, or none."""
 

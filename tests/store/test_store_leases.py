@@ -14,7 +14,7 @@ from sqlalchemy import update
 from minimizer.options import Options
 from minimizer.report.model import Failure, Report
 from minimizer.store import Claim, Job, JobActive, LeaseLost, NewJob, Store, UnknownArtifact, UnknownJob, Wish
-from minimizer.store.tables.models import JobRow
+from minimizer.store.tables.models import JobRow, WorkerRecord
 from minimizer.vocabulary import Kind, Reason, Status
 
 
@@ -197,6 +197,33 @@ def test_where_no_other_comes_the_same_worker_tries_again(store: Store) -> None:
     again = store.claim("w", lease_seconds=0)
 
     assert again is not None and again.job.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "comes_back"),
+    [
+        ({"device": "cuda"}, False),
+        ({"device": "cpu"}, True),
+        ({"device": "cuda", "trouble": "the disk is full"}, True),
+        ({"device": "cuda", "silent": True}, True),
+    ],
+)
+def test_a_job_does_not_come_back_where_another_worker_could_take_it(
+    store: Store, other: dict[str, Any], comes_back: bool
+) -> None:
+    store.submit(b"import torch\n", "a.py", Options(device="cuda"))
+    store.register_worker("w", device="cuda", torch="2.13.0")
+    store.register_worker("other", device=other["device"], torch="2.13.0")
+    store.worker_seen("other", other.get("trouble", ""))
+    if "silent" in other:
+        with store._database.write() as session:
+            long_ago = store._database.now(session) - timedelta(hours=1)
+            session.execute(update(WorkerRecord).where(WorkerRecord.name == "other").values(last_seen=long_ago))
+    store.hand_back(claim(store), max_attempts=3)
+
+    again = store.claim("w", lease_seconds=0, devices=["cuda"], toolchains=[])
+
+    assert (again is not None) is comes_back
 
 
 def test_a_job_that_was_tried_often_enough_is_left_to_be_ended(store: Store) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from minimizer.options import Options
@@ -21,6 +21,7 @@ from minimizer.store.tables import blobs
 from minimizer.store.tables.database import Database
 from minimizer.store.tables.models import JobRow, ProjectRow, WorkerRecord
 from minimizer.store.views import Claim, Job, Wish
+from minimizer.store.work.workers import SILENCE
 from minimizer.vocabulary import Reason, Status
 
 _AT_ONCE = 20
@@ -44,7 +45,8 @@ class Leases:
 
         Projects take turns: first the one with the fewest running jobs, then the one served longest ago. Within a
         project the higher priority goes first, then the longer wait. A job that this worker has handed back is left to
-        others for the duration of a lease, and one that a newer version was asked for is left to workers of that version.
+        others: for the duration of a lease, and longer where another one that could take it was seen lately with nothing wrong with it.
+        One that a newer version was asked for is left to workers of that version.
 
         Args:
             devices, toolchains: the worker's devices other than the CPU, and its interpreters other than the default;
@@ -52,8 +54,9 @@ class Leases:
         """
         while True:
             with self._database.read() as session:
-                lapsed = self._database.now(session) - timedelta(seconds=lease_seconds)
-                following = _in_turn(devices, toolchains, or_(_is_welcome(worker), JobRow.updated_at < lapsed))
+                now = self._database.now(session)
+                left = (JobRow.updated_at < now - timedelta(seconds=lease_seconds)) & ~_has_other(session, worker, now)
+                following = _in_turn(devices, toolchains, or_(_is_welcome(worker), left))
                 with session.execute(following.execution_options(yield_per=_AT_ONCE)) as waiting:
                     job_id = next((job_id for job_id, options in waiting if Options.understands(options)), None)
             if job_id is None:
@@ -209,6 +212,16 @@ class Leases:
 
 def _is_welcome(worker: str) -> ColumnElement[bool]:
     return or_(JobRow.shuns.is_(None), JobRow.shuns != worker)
+
+
+def _has_other(session: Session, worker: str, now: datetime) -> ColumnElement[bool]:
+    """Whether another worker that is alive and well could take the job."""
+    others = session.scalars(
+        select(WorkerRecord).where(
+            WorkerRecord.name != worker, WorkerRecord.trouble == "", WorkerRecord.last_seen > now - SILENCE
+        )
+    )
+    return or_(false(), *(and_(*_can_take(other.devices, other.interpreters)) for other in others))
 
 
 def _in_turn(

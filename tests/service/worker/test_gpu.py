@@ -19,6 +19,7 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.store import Store
 from minimizer.vocabulary import Reason, Status
+from worker.fitness import Fitness
 from worker.gpu import Turns, look
 from worker.tasks import take_jobs
 
@@ -243,6 +244,26 @@ def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(
     assert store.job(job.id).status is Status.MINIMIZED
     assert seen == [False]
     assert is_free(folder, "GPU-a")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [("echo 'No devices were found' >&2; exit 6", "No devices were found"), (None, "it is not listed")],
+)
+def test_a_worker_that_has_lost_a_gpu_takes_no_job(
+    store: Store, gpu: Gpu, smi: FakeSmi, body: str | None, why: str
+) -> None:
+    """Or each of its claims would burn an attempt of a job that others could do."""
+    job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
+    assert Fitness.of(Settings(), [gpu]).trouble() == ""
+    if body is None:
+        smi.has(Card("GPU-b"))
+    else:
+        smi.does(body)
+    sick = Fitness.of(Settings(), [gpu])
+    take_jobs(store, Settings(), worker="w", devices=["cuda"], stopping=threading.Event(), fitness=sick)
+    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
+    assert sick.trouble().startswith("GPU GPU-a was there when the worker started") and why in sick.trouble()
 
 
 def test_a_gpu_that_is_gone_is_no_verdict_about_a_script(store: Store, smi: FakeSmi) -> None:
