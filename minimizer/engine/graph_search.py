@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
@@ -51,7 +52,7 @@ Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
 class Search:
     """The search for a repro of one ``case``, judged in trials of ``executor``.
 
-    ``script``: the name of the user's script, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
+    ``script``: the user's, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
     ``jobs``: trials in parallel.
     """
 
@@ -61,12 +62,12 @@ class Search:
         executor: Executor,
         journal: Journal,
         *,
-        script: str,
+        script: Path,
         source: str,
         target: str | None,
         jobs: int,
     ) -> None:
-        self._script, self._source = script, source
+        self._script = script
         self._case, self._journal, self._jobs = case, journal, jobs
         self._lines = sum(bool(line.strip()) for line in source.splitlines())
         self._trains = BACKWARD.search(source) is not None
@@ -252,7 +253,7 @@ class Search:
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
                 report.failure.stage = Stage.CUSTOM_OP
-                culprit = broken.culprit(culprit, script=self._script, text=self._source)
+                culprit = broken.culprit(culprit, self._script)
             report.culprits = [culprit, *other_roots(located, culprit)]
             self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
         return measured

@@ -261,7 +261,7 @@ class Routes:
             case,
             self.executor,
             self.journal,
-            script=self.script.name,
+            script=self.script,
             source=self.script.read_text(errors="replace"),
             target=self.options.target,
             jobs=self.jobs,

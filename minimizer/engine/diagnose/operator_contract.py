@@ -7,9 +7,11 @@ what an operator computes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
+from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_operators import own_operators
 from minimizer.engine.user_script.registrations import registration
 from minimizer.report.culprit import Culprit, Source
@@ -31,18 +33,19 @@ class Broken:
         """Its qualified name, ``lib::scale``."""
         return self.operator.replace(".", "::", 1)
 
-    def culprit(self, shown: Culprit, *, script: str, text: str) -> Culprit:
-        """The operator as the culprit, at the line of its registration if the script contains that.
+    def culprit(self, shown: Culprit, script: Path) -> Culprit:
+        """The operator as the culprit, at the line of its registration if the script or a module beside it contains that.
 
-        Args:
-            shown: the culprit that the reduced program shows.
-            script: the name of the user's script.
-            text: its source.
+        ``shown``: the culprit that the reduced program shows.
         """
-        found = registration(text, self.qualified)
-        source = Source(file=script, line=found[0], code=found[1]) if found is not None else shown.source
+        try:
+            whole = bundle(script)
+        except (OSError, SyntaxError, UnicodeDecodeError):  # it may have removed or rewritten its own file
+            whole = Bundle("", {})
+        line = registration(whole.text, self.qualified)
+        source = Source.of(whole.lines.get(line)) if line is not None else None
         what = f"{self.qualified}, which fails torch.library.opcheck ({self.said})"
-        return shown.model_copy(update={"ops": [self.operator], "what": what, "source": source})
+        return shown.model_copy(update={"ops": [self.operator], "what": what, "source": source or shown.source})
 
 
 def broken_operator(program: Program, window: Program, oracle: Oracle) -> Broken | None:

@@ -9,8 +9,8 @@ DEFINING = ("custom_op", "triton_op", "define")
 """Functions that define an operator; other registrations only add to it."""
 
 
-def registration(script: str, operator: str) -> tuple[int, str] | None:
-    """Number and text of the line that defines ``operator`` (``lib::scale``), or else the first registration for it.
+def registration(script: str, operator: str) -> int | None:
+    """The number of the line that defines ``operator`` (``lib::scale``), or else the first registration for it.
 
     Finds ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and
     ``library.define("scale(Tensor x) -> Tensor")``; None if there is no such call.
@@ -22,8 +22,7 @@ def registration(script: str, operator: str) -> tuple[int, str] | None:
     calls = sorted(_calls(tree, operator), key=lambda found: (found[0] not in DEFINING, found[1]))
     if not calls:
         return None
-    line = calls[0][1]
-    return line, script.splitlines()[line - 1].strip()
+    return calls[0][1]
 
 
 def _calls(tree: ast.Module, operator: str) -> Iterator[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -65,12 +66,22 @@ def test_no_answer_is_no_say(outcome: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [('import torch\nscale = torch.library.custom_op("lib::scale", mutates_args=())(f)', 2), ("import lib", 9)],
-    ids=["in the script", "in a library"],
+    ("text", "place"),
+    [
+        ('import torch\nscale = torch.library.custom_op("lib::scale", mutates_args=())(f)', ("train.py", 2)),
+        ("import ops", ("ops.py", 4)),
+        ("import lib", ("a.py", 9)),
+        ("no Python (", ("a.py", 9)),
+    ],
+    ids=["in the script", "in a module beside it", "in a library", "nobody knows"],
 )
-def test_the_culprit_stands_where_it_is_registered(text: str, line: int) -> None:
+def test_the_culprit_stands_where_it_is_registered(text: str, place: tuple[str, int], tmp_path: Path) -> None:
+    (script := tmp_path / "train.py").write_text(text)
+    (tmp_path / "ops.py").write_text(
+        'import torch\n\n\n@torch.library.custom_op("lib::scale", mutates_args=())\ndef f(x): ...'
+    )
     shown = Culprit(module="net", nodes=["v1"], ops=["aten.add", "lib.scale"], source=Source(file="a.py", line=9))
-    found = Broken("lib.scale", "test_schema: it was mutated").culprit(shown, script="a.py", text=text)
-    assert (found.ops, found.module, found.source and found.source.line) == (["lib.scale"], "net", line)
+    found = Broken("lib.scale", "test_schema: it was mutated").culprit(shown, script)
+    assert (found.ops, found.module) == (["lib.scale"], "net")
+    assert found.source is not None and (found.source.file, found.source.line) == place
     assert found.what == "lib::scale, which fails torch.library.opcheck (test_schema: it was mutated)"
