@@ -42,6 +42,7 @@ def create_app(
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        worker_consumer="worker.consumer:Consumer",
     )
 
     @app.task(name=TASK)  # type: ignore[untyped-decorator]

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
 
 from minimizer.options import Options
 from minimizer.service import mailbox
@@ -23,6 +24,9 @@ TASK = "minimizer.run"
 """Name of the only task. Its argument, the id of a waiting job, is for the log only: a worker takes the job that is next."""
 
 _QUEUE = "minimizer"
+
+# Not under a name of its own: kombu asks for TLS by the name of rediss.
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "minimizer.service.redis:Transport"
 
 
 def queue_name(device: str | None, toolchain: str | None) -> str:

@@ -10,11 +10,14 @@ import json
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, filesystem, virtual
+
+from minimizer.service.unreadable import thrown_away
 
 SCHEME = "mailbox"
 
@@ -50,6 +53,10 @@ class Channel(filesystem.Channel):
             log.warning("%s is no message, and is thrown away", path)
         raise Empty
 
+    def _get_and_deliver(self, queue: str, callback: Callable[[dict[str, Any], str], None]) -> None:
+        with thrown_away(Empty, OSError):
+            super()._get_and_deliver(queue, callback)  # type: ignore[no-untyped-call]
+
 
 def _message(content: bytes) -> dict[str, Any] | None:
     """What a file has in it; ``None`` if it is not whole: a loss of power may leave one empty."""
@@ -58,7 +65,7 @@ def _message(content: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     is_whole = isinstance(message, dict) and isinstance(message.get("properties"), dict)
-    return message if is_whole and "delivery_tag" in message["properties"] else None
+    return message if is_whole and isinstance(message["properties"].get("delivery_tag"), str) else None
 
 
 class Transport(filesystem.Transport):
