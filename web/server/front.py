@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 CONNECTIONS = 1000
 """Open at once; further clients wait in the kernel's queue for one of these to end."""
 IDLE_SECONDS = 20
-"""A connection ends when nothing has come or gone for so long; so does a request that has not come by a piece (below)."""
+"""A connection ends when nothing has come or gone for so long; so does one whose request or answer has not gone on by a piece."""
 _PIECE_BYTES = 64 << 10
 _HEADER_BYTES = 32 << 10
 _BODY_BYTES_IN_ALL = 256 << 20
@@ -98,9 +98,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     """A connection."""
 
     last_activity: float
+    total_outbufs_len: int
 
     def __init__(self, *arguments: Any, largest_body: int, **options: Any) -> None:
         self.parser_class = partial(_Request, largest_body=largest_body)
+        self._sent = 0
         super().__init__(*arguments, **options)
 
     @property
@@ -135,6 +137,21 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
             self.last_activity = before
         elif sum(channel.kept for channel in _channels(self._map)) > _body_bytes_in_all(request.largest_body):
             request.refuse()
+
+    def write_soon(self, data: Any) -> int:
+        """Send, or keep what the client does not take yet. Its time begins now, however long the answer was worked on."""
+        if not self.total_outbufs_len:
+            self.last_activity = time.time()
+        return int(super().write_soon(data))
+
+    def _flush_some(self, do_close: bool = True) -> bool:
+        """Send; of an answer that is not taken as a whole only whole pieces count as activity, as in `handle_read`."""
+        before, left, pieces = self.last_activity, self.total_outbufs_len, self._sent // _PIECE_BYTES
+        flushed = bool(super()._flush_some(do_close))
+        self._sent += left - self.total_outbufs_len
+        if self.total_outbufs_len and self._sent // _PIECE_BYTES == pieces:
+            self.last_activity = before
+        return flushed
 
     def _pieces(self) -> int:
         received = 0 if self.request is None else self.request.header_bytes_received + self.request.body_bytes_received

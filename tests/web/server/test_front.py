@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +29,10 @@ from web.server.front import IDLE_SECONDS, Front
 THREADS = 4
 LARGE = 64 << 20
 """An answer that no socket holds, nor the server's buffer."""
+LONG = 4 << 20
+"""An answer that the server's buffer holds, and no socket."""
+SMALL_BUFFER = 8 << 10
+"""For the kernel's part, so that a reader is seen to read before it has read megabytes."""
 PATIENCE_SECONDS = 60
 
 
@@ -38,6 +42,8 @@ class Server:
     def __init__(self, served: Front, address: tuple[str, int]) -> None:
         self.address = address
         self.seconds = time.time()
+        self.working = threading.Event()
+        self.go_on = threading.Event()
         self._front = served
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve)
@@ -46,11 +52,25 @@ class Server:
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=PATIENCE_SECONDS)
 
+    def read(self, path: str) -> socket.socket:
+        """A connection that has asked for an answer, and of which the kernel takes little by itself."""
+        connection = socket.socket()
+        connection.settimeout(PATIENCE_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+        connection.connect(self.address)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        return connection
+
     def ask(self, request: bytes = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n") -> str:
         """The whole answer to a request on a connection of its own."""
         with self.connect() as connection:
             connection.sendall(request)
             return rest(connection)
+
+    def late(self) -> bytes:
+        self.working.set()
+        self.go_on.wait(PATIENCE_SECONDS)
+        return bytes(LONG)
 
     def close(self) -> None:
         self._stopping.set()
@@ -68,7 +88,10 @@ def server(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]
     store = Store.open(sqlite_url)
     app = create_app(settings, store, lambda job: None)
     app.add_url_rule("/large", view_func=lambda: (bytes(1 << 20) for _ in range(LARGE >> 20)))
+    app.add_url_rule("/long", "long", view_func=lambda: bytes(LONG))
+    app.add_url_rule("/late", "late", view_func=lambda: running.late())
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
         running = Server(Front(app, settings, [listener], THREADS), listener.getsockname())
         clock = SimpleNamespace(time=lambda: running.seconds, monotonic=time.monotonic)
         monkeypatch.setattr("web.server.front.time", clock)
@@ -149,6 +172,44 @@ def test_an_answer_that_nobody_takes_holds_no_thread(server: Server) -> None:
             server.seconds += 1
             assert time.monotonic() < deadline
         assert rest(waiting).startswith("HTTP/1.1 200")
+
+
+def test_an_answer_that_is_taken_bit_by_bit_holds_no_thread(server: Server) -> None:
+    with ExitStack() as open_:
+        greedy = [open_.enter_context(server.read("/large")) for _ in range(THREADS)]
+        for connection in greedy:
+            select.select([connection], [], [])
+        waiting = open_.enter_context(server.connect())
+        waiting.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not select.select([waiting], [], [], 0.1)[0]:
+            for connection in greedy:
+                with suppress(OSError):  # the server has had enough of it
+                    connection.recv(1 << 10)
+            server.seconds += 1
+            assert time.monotonic() < deadline
+        assert rest(waiting).startswith("HTTP/1.1 200")
+
+
+def test_a_long_answer_may_take_its_time(server: Server) -> None:
+    with server.read("/long") as connection, connection.makefile("rb") as reader:
+        answer = bytearray()
+        while piece := reader.read(1 << 18):
+            answer += piece
+            server.seconds += IDLE_SECONDS - 1
+            server.ask()
+    assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(bytes(LONG))
+
+
+def test_an_answer_that_has_been_long_in_coming_is_not_idle(server: Server) -> None:
+    """Its connection has been silent for a minute when it begins to be sent, and it is more than the socket takes."""
+    with server.read("/late") as reader:
+        server.working.wait(PATIENCE_SECONDS)
+        server.seconds += 3 * IDLE_SECONDS
+        server.go_on.set()
+        select.select([reader], [], [])
+        server.ask()
+        assert len(rest(reader)) > LONG
 
 
 def test_a_request_that_is_worked_on_is_not_idle(server: Server) -> None:
