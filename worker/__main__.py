@@ -49,8 +49,7 @@ def main(engine: Engine = minimize) -> int:
     for chatty in ("celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
-        if settings.sandbox != "off":
-            refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
+        refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
         require_current(settings.resolved_database_url)
     except UserError as error:
         print(error, file=sys.stderr)  # noqa: T201

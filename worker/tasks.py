@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Protocol
 import structlog
 
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.errors import WorkerTrouble, is_of_the_machine
+from minimizer.errors import InvalidOption, WorkerTrouble, is_of_the_machine
 from minimizer.options import Options
 from minimizer.report.model import Report
-from minimizer.sandbox import devices_for, why_no_bubblewrap
+from minimizer.sandbox import devices_for, refuse_exposed, why_no_bubblewrap
 from minimizer.service import archive
 from minimizer.settings import Settings
 from minimizer.sink import Sink
@@ -171,6 +172,11 @@ def _why_not_here(settings: Settings, options: Options) -> str:
     """What a claimed job needs and this machine lacks, which another one may have; empty if there is nothing."""
     if settings.sandbox == "required" and (trouble := why_no_bubblewrap()):
         return f"the sandbox is required, but {trouble}"
+    try:
+        # Not looked at yet where the worker itself has the sandbox off.
+        refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
+    except InvalidOption as error:
+        return str(error)
     if options.device == "cuda" and not (devices := devices_for("cuda")).gpus:
         return f"there was a GPU when the worker started, and is none now ({devices.trouble or 'none is visible'})"
     return ""

@@ -52,8 +52,7 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
     from minimizer.sandbox import refuse_exposed
     from web.server.serve import serve as serve_web
 
-    if settings.sandbox != "off":
-        refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
+    refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
     _migrate(settings)
     with _terminate_as_interrupt(), WorkerKeeper(settings) as worker:
 

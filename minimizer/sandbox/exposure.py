@@ -26,6 +26,8 @@ class _Private:
 def refuse_exposed(settings: Settings, interpreters: Iterable[Path]) -> None:
     """Check the places of the database, the queue, this process's logs and the jobs' folders.
 
+    Does nothing with the sandbox off and access control, too. With access control on, scripts run in the sandbox whatever its settings.
+
     Args:
         settings: the service's settings.
         interpreters: all interpreters that scripts may run in.
@@ -33,6 +35,8 @@ def refuse_exposed(settings: Settings, interpreters: Iterable[Path]) -> None:
     Raises:
         InvalidOption: one of these places can be read by every script; the message says which, and what to do.
     """
+    if settings.sandbox == "off" and settings.access == "off":
+        return
     shown = [*map(Path, SYSTEM_FOLDERS)]
     for python in interpreters:
         try:

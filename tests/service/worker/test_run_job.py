@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -265,6 +266,20 @@ def test_a_sandbox_that_is_missing_here_is_no_verdict(store: Store, monkeypatch:
         assert store.job(job.id).status is status
     ended = store.job(job.id)
     assert ended.reason is Reason.WORKER_TROUBLE and "bubblewrap is not installed" in ended.summary
+
+
+def test_a_worker_whose_files_scripts_could_read_has_no_job_of_somebody_who_signed_in(store: Store) -> None:
+    """With its sandbox off and access control a matter of the web server, it has not looked when it started."""
+    settings = SETTINGS.model_copy(update={"sandbox": "off", "data_dir": Path(sys.prefix, "lib", "data")})
+    for user, reason in (("", None), ("anna", Reason.WORKER_TROUBLE)):
+        ((job, _),) = store.submit_many([NewJob(f"x = '{user}'\n".encode(), "a.py", Options())], by=Submitter(user))
+        for worker in ("one", "two", "three"):
+            take_jobs(
+                store, settings, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE
+            )
+        ended = store.job(job.id)
+        assert ended.reason is reason
+    assert "which every script can read" in ended.summary
 
 
 def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) -> None:

@@ -73,10 +73,22 @@ def test_a_log_among_the_packages_is_refused(prefix: Path, monkeypatch: pytest.M
         refuse(Settings(data_dir=prefix.parent / "data"), prefix)
 
 
+def test_with_the_sandbox_off_it_is_looked_where_people_sign_in(prefix: Path) -> None:
+    data = prefix / "lib" / "data"
+    refuse(Settings(data_dir=data, sandbox="off"), prefix)
+    with pytest.raises(InvalidOption, match="The data folder"):
+        refuse(Settings(data_dir=data, sandbox="off", access="on"), prefix)
+
+
+@pytest.mark.parametrize(
+    "further", [{}, {"MINIMIZER_SANDBOX": "off", "MINIMIZER_ACCESS": "on"}], ids=["", "sandbox off"]
+)
 @pytest.mark.parametrize("command", [["worker"], ["minimizer", "serve", "--port", "1"]])
-def test_worker_and_service_refuse_before_they_have_done_anything(tmp_path: Path, command: list[str]) -> None:
+def test_worker_and_service_refuse_before_they_have_done_anything(
+    tmp_path: Path, command: list[str], further: dict[str, str]
+) -> None:
     data = PYTHON.parent / f"data-of-{tmp_path.name}"
-    environment = {"MINIMIZER_DATA_DIR": str(data), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {"MINIMIZER_DATA_DIR": str(data), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **further}
     done = subprocess.run(
         [PYTHON, "-m", *command],
         env=environment,
