@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,15 +56,56 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_a_job_ends_before_it_has_filled_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass
+class Disk:
+    """A disk with so many bytes free."""
+
+    free: int
+
+    def take(self, folder: Path, size: int) -> None:
+        """Write a file of this size into a folder on it."""
+        with (folder / f"much-{size}").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+        self.free -= size
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A disk with 1 GiB free."""
+    disk = Disk(1024 * MEBIBYTE)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(disk.free))
+    return disk
+
+
+def test_a_job_ends_before_it_has_filled_the_disk(disk: Disk) -> None:
     with Scratch(least_free=64 * MEBIBYTE) as scratch:
         scratch.watch(nothing)
-        (scratch.path / "much").write_bytes(bytes(32 * MEBIBYTE))
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(40 * MEBIBYTE))
+        disk.take(scratch.path, 512 * MEBIBYTE)
+        disk.free = 40 * MEBIBYTE  # what others have written
         scratch._looked = 0.0
         with pytest.raises(DiskExceeded, match="40 MiB are free on the disk"):
             scratch.watch(nothing)
     assert not scratch.path.exists()
+
+
+def test_a_disk_that_another_job_fills_and_gives_back_is_no_verdict_about_this_one(disk: Disk) -> None:
+    """Both see that it is full, and whoever filled it may have been removed before the other one is looked at."""
+
+    def give_back() -> None:
+        disk.free = 900 * MEBIBYTE
+
+    with Scratch(least_free=64 * MEBIBYTE) as scratch:
+        disk.take(scratch.path, 300 * MEBIBYTE)
+        disk.free = 40 * MEBIBYTE
+        with pytest.raises(WorkerTrouble, match="40 MiB are free on the disk"):
+            scratch.watch(give_back)
+
+
+def test_a_job_that_began_on_a_disk_all_but_full_may_hold_what_any_job_does(disk: Disk) -> None:
+    with Scratch(least_free=1000 * MEBIBYTE) as scratch:
+        disk.take(scratch.path, 30 * MEBIBYTE)
+        with pytest.raises(WorkerTrouble, match="994 MiB are free on the disk"):
+            scratch.watch(nothing)
 
 
 def test_a_disk_that_others_have_filled_is_no_verdict_about_the_job() -> None:

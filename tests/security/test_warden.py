@@ -42,11 +42,11 @@ def start(sandbox: Bubblewrap, folder: Path, script: str, *arguments: object) ->
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Scratch]:
-    """A scratch folder whose job may write 128 MiB, as far as others leave the disk alone."""
+    """A scratch folder whose job may write 512 MiB, as far as others leave the disk alone."""
     free = shutil.disk_usage(tmp_path).free
     if free < LEAST_FREE + FILES * (512 << 20):
         pytest.skip("the disk is too full for a job that tries to fill it")
-    with Scratch(least_free=free - (128 << 20)) as scratch:
+    with Scratch(least_free=free - (512 << 20)) as scratch:
         yield scratch
 
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ LEAST_FREE = 1 << 30
 """Bytes that a job must leave free on the disk."""
 LEAST_FILES = 10_000
 """Files and folders (inodes) that a job must leave free on it."""
+MUCH_SPACE, MANY_FILES = 256 << 20, 10_000
+"""Bytes, and files and folders, that an ordinary job may hold: with less, it is not what has filled a disk."""
 LOOK_SECONDS = 0.2
 
 
@@ -45,7 +48,8 @@ class Scratch:
         self._lock = _locked(self.path)
         if self._lock is not None:
             _remove_abandoned(self.path.parent)
-        self._least_free, self._least_files = least_free, least_files
+        self._least = least_free, least_files
+        self._found = _free(self.path)
         self._looked = 0.0
 
     def __enter__(self) -> Scratch:
@@ -59,17 +63,23 @@ class Scratch:
 
         ``stop`` ends the job's processes before their files are counted.
 
+        The job is at fault if it holds at least half of what it could take when it began, and more than an ordinary job. What came free
+        meanwhile does not count: another job that has filled the disk may be ended, and removed, at the same moment.
+
         Raises:
             DiskExceeded: too little is free, because of what the job has written.
-            WorkerTrouble: too little would be free even without the job.
+            WorkerTrouble: too little is free, and not because of the job.
         """
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        if why := why_full(self.path, self._least_free, self._least_files):
+        free = _free(self.path)
+        if why := _why_full(self.path, free, self._least):
             stop()
-            with_ours = _used(self.path)
-            is_ours = not why_full(self.path, self._least_free, self._least_files, given_back=with_ours)
+            counts = zip(free, self._least, self._found, _used(self.path), (MUCH_SPACE, MANY_FILES), strict=True)
+            is_ours = any(
+                left < least and used >= max((found - least) / 2, much) for left, least, found, used, much in counts
+            )
             raise DiskExceeded(why) if is_ours else WorkerTrouble(why)
 
     def remove(self) -> None:
@@ -80,23 +90,24 @@ class Scratch:
             self._lock = None
 
 
-def why_full(
-    folder: Path, least_free: int = LEAST_FREE, least_files: int = LEAST_FILES, *, given_back: tuple[int, int] = (0, 0)
-) -> str:
-    """The reason why a folder's disk has too little room for a job; empty if it has enough.
+def why_full(folder: Path) -> str:
+    """The reason why the disk of a folder has too little room for a job; empty if it has enough."""
+    return _why_full(folder, _free(folder), (LEAST_FREE, LEAST_FILES))
 
-    Args:
-        folder: a folder on the disk.
-        least_free, least_files: bytes, and files and folders, that must be free.
-        given_back: bytes, and files and folders, that count as free too.
-    """
-    free = shutil.disk_usage(folder).free
-    if free + given_back[0] < least_free:
-        return f"{free >> 20} MiB are free on the disk of {folder.parent}, less than the {least_free >> 20} MiB that a job must leave"
-    disk = os.statvfs(folder)
-    if disk.f_files and disk.f_favail + given_back[1] < least_files:  # some file systems have no such bound, and say 0
-        return f"the disk of {folder.parent} has room for {disk.f_favail:,} files more, less than the {least_files:,} that a job must leave"
+
+def _why_full(folder: Path, free: tuple[int, int], least: tuple[int, int]) -> str:
+    if free[0] < least[0]:
+        return f"{free[0] >> 20} MiB are free on the disk of {folder.parent}, less than the {least[0] >> 20} MiB that a job must leave"
+    if free[1] < least[1]:
+        return f"the disk of {folder.parent} has room for {free[1]:,} files more, less than the {least[1]:,} that a job must leave"
     return ""
+
+
+def _free(folder: Path) -> tuple[int, int]:
+    """Bytes, and files and folders, that the disk of a folder has room for."""
+    disk = os.statvfs(folder)
+    files = disk.f_favail if disk.f_files else sys.maxsize  # some file systems have no such bound, and say 0
+    return shutil.disk_usage(folder).free, files
 
 
 def _used(folder: Path) -> tuple[int, int]:
