@@ -429,7 +429,7 @@ def test_a_child_that_is_killed_while_the_script_runs_is_the_machines_trouble(sc
     script = scratch / "victim.py"
     script.write_text("import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)\n")
     request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
-    with pytest.raises(WorkerTrouble, match="killed while it ran the script"):
+    with pytest.raises(WorkerTrouble, match="the child that ran the script was killed"):
         child.survey(request, timeout=SECONDS)
     assert works(child)
 
@@ -457,6 +457,53 @@ def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: E
     assert works(child)
 
 
+def test_a_child_whose_exit_is_slow_is_the_machines_trouble(
+    scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How it ended cannot be told: the one that would report it gets no processor."""
+    monkeypatch.setattr("minimizer.engine.child.connection.END_SECONDS", 0.2)
+    held = survey(child, write_script(scratch / "work", HELD))
+    process = child._connection._process
+    assert process is not None
+    _, zygote, _ = below(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(zygote, signal.SIGABRT)
+    with pytest.raises(WorkerTrouble, match="had not ended within"):
+        held.program("dynamo")
+    assert works(child)
+
+
+def test_a_run_whose_end_nobody_tells_is_the_machines_trouble(
+    scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimizer.engine.child.executor.LATE_SECONDS", 0.0)
+    script = write_script(scratch / "work", "pass\n")
+    request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
+    assert works(child)
+    process = child._connection._process
+    assert process is not None
+    os.kill(below(process.pid)[1], signal.SIGSTOP)
+    with pytest.raises(WorkerTrouble, match="has not said within 1 s how the script ended"):
+        child.survey(request, timeout=1)
+    child.place.sandbox.kill(process)
+    assert works(child)
+
+
+@pytest.mark.parametrize(("crowding", "expected"), [(4.0, WorkerTrouble), (1.0, ChildFailed)])
+def test_a_holder_that_is_late_is_the_machines_trouble_if_that_is_crowded(
+    scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch, crowding: float, expected: type[Exception]
+) -> None:
+    held = survey(child, write_script(scratch / "work", HELD))
+    process = child._connection._process
+    assert process is not None
+    os.kill(below(process.pid)[-1], signal.SIGSTOP)
+    monkeypatch.setattr("minimizer.engine.child.connection.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("minimizer.engine.child.connection.crowding", lambda: crowding)
+    with pytest.raises(expected, match="has not answered within"):
+        held.program("dynamo")
+    held.close()
+
+
 @pytest.mark.quality("slow")
 def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits may see that the child is dead before the one who listens knows why."""
@@ -478,9 +525,9 @@ def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, m
         with pytest.raises(WorkerTrouble):
             survey(starting, killed, compile=False)
         monkeypatch.setattr(subprocess.Popen, "wait", wait_and_be_late)
-        lines = "import os\nLINE = b'garbage\\n'\n" + re.sub(r"(?m)^    ", "", WRITES)
+        ended = write_script(tmp_path / "work", "import os, time\nos.kill(os.getppid(), 6)\ntime.sleep(600)\n", "b.py")
         with pytest.raises(ChildFailed):
-            survey(starting, write_script(tmp_path / "work", lines, "b.py"), compile=False)
+            survey(starting, ended, compile=False)
 
 
 def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:

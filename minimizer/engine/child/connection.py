@@ -22,7 +22,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import Phase, Ready, Stacks
 from minimizer.engine.child.untrusted import tail
-from minimizer.engine.child.watchdog import Action, Watchdog
+from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
 from minimizer.errors import ChildFailed, Unanswered, WorkerTrouble
 from minimizer.sandbox import KILLED
@@ -32,10 +32,11 @@ START_SECONDS = 300.0
 """How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
 ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
-END_SECONDS = 0.5
-"""How long a zygote may take to end once its pipe has."""
+END_SECONDS = 10.0
+"""How long a zygote may take to end once its pipe has: no time, unless the machine has too much to do."""
 HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
 """The messages that a watchdog goes by."""
+HOLDER = "the holder of the graph"
 
 Watch = Callable[[], None]
 """Called while waiting; raises to give up (BudgetExceeded, Cancelled)."""
@@ -49,6 +50,19 @@ class Life:
     is_ended_by_us: bool = False
     was_killed: bool = False
     """And not by us: for want of memory, most often."""
+    is_end_unknown: bool = False
+    """Its pipe has ended and it has not, so that nobody can tell how it will."""
+
+    def refuse_trouble(self, who: str) -> None:
+        """Say that the machine is at fault where it is: ``who`` did not end by itself.
+
+        Raises:
+            WorkerTrouble: it was killed, and not by us; or how it ended cannot be told.
+        """
+        if self.was_killed:
+            raise WorkerTrouble(f"{who} was killed, for want of memory most often")
+        if self.is_end_unknown:
+            raise WorkerTrouble(f"{who} was gone, and had not ended within {END_SECONDS:.0f} s")
 
 
 @dataclass
@@ -156,6 +170,7 @@ class Connection:
         """Hand in a task, which may take so many seconds; the child is started again first if it died.
 
         Raises:
+            WorkerTrouble: the child was killed meanwhile, and not by us.
             ChildFailed: it cannot be, or was ended for good.
         """
         self._watch()
@@ -166,7 +181,9 @@ class Connection:
                 self._restart()
             task = Task(self.number(), self._life)
             self._tasks[task.number] = task
-        self._write(
+        self._write_to(
+            task,
+            "the child",
             {
                 "id": task.number,
                 "op": op,
@@ -175,7 +192,7 @@ class Connection:
                 "cwd": str(self._work),
                 "memory": self.place.memory_bytes,
                 **request,
-            }
+            },
         )
         return task
 
@@ -184,30 +201,29 @@ class Connection:
 
         Raises:
             Unanswered: it could not answer.
-            WorkerTrouble: it was killed, and not by us.
-            ChildFailed: it is gone for another reason.
+            WorkerTrouble: it was killed, and not by us; or it is late, on a machine that has too much to do.
+            ChildFailed: it is gone for another reason, or late.
         """
         number = self.number()
         with task.asking:
-            try:
-                self._write({"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
-            except ChildFailed:
-                task.life.is_over.wait(ANSWER_SECONDS)
-                _refuse_killed(task.life.was_killed)
-                raise
+            self._write_to(task, HOLDER, {"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
             while (message := self.next(task, ANSWER_SECONDS)) is not None:
                 if "end" in message:
-                    _refuse_killed(parse(protocol.End, message["end"]).signal == signal.SIGKILL)
-                    raise ChildFailed("the holder of the graph is gone")
+                    if (
+                        parse(protocol.End, message["end"]).signal == signal.SIGKILL
+                    ):  # what is held does not kill itself
+                        raise WorkerTrouble(f"{HOLDER} was killed, for want of memory most often")
+                    raise ChildFailed(f"{HOLDER} is gone")
                 body = message["message"]
                 if body.get("type") == "answer" and body.get("ask") == number:
                     if "error" in body:
-                        raise Unanswered(f"the holder of the graph could not answer: {str(body['error'])[:500]}")
+                        raise Unanswered(f"{HOLDER} could not answer: {str(body['error'])[:500]}")
                     return dict(body)
-        _refuse_killed(task.life.was_killed)
+        task.life.refuse_trouble(HOLDER)
         if task.life.is_over.is_set():
-            raise ChildFailed("the holder of the graph is gone")
-        raise ChildFailed(f"the holder of the graph has not answered within {ANSWER_SECONDS:.0f} s")
+            raise ChildFailed(f"{HOLDER} is gone")
+        late = f"{HOLDER} has not answered within {ANSWER_SECONDS:.0f} s"
+        raise WorkerTrouble(late) if crowding() > CROWDED else ChildFailed(late)
 
     def kill(self, task: Task) -> None:
         """End a task. Harmless when it is over, or the child is."""
@@ -221,6 +237,15 @@ class Connection:
     @property
     def _is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def _write_to(self, task: Task, who: str, message: Message) -> None:
+        """Write to the zygote of a task; where that is gone, say why once it is known."""
+        try:
+            self._write(message)
+        except ChildFailed:
+            task.life.is_over.wait(ANSWER_SECONDS)
+            task.life.refuse_trouble(who)
+            raise
 
     def _write(self, message: Message) -> None:
         with self._writing:
@@ -240,13 +265,17 @@ class Connection:
 
         A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
         """
+        line = b""
         with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
             while (message := wire.parse(line := pipe.readline(protocol.MAX_LINE))) is not None:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
                     task.messages.put_nowait(line)
-        with suppress(subprocess.TimeoutExpired):  # how it ended by itself cannot be told once it was killed by us
-            process.wait(END_SECONDS)
+        if not line.endswith(b"\n") and len(line) < protocol.MAX_LINE:  # it is the pipe that has ended
+            try:
+                process.wait(END_SECONDS)  # how it ended by itself cannot be told once it was killed by us
+            except subprocess.TimeoutExpired:
+                life.is_end_unknown = not life.is_ended_by_us
         life.was_killed = process.returncode in KILLED and not life.is_ended_by_us
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         life.is_over.set()
@@ -274,9 +303,3 @@ class Connection:
                 watchdog.heard(parse(kind, body))
             return message
         return None
-
-
-def _refuse_killed(was_killed: bool) -> None:
-    """Say of a holder that was killed that the machine is at fault: it only waits, and a script that is held does nothing."""
-    if was_killed:
-        raise WorkerTrouble("the holder of the graph was killed, for want of memory most often")

@@ -25,6 +25,8 @@ from minimizer.errors import ChildFailed, WorkerTrouble
 
 RERUN, EXACT = "rerun", "exact_run"
 """Tasks that run a whole script."""
+LATE_SECONDS = 30.0
+"""How long the child may take, after a task's time, to say that it has ended it."""
 
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
@@ -111,13 +113,13 @@ class Executor:
         """Run the user's script; returns when it is held, has finished, has died, or the watchdog has ended it.
 
         Raises:
-            WorkerTrouble: the child was killed, most often for want of memory.
+            WorkerTrouble: the child was killed, most often for want of memory; or it does not say how the run ended.
             ChildFailed: the child exited during the run.
         """
         phase = Phase()
         beside = self.place.gate.beside(self.watch)
         with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
-            while (message := self._connection.next(task, timeout + 30, watchdog)) is not None:
+            while (message := self._connection.next(task, timeout + LATE_SECONDS, watchdog)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None
                     return Survey(self._connection, task, phase=phase, end=message["end"], silence=silence)
@@ -128,8 +130,11 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, held=parse(Held, body))
                 elif body.get("type") == "finished":
                     return Survey(self._connection, task, phase=phase, finished=parse(Finished, body))
-            if task.life.was_killed:
-                raise WorkerTrouble("the child was killed while it ran the script, for want of memory most often")
+            task.life.refuse_trouble("the child that ran the script")
+            if not task.life.is_over.is_set():
+                raise WorkerTrouble(
+                    f"the child has not said within {timeout + LATE_SECONDS:.0f} s how the script ended"
+                )
             raise ChildFailed("the child went away while it ran the script")
 
     def fresh_cache(self) -> Path:
@@ -143,13 +148,13 @@ class Executor:
         transcript, watching = Transcript(), watchdog() if watchdog is not None else None
         start = self._run_of_script if op in (RERUN, EXACT) else self._task
         with start(op, request, timeout) as task, self._ending(task):
-            while (message := self._connection.next(task, timeout + 30, watching)) is not None:
+            while (message := self._connection.next(task, timeout + LATE_SECONDS, watching)) is not None:
                 if "end" in message:
                     if not is_last and _was_killed(parse(End, message["end"]), watching):
                         raise _Killed
                     return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
-            if not is_last and task.life.was_killed:
+            if not is_last and (task.life.was_killed or task.life.is_end_unknown):
                 raise _Killed
             return [Outcome(ending=Ending.LOST, phase=transcript.phase)]
 

@@ -27,6 +27,8 @@ SAMPLES = 4
 """Number of consecutive samples that must show the same place."""
 GRACE = 10.0
 """Seconds between asking a script to stop at the end of its share of the budget, asking again, and killing it."""
+CROWDED = 1.5
+"""Runnable processes per core above which times say more of the machine's load than of the task."""
 _COMPILED = ("compile", "run", "compiled", "backward")
 _COLLECTIVES = re.compile(r"torch/distributed/(?!c10d_logger)")
 _MAX_SAMPLES = 1000

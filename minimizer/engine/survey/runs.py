@@ -19,7 +19,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.watchdog import Limits, Silence, Watchdog, crowding
+from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
 from minimizer.engine.coverage import Extent
 from minimizer.engine.early_end import doing, larger
 from minimizer.engine.oracle.oracle import OOM_SIGNALS
@@ -38,8 +38,6 @@ from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
-CROWDED = 1.5
-"""Runnable processes per core above which times are not reported: they depend on the machine's load."""
 HANG_AFTER = 60.0
 """Seconds that compiling or running a graph may take before it is suspected to hang, unless eager takes long."""
 QUIET = 60.0
