@@ -154,7 +154,8 @@ class FollowUp:
             result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
-        if 0 < verification.failed_same < verification.runs and result.rewrite is not None:
+        is_flaky = 0 < verification.failed_same < verification.runs and not verification.lacked_time
+        if is_flaky and result.rewrite is not None:
             # The failure is flaky after all: the rewritten repro compiles again and again in one process.
             rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
             repro = result.rewrite(rate)
@@ -174,7 +175,8 @@ class FollowUp:
         assert report.reduction is not None and verification is not None
         report.summary = verdict_sentence(report)
         if not verification.holds:
-            report.status, report.reason = Status.PARTIAL, Reason.NOT_VERIFIED
+            reason = Reason.BUDGET if verification.lacked_time else Reason.NOT_VERIFIED
+            report.status, report.reason = Status.PARTIAL, reason
         elif not report.reduction.one_minimal:
             report.status, report.reason = Status.PARTIAL, Reason.BUDGET
             report.summary += " The budget ended before it was minimal: a larger --budget may shrink it further."

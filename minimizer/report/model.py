@@ -139,6 +139,12 @@ class Verification(Part):
     def holds(self) -> bool:
         return self.runs > 0 and self.failed_same == self.runs and self.clean_process and self.passes_with_compiler_off
 
+    @property
+    def lacked_time(self) -> bool:
+        """Whether it does not hold only because runs were stopped: no run that ended speaks against the repro."""
+        missing = self.runs - self.failed_same + (not self.passes_with_compiler_off)
+        return 0 < missing == self.stopped
+
 
 class Witness(Part):
     after: Literal["dynamo", "aot"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.tracebacks import GPU_FULL
+from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
 from minimizer.report.model import Verification
@@ -24,6 +26,8 @@ PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro: the bug shows, it is gone, the machine cannot tell."""
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
 """Compiled runs of a repro, and most seconds of each."""
+AGAIN_SECONDS = 300.0
+"""Most seconds of all repetitions together of runs that were stopped: a worker ends a job some minutes behind its budget."""
 SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
@@ -53,6 +57,9 @@ def verify(
 ) -> Verification:
     """Run a repro ``runs`` times as it is and once with the compiler off, in parallel (one core and 1 GiB each).
 
+    Runs that are stopped are repeated one by one, all of them in ``timeout`` times the load of the machine: they may have been kept
+    from the processor.
+
     Args:
         repro: the repro.
         data: the content of ``data.pt``, if it needs one.
@@ -66,15 +73,25 @@ def verify(
     """
     limit = timeout + (repro.hang_after or 0.0)
 
-    def run(number: int) -> Run:
+    def run(number: int, seconds: float = limit) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
-        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", limit, watch, extra)
+        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", seconds, watch, extra)
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
         ends = list(pool.map(run, range(runs + 1)))
-    # A run that was short of GPU memory is repeated once the others have ended.
-    *compiled, eager = (run(number) if GPU_FULL.search(end.output) else end for number, end in enumerate(ends))
+    until = time.monotonic() + min(limit * crowding(), AGAIN_SECONDS)
+
+    def made_sure(number: int, end: Run) -> Run:
+        """A run, repeated now that the others have ended if it was short of GPU memory or of time."""
+        if GPU_FULL.search(end.output):
+            return run(number)
+        if end.status is None and (left := until - time.monotonic()) > 0:
+            again = run(number, left)
+            return end if again.status is None else again
+        return end
+
+    *compiled, eager = (made_sure(number, end) for number, end in enumerate(ends))
     for outcome in compiled:
         if not outcome.shows(repro):
             on_note(_complaint(outcome, limit))

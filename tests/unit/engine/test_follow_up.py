@@ -25,10 +25,11 @@ from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 HOLDS = Verification(runs=3, failed_same=3, clean_process=True, passes_with_compiler_off=True)
 PASSES = Verification(runs=3, failed_same=0, clean_process=True, passes_with_compiler_off=True)
+LACKS_TIME = Verification(runs=3, failed_same=2, clean_process=True, passes_with_compiler_off=False, stopped=2)
 FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_compiler_off=True)
 
 
@@ -82,6 +83,40 @@ def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -
     assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
     assert (report.notes, first.kept) == (["1 nodes passed"], 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (LACKS_TIME, Reason.BUDGET),
+        (FLICKERS.model_copy(update={"stopped": 2}), Reason.BUDGET),
+        (FLICKERS.model_copy(update={"stopped": 1}), Reason.NOT_VERIFIED),
+    ],
+    ids=["one, and the one without the compiler", "the other two", "one of the other two"],
+)
+def test_runs_that_were_stopped_say_nothing_against_a_repro(
+    follow_up: FollowUp, seen: Verification, reason: Reason
+) -> None:
+    """Such a job is tried again; only a run that ends otherwise tells that the repro does not hold."""
+    report = follow_up.report
+    follow_up.verify(cast(Any, Found(report, 1, seen)))
+    assert (report.status, report.reason) == (Status.PARTIAL, reason)
+    assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
+
+
+def test_a_failure_whose_runs_were_stopped_is_not_taken_for_a_flaky_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rewrite(rate: object) -> Repro:
+        raise AssertionError(f"written for a failure that shows in {rate}")
+
+    monkeypatch.setattr(FollowUp, "_check", lambda *_, **__: LACKS_TIME)
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
+    none = cast(Any, None)
+    repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
+    follow_up = FollowUp(tmp_path / "a.py", none, none, journal, Options(), Settings())
+    assert follow_up.verify(Result(repro, rewrite=rewrite)).repro is repro
 
 
 def test_a_search_for_one_that_the_owner_stops_leaves_the_first_result(follow_up: FollowUp) -> None:

@@ -66,6 +66,22 @@ except FileExistsError:
     assert found.holds and notes == []
 
 
+def test_a_run_that_was_kept_from_the_processor_is_made_again(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    stops_once = f"""
+import os, signal
+try:
+    os.close(os.open({str(marker)!r}, os.O_CREAT | os.O_EXCL))
+    os.kill(os.getpid(), signal.SIGSTOP)
+except FileExistsError:
+    pass
+"""
+    text = stops_once + HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'"
+    found, notes = verified(text, tmp_path, timeout=10)
+    assert marker.exists()
+    assert found.holds and found.stopped == 0 and notes == []
+
+
 def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
     found, notes = verified(HEALTHY_WITHOUT_COMPILER + "assert 0, 'x'", tmp_path, sandbox=choose_sandbox("auto"))
     assert found.holds, notes
