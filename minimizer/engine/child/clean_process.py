@@ -15,6 +15,7 @@ OUTPUT_BYTES = 256 << 10
 """Bytes read from the end of a run's output. An assertion's message comes last and begins with its evidence: two
 tensors of a thousand elements take ten or twenty kilobytes each."""
 FILE_BYTES = 8 << 30
+KILLED_EACH_TIME = "was killed with SIGKILL each time: by the kernel for want of memory, or by itself"
 
 
 @dataclass(frozen=True)

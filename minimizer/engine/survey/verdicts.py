@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.child import protocol
+from minimizer.engine.child.clean_process import KILLED_EACH_TIME
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.oracle.oracle import OOM_SIGNALS
 from minimizer.engine.survey.cases import ScriptCase, Settled, line_of, message_of, signal_name
-from minimizer.errors import GraphTooLarge
+from minimizer.errors import GraphTooLarge, WorkerTrouble
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
@@ -213,6 +215,13 @@ def denied(error: ExceptionInfo, place: Place) -> str:
 
 
 def not_runnable(survey: Survey, how: str) -> Settled:
+    """The verdict on a run that does not come to its end; ``how``: with or without the compiler.
+
+    Raises:
+        WorkerTrouble: it was killed, the second time as well.
+    """
+    if survey.signal in OOM_SIGNALS and not survey.timed_out:
+        raise WorkerTrouble(f"the script, run {how}, {KILLED_EACH_TIME}")
     if survey.timed_out:
         why = "it did not end in time"
     elif survey.signal is not None:

@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from minimizer.engine.child import scratch_disk
-from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.child.clean_process import KILLED_EACH_TIME, CleanRun, run_clean
 from minimizer.engine.child.tracebacks import GPU_FULL
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
+from minimizer.errors import WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import COMPILER_VARIABLES, Sandbox, real_interpreter, runtime_paths
 
@@ -70,6 +71,9 @@ def verify(
         runs: the number of compiled runs, all of which must fail.
         on_note: receives a sentence on every run that did not end as it should.
         watch: called while waiting; an exception from it ends all runs at once, and is raised here.
+
+    Raises:
+        WorkerTrouble: a run was killed each time, at last without others beside it.
     """
     limit = timeout + (repro.hang_after or 0.0)
 
@@ -83,9 +87,15 @@ def verify(
     until = time.monotonic() + min(limit * crowding(), AGAIN_SECONDS)
 
     def made_sure(number: int, end: Run) -> Run:
-        """A run, repeated now that the others have ended if it was short of GPU memory or of time."""
+        """A run, repeated now that the others have ended if it was short of GPU memory, of memory or of time."""
         if GPU_FULL.search(end.output):
             return run(number)
+        if end.was_killed:
+            again = run(number)
+            if again.was_killed:
+                watch()  # raises if it was for the disk or the memory that the job may take
+                raise WorkerTrouble(f"the repro {KILLED_EACH_TIME}")
+            return again
         if end.status is None and (left := until - time.monotonic()) > 0:
             again = run(number, left)
             return end if again.status is None else again

@@ -33,7 +33,7 @@ from minimizer.engine.survey import in_eager
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
 from minimizer.engine.survey.triage import SURVEYS, Triage
-from minimizer.errors import BudgetExceeded
+from minimizer.errors import BudgetExceeded, WorkerTrouble
 from minimizer.vocabulary import Kind, Reason, Status
 
 
@@ -726,9 +726,15 @@ def test_a_crash_before_any_graph() -> None:
 
 
 def test_trap_06_a_process_killed_for_memory_is_no_crash_of_the_compiler() -> None:
-    found = settled(ended(signal=9, at=AT), eager=[finished()])
-    assert (found.status, found.reason, found.kind) == (Status.FAILED, Reason.NOT_RUNNABLE, None)
-    assert "SIGKILL" in found.summary
+    with pytest.raises(WorkerTrouble, match="run with the compiler, was killed with SIGKILL each time"):
+        triage(ended(signal=9, at=AT), ended(signal=9, at=AT), eager=[finished()])
+
+
+@pytest.mark.parametrize("found", [ended(signal=11, at=AT), finished(exception=error("RuntimeError"))])
+def test_a_run_without_the_compiler_that_is_killed_says_nothing_of_the_script(found: dict[str, Any]) -> None:
+    killed = ended(signal=9)
+    with pytest.raises(WorkerTrouble, match="was killed with SIGKILL each time"):
+        triage(found, eager=[killed, killed])
 
 
 def test_a_run_that_is_killed_once_is_made_again() -> None:

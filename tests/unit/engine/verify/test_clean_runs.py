@@ -11,7 +11,7 @@ import pytest
 
 from minimizer.engine.emit import Repro
 from minimizer.engine.verify.clean_runs import missing_module, verify
-from minimizer.errors import Cancelled
+from minimizer.errors import Cancelled, WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, choose_sandbox
 from minimizer.vocabulary import Kind
@@ -66,6 +66,12 @@ except FileExistsError:
     assert found.holds and notes == []
 
 
+def test_runs_that_are_killed_each_time_are_no_verdict_about_the_repro(tmp_path: Path) -> None:
+    with pytest.raises(WorkerTrouble, match="the repro was killed with SIGKILL each time"):
+        verified(HEALTHY_WITHOUT_COMPILER + "os.kill(os.getpid(), 9)", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_was_kept_from_the_processor_is_made_again(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     stops_once = f"""
@@ -93,7 +99,7 @@ def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
         ("raise KeyError('other')", "failed in another way; it said \"KeyError: 'other'\""),
         ("print('no compiler')\nsys.exit(125)", "could not run here (exit status 125); it said 'no compiler'"),
         ("print('AssertionError: ')", "passed"),
-        ("os.kill(os.getpid(), 9)", "ended with exit status"),
+        ("os.kill(os.getpid(), 11)", "ended with exit status"),
         ("sys.exit(3)", "ended with exit status 3"),
     ],
 )
