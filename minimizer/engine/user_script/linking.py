@@ -97,6 +97,10 @@ class _Linker:
             for one in (Global(path, name) for name, stands_for in scope.items() if stands_for.module == path):
                 names[one] = self._free_name(one, taken, hidden[one])
                 taken.setdefault(names[one], one)
+        used = chain(self._members.values(), *(scope.values() for scope in self._scopes.values()))
+        for one in used:
+            if one.name and one not in names:  # two modules import from each other what neither has yet
+                raise _StaysImported(one.module)
         for module in self._modules.values():
             self._check(module, names)
         return names

@@ -83,6 +83,11 @@ LINKED = {
         "train.py": "print(1)\nimport a\nprint(3)",
         "a.py": "from __future__ import annotations\nprint(2)\n",
     },
+    "modules that import each other": {
+        "train.py": "import a\nprint(a.f())",
+        "a.py": "import b\nX = 1\n\n\ndef f():\n    return b.g()\n",
+        "b.py": "import a\n\n\ndef g():\n    return a.X\n",
+    },
     "a setting of a module": {
         "train.py": "import a\na.SCALE = 5\nprint(a.f(2))",
         "a.py": "SCALE = 1\n\n\ndef f(x):\n    return x * SCALE\n",
@@ -129,6 +134,15 @@ IMPORTED = {
     "without end in its names": (
         "a" * 300,
         {"train.py": f"try:\n    import {'a' * 300}\nexcept ImportError:\n    print(1)"},
+    ),
+    "run before it has what it is asked for": (
+        "a",
+        {
+            "train.py": "try:\n    import a\nexcept ImportError:\n    import b\n    print(b.V)",
+            "a.py": "from b import V\nfrom c import X\n",
+            "b.py": "V = 1\n",
+            "c.py": "import a\nfrom a import X\n",
+        },
     ),
     "no Python": ("broken", {"train.py": "try:\n    import broken\nexcept SyntaxError:\n    print('no')"}),
 }
@@ -233,6 +247,16 @@ def test_no_file_outside_of_the_folder_is_read(link: str, tmp_path: Path) -> Non
     (script.parent / "secret_link.py").symlink_to(outside / "secret.py")
     (script.parent / "linked").symlink_to(outside)
     assert bundle(script).text == script.read_text()
+
+
+def test_modules_that_ask_each_other_for_what_neither_has_are_left_alone(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import a\n",
+        "a.py": "import c\nfrom b import X\n",
+        "b.py": "X = 1\n",
+        "c.py": "from a import X\n",
+    }
+    assert bundle(written(files, tmp_path)).text == "import a\n"
 
 
 @pytest.mark.parametrize("beside", ["", "import a\n"])
