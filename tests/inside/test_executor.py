@@ -530,6 +530,35 @@ def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, m
             survey(starting, ended, compile=False)
 
 
+def test_a_child_that_was_killed_is_known_as_such_though_another_takes_its_place_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next task may start a new child before the one who listens has told what became of the old."""
+    with Executor(place(tmp_path), jobs=1, watch=lambda: None) as starting:
+        starting.start()
+        connection = starting._connection
+        process, life, sandbox = connection._process, connection._life, connection.place.sandbox
+        assert process is not None
+        is_taken_down = threading.Event()
+        wait, kill = subprocess.Popen.wait, type(sandbox).kill
+
+        def wait_until_it_is_taken_down(one: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+            if one is process and timeout == END_SECONDS:
+                is_taken_down.wait(SECONDS)
+            return wait(one, timeout)
+
+        def take_down(self: Any, one: subprocess.Popen[bytes]) -> None:
+            is_taken_down.set()
+            kill(self, one)
+
+        monkeypatch.setattr(subprocess.Popen, "wait", wait_until_it_is_taken_down)
+        monkeypatch.setattr(type(sandbox), "kill", take_down)
+        os.kill(process.pid, signal.SIGKILL)
+        wait(process)
+        assert judge(starting, trial("return x"))
+        assert life.was_killed
+
+
 def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
     switch = Switch()
     starting = Executor(place(tmp_path), jobs=1, watch=switch.watch)

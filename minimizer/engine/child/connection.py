@@ -157,7 +157,8 @@ class Connection:
 
     def _stop(self) -> None:
         if self._process is not None:
-            self._life.is_ended_by_us = True
+            # One that was killed before may not have been taken note of yet, and who waits must know.
+            self._life.is_ended_by_us = self._process.poll() is None
             self.place.sandbox.kill(self._process)
             if self._listener is not None:
                 self._listener.join()
@@ -288,7 +289,7 @@ class Connection:
         while time.monotonic() < deadline:
             self._watch()
             if watchdog is not None and (action := watchdog.due()) is not None:
-                self._write({"op": action.value, "to": task.number})
+                self._write_to(task, "the child", {"op": action.value, "to": task.number})
             try:
                 line = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
