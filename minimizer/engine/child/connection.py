@@ -210,9 +210,8 @@ class Connection:
             self._write_to(task, HOLDER, {"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
             while (message := self.next(task, ANSWER_SECONDS)) is not None:
                 if "end" in message:
-                    if (
-                        parse(protocol.End, message["end"]).signal == signal.SIGKILL
-                    ):  # what is held does not kill itself
+                    # What is held does not kill itself.
+                    if parse(protocol.End, message["end"]).signal == signal.SIGKILL:
                         raise WorkerTrouble(f"{HOLDER} was killed, for want of memory most often")
                     raise ChildFailed(f"{HOLDER} is gone")
                 body = message["message"]
