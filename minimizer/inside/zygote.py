@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import functools
-import gc
-import importlib
 import json
 import os
 import resource
@@ -21,44 +19,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from . import room
-from .messages import Broken, End, Ready, Stacks
+from .gpu import asking_the_driver, counted_without_runtime
+from .messages import Broken, End, Stacks
+from .warm_up import warm_up, why_no_fork
 from .wire import FAILED, SAMPLE, STOP, Channel, Message
 
-WARM = (
-    "torch",
-    "torch._dynamo",
-    "torch._dynamo.repro.after_dynamo",
-    "torch._functorch.aot_autograd",
-    "torch._inductor.compile_fx",
-    "torch._inductor.async_compile",
-    "torch._inductor.codegen.cpp",
-    "torch._inductor.codegen.cpp_wrapper_cpu",
-    "torch._inductor.codegen.wrapper",
-    "torch._inductor.cpp_builder",
-    "torch._inductor.fx_passes.joint_graph",
-    "torch._inductor.fx_passes.post_grad",
-    "torch._inductor.fx_passes.pre_grad",
-    "torch._inductor.lowering",
-    "torch._inductor.scheduler",
-    "torch.testing",
-    "torch.fx.experimental.proxy_tensor",
-    # imported by the first compilation of a process, before the first kernel
-    "sympy.physics.units.systems",
-    "sympy.tensor.tensor",
-    "torch._inductor.choices",
-    "torch._inductor.fx_passes.fuse_attention",
-    "torch.distributed.tensor.experimental",
-    "torch.export._trace",
-    "torch.utils.cpp_extension",
-)
-NO_FORK = (
-    "CUDA was started in the process that all trials are forked from, and a forked process cannot use it then. Something that Python "
-    "imports at its start does that: a sitecustomize.py, a .pth file, or a package that plugs itself into torch"
-)
-BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 LOG_BYTES = 64 << 10
 """Bytes at the end of a child's output that are reported."""
 PIPE_BYTES = 1 << 20
@@ -325,66 +293,14 @@ def _tail(log: int) -> str:
     return os.pread(log, LOG_BYTES, max(0, size - LOG_BYTES)).decode("utf-8", "replace")
 
 
-def warm_up() -> Ready:
-    """Import the modules that trials need, compute nothing, and describe this Python."""
-    import torch
-
-    for name in WARM:
-        with contextlib.suppress(
-            ImportError
-        ):  # a private module may move or be missing; then trials import what they need
-            importlib.import_module(name)
-
-    from .compiler.environment import environment
-    from .compiler.processor import remember_probes
-
-    remember_probes()
-    if why_no_fork() is not None or _child_is_spoiled():
-        raise RuntimeError(NO_FORK)
-    gc.collect()
-    gc.freeze()  # keeps the garbage collector from writing to, and so copying, pages that children share
-    # CUDA itself must not be initialised here: a process cannot be forked after that.
-    has_gpu = bool(torch.version.cuda) and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
-    return Ready(environment=environment(), gpu=has_gpu)
-
-
-@contextlib.contextmanager
-def _asking_nvml() -> Iterator[None]:
-    """Makes ``torch.cuda.is_available()`` ask NVML for the body: initialising CUDA would break every process forked later."""
-    before = os.environ.get(BY_NVML)
-    os.environ[BY_NVML] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[BY_NVML]
-        os.environ.update({BY_NVML: before} if before is not None else {})
-
-
-def why_no_fork() -> str | None:
-    """Why a forked child could not use CUDA; None if no reason is known. Calls no CUDA function and imports nothing."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return NO_FORK if cuda is not None and cuda.is_initialized() else None
-
-
-def _child_is_spoiled() -> bool:
-    """Whether a forked child cannot use CUDA. Tried by a fork: counting the devices is enough to break CUDA there, and only a child
-    can detect that. One that is killed meanwhile has detected nothing."""
-    import torch
-
-    pid = os.fork()
-    if pid == 0:
-        os._exit(int(torch.cuda._is_in_bad_fork()))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-
-
 def main(incoming: int, outgoing: int) -> None:
     """Serve the executor until it closes its pipe."""
     for descriptor in (incoming, outgoing):
         os.set_inheritable(descriptor, False)
     channel = Channel(incoming, outgoing)
     try:
-        with _asking_nvml():
-            ready = warm_up()
+        ready = warm_up()
+        with asking_the_driver(), counted_without_runtime():
             from .tasks.exact_run import exact_run
             from .tasks.layers import layers
             from .tasks.operator_check import check_operators

@@ -146,13 +146,23 @@ def test_a_stack_is_had_for_the_asking(zygote: Zygote) -> None:
 
 STARTS_CUDA = """
 import types
-sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True))
+from minimizer_inside import gpu
+gpu.DEV = os.path.dirname(__file__)
+for name in FILES:
+    open(os.path.join(gpu.DEV, name), "w").close()
+version, cuda = types.SimpleNamespace(cuda="13.0"), types.SimpleNamespace(is_initialized=lambda: True)
+sys.modules["torch"] = types.SimpleNamespace(version=version, cuda=cuda)
 """
 
 
-@pytest.mark.parametrize("zygote", [STARTS_CUDA], indirect=True)
+@pytest.mark.parametrize("zygote", [STARTS_CUDA.replace("FILES", "('nvidiactl', 'nvidia0')")], indirect=True)
 def test_a_process_that_has_started_cuda_forks_no_more(zygote: Zygote) -> None:
     messages, end = zygote.run("speaks_at_length")
     assert messages == []
     assert end["exit"] == 70 and "a forked process cannot use it then" in end["log"]
     assert zygote.run("tidies_up")[1]["exit"] == 70
+
+
+@pytest.mark.parametrize("zygote", [STARTS_CUDA.replace("FILES", "('nvidiactl',)")], indirect=True)
+def test_a_process_without_a_gpu_forks_whatever_cuda_says(zygote: Zygote) -> None:
+    assert zygote.run("tidies_up")[1]["exit"] == 0

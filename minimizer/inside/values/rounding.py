@@ -202,7 +202,7 @@ def generator_states(generator: torch.Generator | None = None) -> list[Tensor]:
     states = [torch.get_rng_state()]
     if generator is not None:
         states.append(generator.get_state())
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         states.extend(torch.cuda.get_rng_state_all())
     return states
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ..gpu import has_gpu, runtime
 from . import transforms
 
 _ATOMS = (
@@ -178,7 +179,7 @@ def _as_non_leaf(detached: Tensor) -> Tensor:
 def rng_state() -> dict[str, Any]:
     """The states of all global random generators: torch on CPU and CUDA, ``random``, and numpy if it is loaded."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state_all()
     if "numpy.random" in sys.modules:
         state["numpy"] = sys.modules["numpy.random"].get_state()
@@ -262,7 +263,7 @@ def _no_compiled_autograd() -> Iterator[None]:
 
 def global_state() -> GlobalState:
     """The current global switches."""
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    devices = ["cpu", "cuda"] if runtime() is torch.cuda and has_gpu() else ["cpu"]
     return GlobalState(
         grad=torch.is_grad_enabled(),
         inference=torch.is_inference_mode_enabled(),
