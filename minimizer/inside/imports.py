@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import sys
+from importlib.machinery import all_suffixes
 
 MOST_FILES, MOST_BYTES = 500, 8 << 20
 """Files, and bytes of all together, that are parsed at most, to bound the time before the script runs."""
@@ -104,11 +105,9 @@ def _files_of(name: str, folder: str) -> list[str]:
 
 
 def _is_beside(top: str, folder: str) -> bool:
-    """Whether the script's folder has a module of this name in any form: source, package or extension."""
-    try:
-        return any(entry.split(".")[0] == top for entry in os.listdir(folder))
-    except OSError:
-        return True
+    """Whether the script's folder has a module of this name in any form: a package, or what this interpreter imports by its suffix."""
+    path = os.path.join(folder, top)
+    return os.path.isdir(path) or any(os.path.isfile(path + suffix) for suffix in all_suffixes())
 
 
 def _is_found(top: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import all_suffixes
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,22 @@ def test_the_folder_is_that_of_the_script(tmp_path: Path) -> None:
 def test_versions_are_those_that_are_installed() -> None:
     found = imports.versions(["torch", "no-such-distribution"])
     assert found["no-such-distribution"] is None and found["torch"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_module"),
+    [
+        ("no_such.out", False),
+        ("no_such.txt", False),
+        ("no_such.cpython-39-x86_64-linux-gnu.so", False),
+        ("no_such", False),
+        (f"no_such{all_suffixes()[-1]}", True),
+        ("no_such.pyc", True),
+        ("no_such/any.txt", True),
+    ],
+)
+def test_only_what_this_python_imports_is_a_module_beside_the_script(
+    tmp_path: Path, beside: str, is_module: bool
+) -> None:
+    found = missing(tmp_path, {beside: "", "main.py": "import no_such\n"})
+    assert found == ([] if is_module else [("no_such", "main.py", 1, True)])
