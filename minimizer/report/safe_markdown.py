@@ -9,6 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+EVERYWHERE = re.compile(
+    r"/usr/local|(/usr(/local)?)?/(s?bin|lib(32|64|exec)?|include|share)|/(usr/local|opt)/(cuda|rocm)[\w.-]*|/(dev|proc|sys)/\w+"
+)
+"""Folders and devices that every machine has, or that a toolkit's own installer makes."""
+
 
 def escape(text: str) -> str:
     """Text that stands as it is in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
@@ -36,9 +41,11 @@ def block(text: str, language: str) -> str:
 
 
 def without_folders(line: str) -> str:
-    """A line of a log without the folders of the machine."""
+    """A line of a log without the folders of the machine; those that every machine has stay, since they say nothing of this one."""
     line = re.sub(r"(?<![\w.])/[^\s\"':]*/(?:site|dist)-packages/", "", line)
-    return re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", r"\1", line)
+    return re.sub(
+        r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", lambda path: path[0] if EVERYWHERE.fullmatch(path[0]) else path[1], line
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

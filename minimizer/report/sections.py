@@ -48,6 +48,8 @@ STAGES = {
 }  # fmt: skip
 WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(?:  .*\n)?", re.MULTILINE)
 """What Python prints of a warning, with the line of source below it; a machine without numpy has one to start with."""
+NO_GPU = re.compile(r"\bNo CUDA runtime is found, using CUDA_HOME=")
+"""What torch logs on every machine with a CUDA toolkit and no GPU, whatever the script does."""
 ENVIRONMENT = (
     "torch", "device", "python", "platform", "os", "cpu", "gpu", "cuda", "cudnn", "rocm", "triton", "compiler", "gcc", "driver",
     "glibc", "threads", "numpy", "git_version",
@@ -143,7 +145,8 @@ def printed(report: Report) -> str:
     """What the reproducer printed; empty where that is the error of the script over again."""
     if report.verification is None or (report.verification.holds and report.failure and report.failure.traceback):
         return ""
-    return WARNING.sub("", report.verification.output).strip()
+    lines = WARNING.sub("", report.verification.output).splitlines()
+    return "\n".join(line for line in lines if not NO_GPU.search(line)).strip()
 
 
 def _script_error(error: ScriptError) -> str:
@@ -159,7 +162,7 @@ def shown(stack: str, message: str) -> str:
 
 def log(text: str, most: int = MAX_MESSAGE_LINES) -> str:
     """The end of a log, without the folders of the machine."""
-    lines = [without_folders(line) for line in text.splitlines()]
+    lines = [without_folders(line) for line in text.splitlines() if not NO_GPU.search(line)]
     left_out = [f"... {counted(len(lines) - most, 'line')} before"] if len(lines) > most else []
     return block("\n".join([*left_out, *lines[-most:]]), "text")
 

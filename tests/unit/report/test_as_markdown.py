@@ -290,9 +290,16 @@ def test_what_only_ran_beside_the_culprit_is_not_named() -> None:
 def test_warnings_of_the_machine_are_no_part_of_what_the_repro_says() -> None:
     warning = "/lib/torch/x.py:368: UserWarning: no module named 'numpy' (at a.cpp:84.)\n  cpu = device()\n"
     report = full()
-    report.verification = Verification(runs=1, failed_same=1, output=f"{warning}expected 1\nactual   2\n")
+    cuda = (
+        "W1126 20:01:02.0 7 torch/utils/cpp_extension.py:178] No CUDA runtime is found, using CUDA_HOME='/usr/local'\n"
+    )
+    report.verification = Verification(runs=1, failed_same=1, output=f"{warning}{cuda}expected 1\nactual   2\n")
     text = render(report, script_name="a.py", repro=REPRO)
     assert "printed:\n\n```text\nexpected 1\nactual   2\n```" in text
+    assert report.failure is not None
+    report.failure.traceback = f"{cuda}Fatal Python error: Segmentation fault"
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert "Fatal Python error" in text and "CUDA_HOME" not in text
 
 
 @given(st.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minimizer.report.culprit import Culprit, Source, SourceLine
+from minimizer.report.safe_markdown import without_folders
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,20 @@ def test_a_module_that_is_a_number_has_its_class(module: str, kind: str, said: s
 def test_a_line_is_told_with_that_of_the_library_it_calls(library: str | None, said: str) -> None:
     called = SourceLine(file=library, line=187) if library else None
     assert Source(file="model.py", line=41, library=called).words == said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("using CUDA_HOME='/usr/local'", "using CUDA_HOME='/usr/local'"),
+        ("CUDA_HOME=/usr/local/cuda-13.0", "CUDA_HOME=/usr/local/cuda-13.0"),
+        ("cannot find -lcuda in /usr/lib64", "cannot find -lcuda in /usr/lib64"),
+        ("OSError: /dev/null is full", "OSError: /dev/null is full"),
+        ("/usr/local/share/me/train.py:3", "train.py:3"),
+        ("/opt/secret/model.py:3", "model.py:3"),
+        ("/usr/local/secret", "secret"),
+        ("/home/me/.venv/lib/python3.12/site-packages/torch/nn/x.py", "torch/nn/x.py"),
+    ],
+)
+def test_folders_that_every_machine_has_are_told_and_no_others(line: str, said: str) -> None:
+    assert without_folders(line) == said
