@@ -13,11 +13,13 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from celery.exceptions import SecurityWarning
 from celery.signals import worker_shutting_down
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -103,6 +105,10 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
             ).start(),
             Courier(store, settings.reap_seconds, stopping).start(),
         ]
+        if os.geteuid() == 0:
+            # Celery's own words name an option of its command line, which nobody has used here.
+            warnings.filterwarnings("ignore", r"You're running the worker with superuser privileges", SecurityWarning)
+            log.warning("this worker runs as root, which it does not need: start it as an ordinary user")
         worker = app.Worker(
             hostname=name,
             queues=queue_names(devices, settings.interpreters),

@@ -99,6 +99,8 @@ def test_starts_web_and_worker_and_stops_both(service: Service) -> None:
     (worker,) = service.until(service.workers)
     assert f"open {service.url}" in service.log
     assert service.stop() == 0
+    assert "--uid" not in service.log, "an option of Celery's command line, which serve does not have"
+    assert ("runs as root" in service.log) == (os.geteuid() == 0)
     assert not is_alive(process_of(worker))
     assert "Traceback" not in service.log
 
