@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -58,12 +59,25 @@ def find_interpreter(name: str) -> Path:
     """The interpreter of ``--python``, kept as given: following the link of a virtual environment would leave it.
 
     Raises:
-        MissingTool: there is no such program.
+        MissingTool: there is no such program, or none that may be run.
     """
-    found = shutil.which(os.path.expanduser(name))  # noqa: PTH111 - a bare name must stay one
+    path = os.path.expanduser(name)  # noqa: PTH111 - a bare name must stay one
+    found = shutil.which(path)
     if found is None:
-        raise MissingTool(f"--python {name}: no such program; give the path of a Python that has torch installed")
+        raise MissingTool(f"--python {name}: {_why_none(path)}; give the path of a Python that has torch installed")
     return Path(found).absolute()
+
+
+def _why_none(path: str) -> str:
+    """Why a path is no program that we can run; a bare name is looked for on the ``PATH``."""
+    if os.sep not in path:
+        return "no such program"
+    try:
+        return "a folder, not a program" if stat.S_ISDIR(os.stat(path).st_mode) else "permission denied to run it"  # noqa: PTH116
+    except PermissionError:
+        return "permission denied to reach it"
+    except OSError:
+        return "no such program"
 
 
 def _option(name: str) -> Callable[[Command], Command]:

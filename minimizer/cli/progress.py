@@ -90,7 +90,7 @@ class PlainView:
     def __init__(self, decided: str = "") -> None:
         self._started = time.monotonic()
         self._said: tuple[object, object] = (None, None)
-        self._decided = decided
+        self._decided, self._is_decided = decided, False
 
     def event(self, event: Event) -> None:
         if event["type"] == "step":
@@ -105,13 +105,14 @@ class PlainView:
 
     def _step(self, event: Event) -> None:
         if event["state"] == "started":
+            if self._is_decided and self._decided:  # not before: behind many verdicts nothing follows
+                self._say(self._decided)
+                self._decided = ""
             self._say(f"{Step(event['step']).what} ...")
 
     def _progress(self, event: Event) -> None:
         """Trials come by the dozen: only a new size or a new message is worth a line."""
-        if event.get("decided") and self._decided:
-            self._say(self._decided)
-            self._decided = ""
+        self._is_decided = bool(event.get("decided"))
         if "message" not in event:  # the clock alone
             return
         now = (event.get("nodes"), event.get("message"))
@@ -180,7 +181,7 @@ class LiveView:
             else:
                 rows.append(Text(f"✓ {step.what}  {seconds:.1f} s", style="dim"))
         rows.append(Text(self._numbers(now - self._started)))
-        if self._progress.get("decided") and self._decided:
+        if self._progress.get("decided") and self._decided and None in self._steps.values():
             rows.append(Text(self._decided))
         if self._progress.get("skippable") and self._skips:
             rows.append(Text(self._skips))

@@ -71,6 +71,11 @@ SURVEY_RUNS = 2
 """Least number of runs of the script in a survey: one in eager, one compiled."""
 
 
+def _out_of_time(seconds: float) -> str:
+    """Why a step that had so many seconds was stopped."""
+    return f"its share of the time ({seconds:.0f} s) was used up" if round(seconds) else "no time was left for it"
+
+
 @dataclass(frozen=True)
 class FollowUp:
     """The steps of one job after its repro, in their order."""
@@ -201,7 +206,7 @@ class FollowUp:
             except Skipped:
                 self.journal.note(f"Skipped by request while {step.doing}. What was not known by then stays unknown.")
             except BudgetExceeded as error:
-                why = f"its share of the time ({seconds:.0f} s) was used up" if error.is_time else error
+                why = _out_of_time(seconds) if error.is_time else error
                 self.journal.note(f"Stopped while {step.doing}: {why}. What was not known by then stays unknown.")
         self.journal.keep()
 

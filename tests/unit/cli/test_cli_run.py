@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from minimizer.cli import main
-from minimizer.cli.options import require_place
+from minimizer.cli.options import find_interpreter, require_place
 from minimizer.cli.progress import KEPT
+from minimizer.errors import MissingTool
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
@@ -219,17 +220,23 @@ def test_progress_is_plain_lines_on_stderr(minimizer: CommandLine, script: Path)
     ]
 
 
-def test_once_the_verdict_stands_the_terminal_says_what_ctrl_c_does(minimizer: CommandLine, script: Path) -> None:
-    """And the clock, which is told all along, is no line."""
+@pytest.mark.parametrize("further", [[Step.HEALTH, Step.WITNESS], []], ids=["more follows", "nothing follows"])
+def test_once_the_verdict_stands_the_terminal_says_what_ctrl_c_does(
+    minimizer: CommandLine, script: Path, further: list[Step]
+) -> None:
+    """Where something follows, and once; and the clock, which is told all along, is no line."""
 
     def minimize(sink: Sink) -> Report:
         for elapsed in (1.0, 6.0):
             sink.event("progress", nodes=7, nodes_before=40, elapsed=elapsed, decided=elapsed > 5)
         sink.event("progress", nodes=7, nodes_before=40, elapsed=11.0, decided=True)
+        for step in further:
+            sink.event("step", step=step, state="started")
         return Report(status=Status.MINIMIZED)
 
     minimizer.engine(minimize)
-    assert [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()] == [KEPT]
+    said = [line.split("] ", 1)[1] for line in minimizer("run", script).err.splitlines()]
+    assert said == ([KEPT] if further else []) + [f"{step.what} ..." for step in further]
 
 
 def test_a_script_cannot_steer_the_terminal(minimizer: CommandLine, script: Path) -> None:
@@ -313,6 +320,9 @@ def test_refuses_what_is_no_script(minimizer: CommandLine, script: Path, content
         (["--env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE: this variable is not set"),
         (["--env", "NO-NAME"], "env.0"),
         (["--python", "no-such-python"], "no such program"),
+        (["--python", "/etc/passwd"], "--python /etc/passwd: permission denied to run it"),
+        (["--python", "/usr/bin"], "--python /usr/bin: a folder, not a program"),
+        (["--python", "/no/such/python"], "--python /no/such/python: no such program"),
         (["--python", "/bin/ls"], "/bin/ls is not a Python interpreter that runs"),
         (["--out", "/proc/nope"], "--out /proc/nope cannot be written"),
         (["--out", "n" * 300], "cannot be written: File name too long"),
@@ -326,6 +336,23 @@ def test_refuses_wrong_options(minimizer: CommandLine, script: Path, arguments: 
     assert ran.status == Exit.USAGE
     assert message in ran.err
     assert not minimizer.calls
+
+
+def test_a_python_in_a_closed_folder_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """As pyenv's in the home of another user are."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    python.parent.chmod(0)
+    mine = os.getresuid()
+    try:
+        if mine[0] == 0:  # whom no mode stops
+            os.setresuid(65534, 65534, 0)
+        with pytest.raises(MissingTool, match="python: permission denied to reach it; give the path"):
+            find_interpreter(str(python))
+    finally:
+        os.setresuid(*mine)
+        python.parent.chmod(0o700)
 
 
 def test_a_python_without_torch_is_wrong_usage(minimizer: CommandLine, script: Path, tmp_path: Path) -> None:

@@ -166,6 +166,19 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     assert follow_up.share(Step.WITNESS) == pytest.approx(min(120.0, budget - verified - whole))
 
 
+def test_a_step_without_a_second_is_said_to_have_had_no_time(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow_up.report.verification = HOLDS
+    follow_up.journal.decide()
+    monkeypatch.setattr(FollowUp, "share", lambda self, step: 0.0)
+    with follow_up.adding(Step.LAYERS):
+        follow_up.journal.watch()
+    assert follow_up.report.notes == [
+        "Stopped while measuring layers: no time was left for it. What was not known by then stays unknown."
+    ]
+
+
 @pytest.mark.parametrize("error", [DiskExceeded("the disk is full"), MemoryExceeded("its memory is used up")])
 def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
     follow_up: FollowUp, error: BudgetExceeded
