@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -53,9 +54,10 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
     """Return the text of a script, or say why it cannot be taken.
 
     Raises:
-        InvalidScript: empty, too large, not UTF-8, not Python, or Python that takes too much to parse.
+        InvalidScript: empty, a notebook, too large, not UTF-8, not Python, or Python that takes too much to parse.
         Busy: too many long scripts are parsed at the moment.
     """
+    refuse_notebook(content, filename)
     if not content.strip():
         raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
     if len(content) > max_bytes:
@@ -78,6 +80,20 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
     except (RecursionError, MemoryError) as error:
         raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
     return text
+
+
+def refuse_notebook(content: bytes, filename: str) -> None:
+    """Refuse a notebook of Jupyter's: it is JSON, which mostly parses as Python, and is larger than scripts are.
+
+    Raises:
+        InvalidScript: it is one; the message says what makes a script of it.
+    """
+    is_json = content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if is_json and b'"nbformat"' in content and b'"cells"' in content:
+        raise InvalidScript(
+            f"{filename} is a Jupyter notebook, not a script. Make one of it with `jupyter nbconvert --to script {shlex.quote(filename)}`, and "
+            "take out of that what only a notebook can do, such as lines with get_ipython()"
+        )
 
 
 def _parse_apart(text: str) -> None:

@@ -13,7 +13,7 @@ from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
 from minimizer.options import Options, parse_options
-from minimizer.script_text import check_script
+from minimizer.script_text import check_script, refuse_notebook
 from minimizer.service.archive import is_zip, main_script, unpacked
 from minimizer.settings import Settings
 from web.formats import ProjectName
@@ -81,6 +81,7 @@ def check(script: bytes, filename: str | None, options: Options, settings: Setti
         raise InvalidScript(
             f"{name} is a zip archive, not a script: send it as the file field 'archive'; the field 'main' names the script in it"
         )
+    refuse_notebook(script, name)
     if len(script) > settings.max_script_bytes:
         raise Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -194,6 +194,7 @@ class Finished(Said):
     unsteady: str
     overwritten: str
     notes: list[str]
+    printed: str
 
 
 @dataclass

@@ -95,3 +95,27 @@ def test_a_turn_ends_with_a_parser_that_does_not(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(Busy, match="no time"):
             check_script(LONG, "a.py")
     assert check_script(LONG, "a.py")
+
+
+NOTEBOOK = b'{\n "cells": [{"cell_type": "code", "execution_count": null, "source": ["x = 1"]}],\n "nbformat": 4\n}\n'
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\n  "])
+def test_a_notebook_is_refused_with_what_makes_a_script_of_it(before: bytes) -> None:
+    """It parses as Python, and would run to "NameError: name 'null'"."""
+    with pytest.raises(
+        InvalidScript, match=r"is a Jupyter notebook.*`jupyter nbconvert --to script 'mein Übungsblatt.ipynb'`"
+    ):
+        check_script(before + NOTEBOOK, "mein Übungsblatt.ipynb")
+
+
+def test_a_notebook_full_of_pictures_is_not_said_to_be_too_large() -> None:
+    with pytest.raises(InvalidScript, match="is a Jupyter notebook"):
+        check_script(NOTEBOOK.replace(b"x = 1", b"x" * 1000), "a.ipynb", max_bytes=500)
+
+
+@pytest.mark.parametrize(
+    "text", [b'import torch\nname = "{}.ipynb"\nkeys = {"cells": 1, "nbformat": 4}\n', b"{print(1) for _ in [0]}\n"]
+)
+def test_a_script_about_notebooks_is_none(text: bytes) -> None:
+    assert check_script(text, "a.py") == text.decode()

@@ -198,6 +198,8 @@ class Finished(Loose):
     overwritten: Text = ""
     """The call that overwrote an output of an earlier one that the script still held; empty if none did."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
+    printed: Text = ""
+    """The last line of its output, where the script ended itself with an exit status."""
 
 
 class Held(Loose):

@@ -35,6 +35,7 @@ from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.toolchain import without_a_compiler
 from minimizer.engine.survey.unended import Unended
 from minimizer.engine.survey.verdicts import (
+    WANTS_ARGUMENTS,
     before_a_frame,
     denied,
     disputed,
@@ -50,6 +51,7 @@ from minimizer.engine.survey.verdicts import (
     uncompared,
     unexamined,
     unmade,
+    wants_arguments,
 )
 from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
 from minimizer.vocabulary import Kind, Reason, Status, counted
@@ -283,7 +285,8 @@ class Triage:
             eager = in_eager.by_stance(self.surveys, eager, error, self._on_note)
         if eager[-1].finished is None:
             return not_runnable(eager[-1], "without the compiler")
-        raised = [run.finished.exception for run in eager if run.finished and run.finished.exception]
+        failed = [run.finished for run in eager if run.finished and run.finished.exception]
+        raised = [run.exception for run in failed if run.exception]
         if raised:
             if advice := denied(raised[0], self.surveys.place):
                 why = f"The sandbox keeps the script from what it needs ({line_of(raised[0])}): {advice}"
@@ -295,10 +298,12 @@ class Triage:
                 "torch.compile is not to blame." if is_same else f"with torch.compile it ends with {line_of(error)}."
             )
             at = f" ({source[0]}:{source[1]})" if (source := raised[0].source) is not None else ""
+            last = f"; the last line that it printed is: {failed[0].printed}" if failed[0].printed else ""
+            end = f"{line_of(raised[0])}{at}{last}".rstrip(".")
             return Settled(
                 Status.FAILED,
                 Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC,
-                f"The script also fails without torch.compile{how}: {line_of(raised[0])}{at}. Fix that first; {blame}",
+                f"The script also fails without torch.compile{how}: {end}. {WANTS_ARGUMENTS if wants_arguments(raised[0]) else 'Fix that first'}; {blame}",
                 finished.checked,
                 exception=raised[0],
             )

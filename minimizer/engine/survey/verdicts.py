@@ -19,6 +19,18 @@ from minimizer.vocabulary import Kind, Reason, Status, counted
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
 
+WANTS_ARGUMENTS = (
+    "A script's own arguments go behind -- (minimizer run SCRIPT -- ARGS), in the form into the field Arguments, and over REST into the "
+    "option args"
+)
+
+
+def wants_arguments(error: ExceptionInfo) -> bool:
+    """Whether a script ended because of its command line: by the exit status that argparse and click have for it, or in ``sys.argv``."""
+    is_refused = error.type == "SystemExit" and error.message == "2"
+    is_missing = error.root_type == "IndexError" and bool(error.frames) and "argv" in error.frames[-1][2]
+    return is_refused or is_missing
+
 
 def starved(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
     """The verdict on a script that runs out of GPU memory only in our compiled run, until plain runs decide."""

@@ -43,7 +43,7 @@ from ..watch.holder import Holder
 from ..watch.line import Line
 from ..watch.lost import LostGpu, is_lost
 from ..watch.ranks import other_ranks
-from ..watch.survey_log import Told, end_with
+from ..watch.survey_log import Told, end_with, last_line
 from ..wire import STOP, Channel, Message
 from .requests import SurveyRequest
 from .script_run import let_nothing_check_itself, what_ends
@@ -157,6 +157,7 @@ class Survey:
                 unsteady=told.unsteady,
                 overwritten=self._comparer.kept.overwritten,
                 notes=told.notes[:MOST],
+                printed=last_line() if isinstance(self._error, SystemExit) else "",
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from . import tolerances
 from .captured import CapturedGraph
 from .coverage import Coverage
 from .raised_errors import Raised
+
+MOST_PRINTED = 16 << 10
+"""Bytes of the end of a script's output in which its last line is looked for."""
 
 
 class Told:
@@ -89,6 +93,17 @@ class Told:
         """The graphs of which no call could be compared, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
         return [Uncompared(graph.index, graph.obstacle[:300]) for graph in graphs]
+
+
+def last_line() -> str:
+    """The last line that this process has printed and that has words in it; empty if the script has moved its output elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        size = os.fstat(2).st_size
+        end = os.pread(2, MOST_PRINTED, max(0, size - MOST_PRINTED)).decode("utf-8", "replace")
+        return next((line.strip()[-300:] for line in reversed(end.splitlines()) if re.search(r"\w", line)), "")
+    return ""
 
 
 def end_with(last: Callable[[], None]) -> NoReturn:

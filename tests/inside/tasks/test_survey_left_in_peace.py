@@ -252,6 +252,25 @@ def test_what_fails_in_a_unit_test_is_what_the_script_fails_by(child: Executor, 
     assert (answer.exception.type, answer.exception.root_type) == ("SystemExit", "KeyError")
 
 
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        (
+            "import argparse\np = argparse.ArgumentParser(prog='train')\np.add_argument('--n', required=True)\np.parse_args()\n",
+            "train: error: the following arguments are required: --n",
+        ),
+        ("import sys\nprint('no data')\nprint('╰──╯')\nsys.exit(2)\n", "no data"),
+        ("import sys\nprint('fine')\nsys.exit()\n", ""),
+        ("print('on the way')\nraise KeyError('width')\n", ""),
+        ("import os, sys\nos.close(2)\nsys.exit(1)\n", ""),
+    ],
+)
+def test_what_a_script_printed_last_before_it_ended_itself_is_told(
+    child: Executor, home: Path, text: str, printed: str
+) -> None:
+    assert finished(survey(child, script(home, text))).printed == printed
+
+
 def test_what_a_script_was_handling_when_it_ended_itself_is_what_it_fails_by(child: Executor, home: Path) -> None:
     text = "import sys\ntry:\n    {}['width']\nexcept KeyError:\n    sys.exit(1)\n"
     answer = finished(survey(child, script(home, text)))

@@ -180,3 +180,14 @@ def test_file_names_are_made_harmless(client: FlaskClient, sent: str, kept: str)
     assert body["filename"] == kept
     raw = client.get(body["links"]["script.py"])
     assert raw.status_code == 200 and "Set-Cookie" not in raw.headers
+
+
+def test_a_notebook_is_refused_with_what_makes_a_script_of_it(client: FlaskClient, store: Store) -> None:
+    """However large: those with pictures in them are larger than scripts may be."""
+    notebook = b'{"cells": [{"source": "%s", "outputs": null}], "nbformat": 4}' % (b"x" * 10_000)
+    for response in (
+        upload(client, notebook, "train.ipynb"),
+        client.post("/api/v1/jobs", json={"script": notebook.decode(), "filename": "train.ipynb"}),
+    ):
+        refused(response, 422, "jupyter nbconvert --to script train.ipynb`")
+    assert store.counts() == dict.fromkeys(store.counts(), 0)

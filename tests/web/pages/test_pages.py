@@ -70,6 +70,7 @@ def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     [
         ({"source": " "}, 422, "There is no script yet"),
         ({"source": "def f(:"}, 422, "is not Python"),
+        ({"source": '{"cells": [], "nbformat": 4}'}, 422, "jupyter nbconvert --to script"),
         ({"source": "x = 1", "budget": "soon"}, 422, "Time budget: &#39;soon&#39; is no whole number"),
         ({"source": "x = 1", "args": "'"}, 422, "Arguments: No closing quotation"),
         ({"source": "x = 1\n" * 1000}, 413, "at most 4,096"),
@@ -81,7 +82,7 @@ def test_refused_form_keeps_what_was_typed(
     response = client.post("/jobs", data={**fields, "filename": "mine.py", "target": "blocks.7"})
     assert response.status_code == status
     assert words in response.text and 'role="alert"' in response.text
-    assert fields["source"].strip() in response.text
+    assert fields["source"].strip() in html.unescape(response.text)
     assert 'value="mine.py"' in response.text and 'value="blocks.7"' in response.text
     for name in ("budget", "args"):
         if name in fields:

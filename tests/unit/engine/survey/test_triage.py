@@ -33,6 +33,7 @@ from minimizer.engine.survey import in_eager
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
 from minimizer.engine.survey.triage import SURVEYS, Triage
+from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS
 from minimizer.errors import BudgetExceeded, WorkerTrouble
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -170,6 +171,27 @@ def test_trap_15_a_script_that_fails_without_the_compiler_too_is_no_fault_of_the
     )
     assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
     assert "ValueError: bad shape" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("ended", "printed", "says"),
+    [
+        (error("SystemExit", "2"), "t.py: error: the following arguments are required: --n", WANTS_ARGUMENTS),
+        (
+            {**error("SystemExit", "2"), "root_type": "argparse.ArgumentError"},
+            "t.py: error: argument --n",
+            WANTS_ARGUMENTS,
+        ),
+        ({**error("IndexError"), "frames": [["t.py", "<module>", "size = int(sys.argv[1])"]]}, "", WANTS_ARGUMENTS),
+        (error("SystemExit", "1"), "no data", "Fix that first"),
+        ({**error("IndexError"), "frames": [["t.py", "<module>", "size = sizes[1]"]]}, "", "Fix that first"),
+    ],
+)
+def test_a_script_that_needs_arguments_is_told_where_they_go(ended: dict[str, Any], printed: str, says: str) -> None:
+    run = finished(exception=ended, printed=printed)
+    found = settled(run, eager=[run])
+    assert found.reason is Reason.FAILS_IN_EAGER
+    assert f"{printed}. {says}; torch.compile is not to blame" in found.summary
 
 
 def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
