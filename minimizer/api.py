@@ -82,7 +82,7 @@ def minimize(
         script = Path(subject)
         require_apart("option 'out':", script, folder)
     try:
-        check_script(script.read_bytes(), str(script))
+        check_script(script.read_bytes(), str(script), python=interpreter)
     except OSError as error:
         raise InvalidScript(f"{script} cannot be read: {error.strerror}") from None
 

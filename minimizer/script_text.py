@@ -1,6 +1,6 @@
 """What is taken as a script: text that parses as Python, at a price that is known before it is paid.
 
-A tree takes up to a thousand times the memory of its text, and the interpreter does nothing else while it is made. So a
+Which Python is for the one that runs it to say: each has syntax that those before it refuse. A tree takes up to a thousand times the memory of its text, and the interpreter does nothing else while it is made. So a
 long text is parsed in a process of its own, which may take so much memory and time, and not in a server's.
 """
 
@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from minimizer.errors import Busy, InvalidScript
 
@@ -30,6 +31,7 @@ _turns = threading.BoundedSemaphore(_MOST_PARSERS)
 # Without `try`: what is raised tells itself on stderr, the last line.
 _PARSER = f"""
 import ast, json, resource, sys
+print("parsing", flush=True)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_AS, ({PARSER_BYTES}, {PARSER_BYTES}))
 resource.setrlimit(resource.RLIMIT_CPU, ({PARSER_SECONDS}, {PARSER_SECONDS}))
@@ -50,28 +52,27 @@ os._exit(0)  # taking the tree down again costs as much as making it
 """
 
 
-def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
+def check_script(
+    content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES, *, python: Path | None = None
+) -> str:
     """Return the text of a script, or say why it cannot be taken.
+
+    ``python``: the interpreter that runs it, and so knows its syntax; by default the one we run in. Where it cannot be
+    asked here nothing is said of the syntax.
 
     Raises:
         InvalidScript: empty, a notebook, too large, not UTF-8, not Python, or Python that takes too much to parse.
         Busy: too many long scripts are parsed at the moment.
     """
-    refuse_notebook(content, filename)
-    if not content.strip():
-        raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
-    if len(content) > max_bytes:
-        raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
+    text = script_text(content, filename, max_bytes)
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
-    try:
-        if len(text) <= SHORT_CHARS:
+        if python is not None:
+            _parse_apart(text, python)
+        elif len(text) <= SHORT_CHARS:
             # Parsed and no more: the code of nested try/finally blocks doubles with every level.
             compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         else:
-            _parse_apart(text)
+            _parse_apart(text, Path(sys.executable))
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""
         raise InvalidScript(f"{filename} is not Python: {error.msg}{line}") from None
@@ -80,6 +81,23 @@ def check_script(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTE
     except (RecursionError, MemoryError) as error:
         raise InvalidScript(f"{filename} cannot be parsed as Python: {error}") from None
     return text
+
+
+def script_text(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES) -> str:
+    """The text of a script, whatever its syntax.
+
+    Raises:
+        InvalidScript: empty, a notebook, too large, or not UTF-8.
+    """
+    refuse_notebook(content, filename)
+    if not content.strip():
+        raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
+    if len(content) > max_bytes:
+        raise InvalidScript(f"{filename} has {len(content):,} bytes; at most {max_bytes:,} are accepted")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
 
 
 def refuse_notebook(content: bytes, filename: str) -> None:
@@ -96,8 +114,8 @@ def refuse_notebook(content: bytes, filename: str) -> None:
         )
 
 
-def _parse_apart(text: str) -> None:
-    """Parse a text in a process that is bounded.
+def _parse_apart(text: str, python: Path) -> None:
+    """Parse a text in a process of this Python that is bounded; a Python that does not run here says nothing.
 
     Raises:
         SyntaxError, ValueError, RecursionError: as `compile` does.
@@ -108,7 +126,7 @@ def _parse_apart(text: str) -> None:
         raise Busy("Other long scripts are being read at the moment. Try again soon.")
     try:
         parser = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _PARSER],
+            [python, "-I", "-S", "-c", _PARSER],
             input=text.encode(),
             capture_output=True,
             timeout=_DEADLINE_SECONDS,
@@ -116,9 +134,14 @@ def _parse_apart(text: str) -> None:
         )
     except subprocess.TimeoutExpired:
         raise Busy("This machine has no time to read a long script at the moment. Try again soon.") from None
+    except OSError:
+        return
     finally:
         _turns.release()
-    match json.loads(parser.stdout or b'["large", "", null]'):
+    begun, *said = parser.stdout.splitlines() or [b""]
+    if begun != b"parsing":
+        return
+    match json.loads(said[0] if said else b'["large", "", null]'):
         case "syntax", message, line:
             raise SyntaxError(message, (None, line, None, None))
         case "value", message, _:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 from werkzeug.datastructures import FileStorage, MultiDict
@@ -89,8 +90,8 @@ def check(script: bytes, filename: str | None, options: Options, settings: Setti
             f"{name} has {len(script):,} bytes; at most {settings.max_script_bytes:,} are accepted. "
             "Cut data out of the script, or raise MINIMIZER_MAX_SCRIPT_BYTES.",
         )
-    check_script(script, name, settings.max_script_bytes)
     _check_toolchain(options, settings)
+    check_script(script, name, settings.max_script_bytes, python=_python_of(options, settings))
     return Submission(script, name, options, priority=priority)
 
 
@@ -115,8 +116,8 @@ def check_archive(
     with unpacked(archive) as files:
         name = main_script(files, main)
         script = files[name]
-    check_script(script, name, settings.max_script_bytes)
     _check_toolchain(options, settings)
+    check_script(script, name, settings.max_script_bytes, python=_python_of(options, settings))
     return Submission(script, name, options, archive, priority)
 
 
@@ -181,6 +182,11 @@ def _check_toolchain(options: Options, settings: Settings) -> None:
     if options.toolchain is not None and options.toolchain not in toolchains(settings):
         known = ", ".join(toolchains(settings)) or "none is configured (MINIMIZER_TOOLCHAINS)"
         raise InvalidOption(f"option 'toolchain': there is no {options.toolchain!r}; known are: {known}")
+
+
+def _python_of(options: Options, settings: Settings) -> Path | None:
+    """The interpreter that is to run a job, which may be on the machines of the workers only; None for the one we run in."""
+    return None if options.toolchain is None else settings.interpreters[options.toolchain]
 
 
 def toolchains(settings: Settings) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.errors import InvalidOption, InvalidScript
-from minimizer.script_text import check_script
+from minimizer.script_text import check_script, script_text
 from minimizer.service import archive, packing
 
 
@@ -25,13 +25,14 @@ class Parcel:
     files: int = 1
 
 
-def parcel_of(path: Path, main: str | None, patterns: Sequence[str]) -> Parcel:
+def parcel_of(path: Path, main: str | None, patterns: Sequence[str], toolchain: str | None = None) -> Parcel:
     """A script, a folder, or a zip archive, and what is to go with it.
 
     Args:
         path: what the user has named.
         main: of a folder or an archive, the path in it of the script; by default main.py, or the only script at its top.
         patterns: of a script, further files below the working directory, which then is the top of the archive.
+        toolchain: the interpreter of the service that runs it, if not the default one: whether that takes its syntax is for the service to say.
 
     Raises:
         InvalidScript: no script that is Python, or not with files that can be sent.
@@ -40,19 +41,19 @@ def parcel_of(path: Path, main: str | None, patterns: Sequence[str]) -> Parcel:
     if path.is_dir():
         if patterns:
             raise InvalidOption("--files goes with a script; of a folder all files are sent")
-        return _packed(packing.files_of(path), main, path)
+        return _packed(packing.files_of(path), main, path, toolchain)
     content = path.read_bytes()
     if archive.is_zip(content):
         if patterns:
             raise InvalidOption("--files goes with a script; of an archive all files are sent")
         files = archive.read(content)
         name = archive.main_script(files, main)
-        _check(files[name], name)
+        _check(files[name], name, toolchain)
         return Parcel(path, files[name], name, content, len(files))
     if main is not None:
         raise InvalidOption("--main goes with a folder or a zip archive; a script needs none")
     if not patterns:
-        _check(content, str(path))
+        _check(content, str(path), toolchain)
         return Parcel(path, content, path.name)
     here = Path.cwd()
     if not path.resolve().is_relative_to(here):
@@ -60,12 +61,12 @@ def parcel_of(path: Path, main: str | None, patterns: Sequence[str]) -> Parcel:
             f"{path} does not lie below {here}, whose files --files names: go to the top of the project"
         )
     name = path.resolve().relative_to(here).as_posix()
-    _check(content, str(path))
+    _check(content, str(path), toolchain)
     sent = {**packing.matching(patterns, here), name: path}
     return Parcel(path, content, name, packing.pack(sent), len(sent))
 
 
-def _packed(files: dict[str, Path], main: str | None, folder: Path) -> Parcel:
+def _packed(files: dict[str, Path], main: str | None, folder: Path, toolchain: str | None) -> Parcel:
     contents = dict.fromkeys(files, b"")
     try:
         name = archive.main_script(contents, main)
@@ -78,9 +79,10 @@ def _packed(files: dict[str, Path], main: str | None, folder: Path) -> Parcel:
         found = ", ".join(top[:10]) or "none"
         raise InvalidScript(f"say which file of {folder} is the script, with --main; at its top are: {found}") from None
     content = files[name].read_bytes()
-    _check(content, str(files[name]))
+    _check(content, str(files[name]), toolchain)
     return Parcel(folder / name, content, name, packing.pack(files), len(files))
 
 
-def _check(content: bytes, name: str) -> None:
-    check_script(content, name, max_bytes=len(content))  # how large it may be is for the service to say
+def _check(content: bytes, name: str, toolchain: str | None) -> None:
+    check = check_script if toolchain is None else script_text
+    check(content, name, max_bytes=len(content))  # how large it may be is for the service to say

@@ -108,7 +108,7 @@ def submit(
     SCRIPT is sent alone, unless --files names what it needs. Of DIR all files are sent but hidden ones and virtual environments.
     Ctrl-C while waiting leaves the job running.
     """
-    parcel = parcel_of(script, main, files)
+    parcel = parcel_of(script, main, files, job_values.get("toolchain"))
     gate = Gate(fail_on, baseline, junit, sarif)
     if not wait and (out is not None or gate != Gate(None, None, None, None)):
         raise InvalidOption(

@@ -93,7 +93,8 @@ def run(
 
     The script's own arguments come after "--". Ctrl-C stops and keeps the best result so far.
     """
-    check_script(script.read_bytes(), str(script))
+    interpreter = find_interpreter(python) if python else None
+    check_script(script.read_bytes(), str(script), python=interpreter)
     options = options_from(job)
     _require_set(options.env)
     gate = Gate(fail_on, baseline, junit, sarif)
@@ -102,7 +103,6 @@ def run(
     require_place("--out", folder)
     require_apart("--out", script, folder)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
-    interpreter = find_interpreter(python) if python else None
     _require_tools(sandbox, interpreter)
     view = open_view(decided=KEPT, skips=SKIPS if keys.are_heard() else "")
     try:

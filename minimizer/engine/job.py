@@ -23,6 +23,7 @@ from minimizer.engine.routes import Routes
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import HANG_AFTER, Surveys
 from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
+from minimizer.engine.user_script.syntax import UNPARSED, unparsed_at
 from minimizer.errors import ChildFailed, MissingTool, WorkerTrouble
 from minimizer.options import Options
 from minimizer.report.model import Report
@@ -105,6 +106,11 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
         )
         job.journal.redact = place.redacted
         require_modules(job.script.resolve(), place, job.binds, watch=job.journal.watch, on_note=note)
+        if where := unparsed_at(job.script.read_bytes()):
+            note(
+                f"The script is left in one piece, since {UNPARSED} ({where}): it is not compared between graphs, not reduced itself, and no "
+                "graph takes definitions from it. A minimizer that runs in the script's own Python can."
+            )
         if (bare := without_bytecode(place.python)) is not None:
             note(
                 "torch is installed here without bytecode: every process compiles what it imports of it, and all takes several times "

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import resource
 import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +121,39 @@ def test_a_notebook_full_of_pictures_is_not_said_to_be_too_large() -> None:
 )
 def test_a_script_about_notebooks_is_none(text: bytes) -> None:
     assert check_script(text, "a.py") == text.decode()
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """A Python whose syntax is another than ours: to it ``x = = 1`` is one, and ``x = 1`` none."""
+    python = tmp_path / "bin" / "python (newer)"
+    python.parent.mkdir()
+    program = """
+import sys
+text, own = sys.stdin.read(), sys.argv[-1]
+def compile(source, *_, **__):
+    if "= = " not in source:
+        raise SyntaxError("to this Python", ("", 7, 0, ""))
+exec(own.replace("sys.stdin.buffer.read().decode()", "text"))
+"""
+    script = tmp_path / "newer.py"
+    script.write_text(program)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("padding", ["", LONG.decode().replace("=", "= =")], ids=["short", "long"])
+def test_syntax_is_for_the_python_that_runs_the_script_to_judge(newer: Path, padding: str) -> None:
+    text = f"{padding}x = = 1\n"
+    assert check_script(text.encode(), "a.py", python=newer) == text
+    with pytest.raises(InvalidScript, match=r"a\.py is not Python: to this Python \(line 7\)"):
+        check_script(b"x = 1\n", "a.py", python=newer)
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", "/bin/ls", "/bin/true", "/"])
+def test_a_python_that_cannot_be_asked_here_says_nothing_of_the_syntax(python: str) -> None:
+    """As one that only the machines of the workers have."""
+    assert check_script(b"x = = 1\n", "a.py", python=Path(python)) == "x = = 1\n"
+    with pytest.raises(InvalidScript, match="is empty"):
+        check_script(b" ", "a.py", python=Path(python))

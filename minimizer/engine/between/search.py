@@ -29,6 +29,7 @@ from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reducti
 from minimizer.engine.reduce.words import said
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_checks import without_checks
+from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
@@ -67,7 +68,7 @@ class BetweenGraphs:
         try:
             self._bundle = bundle(self._script, self._args)
         except (SyntaxError, UnicodeDecodeError):
-            return Answer(aside="it is not Python")
+            return Answer(aside=UNPARSED, not_compared=(f"what lies between graphs: {UNPARSED}",))
         self._text = self._bundle.text
         answer = self._runs.compare(self._text)
         unchecked = without_checks(self._text, answer.failed_check) if answer.failed_check else self._text

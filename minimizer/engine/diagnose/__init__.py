@@ -22,6 +22,7 @@ from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.trials import Trials
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, changes, first_that_helps
 from minimizer.engine.journal import Journal
+from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Flag, Workaround
@@ -63,7 +64,9 @@ def diagnose(patient: Patient, journal: Journal, *, seconds: float) -> None:
             _Diagnosis(patient, journal).run()
     except BudgetExceeded:
         journal.note(f"The diagnosis ran out of its time ({seconds:.0f} s at most): what it found until then holds.")
-    except (ChildFailed, OSError, SyntaxError) as error:  # a script may have removed itself
+    except SyntaxError:
+        journal.note(f"No workaround was tried on the script: {UNPARSED}.")
+    except (ChildFailed, OSError) as error:  # a script may have removed itself
         journal.note(f"The diagnosis was cut short: {error}")
 
 

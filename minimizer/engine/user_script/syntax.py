@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping
 
 
@@ -36,3 +37,17 @@ def decorators(node: ast.AST, names: Mapping[str, str]) -> list[tuple[str, int]]
     """The dotted path and the line of each decorator of a function or class, whether it is called or not; empty for other nodes."""
     found: list[ast.expr] = getattr(node, "decorator_list", [])
     return [(full_name(one.func if isinstance(one, ast.Call) else one, names), one.lineno) for one in found]
+
+
+UNPARSED = f"its syntax is newer than minimizer's own Python {sys.version_info.major}.{sys.version_info.minor}"
+"""Why what takes a script's text apart leaves one alone: the Python that runs it knows more."""
+
+
+def unparsed_at(text: bytes) -> str:
+    """Where and why our own Python cannot parse a script, in words; empty if it can."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        return f"{line}{error.msg if isinstance(error, SyntaxError) else error}"
+    return ""

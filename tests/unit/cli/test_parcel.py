@@ -85,3 +85,10 @@ def test_what_cannot_be_sent_says_why(
         return
     with pytest.raises(error, match=words.replace("(", r"\(")):
         parcel_of(Path(path), main, files)
+
+
+def test_syntax_that_another_python_is_to_run_is_for_the_service_to_judge(project: Path) -> None:
+    (project / "bad.py").write_text("x = = 1\n")
+    with pytest.raises(InvalidScript, match="is not Python"):
+        parcel_of(project / "bad.py", None, ())
+    assert parcel_of(project / "bad.py", None, (), "nightly").name == "bad.py"

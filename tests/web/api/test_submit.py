@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -191,3 +192,12 @@ def test_a_notebook_is_refused_with_what_makes_a_script_of_it(client: FlaskClien
     ):
         refused(response, 422, "jupyter nbconvert --to script train.ipynb`")
     assert store.counts() == dict.fromkeys(store.counts(), 0)
+
+
+def test_syntax_is_judged_by_the_python_that_is_asked_for(settings: Settings, store: Store) -> None:
+    """One that only the workers have judges later."""
+    pythons = f"here={sys.executable},away=/no/such/python"
+    with client_of(settings.model_copy(update={"toolchains": pythons}), store, lambda job: None) as client:
+        assert upload(client, b"x = = 1\n", toolchain="away").status_code == 202
+        refused(upload(client, b"x = = 2\n", toolchain="here"), 422, "is not Python")
+        refused(upload(client, b"x = = 3\n"), 422, "is not Python")
